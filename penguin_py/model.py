@@ -93,6 +93,7 @@ class TableState:
     ``created`` is when the table was, in epoch seconds, 0 if nobody knows.
     ``removed_kept_secs`` is how long the log remembers a removed path at least.
     ``anchor`` tells the commit of this version from another one of the same number.
+    ``properties`` are those that its metadata sets.
     """
 
     version: int
@@ -103,6 +104,7 @@ class TableState:
     removed_kept_secs: float = REMOVED_KEPT_SECS
     table_id: str = ""
     anchor: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def partition_types(self) -> dict[str, pa.DataType]:

@@ -315,6 +315,7 @@ class DeltaLog:
                 metadata.configuration.get("delta.deletedFileRetentionDuration")
             ),
             table_id=str(metadata.id),
+            properties=dict(metadata.configuration),
         )
 
     def _guarded(self, action: Callable[[], T]) -> T:

@@ -17,7 +17,7 @@ from blizzard_core.groups import UNIT_FILE_PREFIX
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.groups.notes import Notes
 from penguin_py.groups.rows import Rewritten, rewrite
-from penguin_py.model import Add
+from penguin_py.model import Add, TableState
 from penguin_py.planning.file_statistics import file_statistics
 from penguin_py.planning.replacing import Ranges
 
@@ -50,13 +50,13 @@ class Rewriting:
         self._targets: dict[str, str] = {}
         self._done: dict[str, Rewritten] = {}
 
-    def adds(self, files: Sequence[Mixed], columns: pa.Schema, version: int) -> list[Add]:
-        """The files written anew, for a commit on ``version``. Raises `Misfit`, `StorageError`.
+    def adds(self, files: Sequence[Mixed], columns: pa.Schema, state: TableState) -> list[Add]:
+        """The files written anew, for a commit on ``state``. Raises `Misfit`, `StorageError`.
 
         ``columns`` are the table's without its partition columns.
         """
         if files:
-            self._announce(files, version)
+            self._announce(files, state.version)
         found = []
         for file in files:
             done = self._done.get(file.path)
@@ -65,7 +65,7 @@ class Rewriting:
                 target = self._targets[file.path]
                 done = rewrite(self._storage, file.path, file.size, target, self._wanted)
                 self._done[file.path] = done
-            stats = file_statistics(done.metadata, done.schema, columns)
+            stats = file_statistics(done.metadata, done.schema, columns, state.properties)
             entry = Entry(done.path, done.size, self._clock())
             found.append(Add(entry, file.partition_values, stats, None))
         return found

@@ -282,7 +282,7 @@ class Groups:
             self._commits.land(snapshot, unchanged)
             return None
         going = self._judge.going(state, group, known)
-        rewritten = rewriting.adds(going.mixed, flat(plan), state.version)
+        rewritten = rewriting.adds(going.mixed, flat(plan), state)
         plan = replace(plan, adds=(*plan.adds, *rewritten), removes=going.removes)
         left = dict(memory.unreplaced)
         rest = unreplaced_by(group, left.pop(source, ())).rest

@@ -71,7 +71,13 @@ def make_plan(
     fitting = taking.fitting
     after = fitting.schema if fitting.schema is not None else pa.schema([])
     return CommitPlan(
-        adds=tuple(_adds(taking.taken, _flat(after, fitting.partitions or ()))),
+        adds=tuple(
+            _adds(
+                taking.taken,
+                _flat(after, fitting.partitions or ()),
+                {} if table is None else table.properties,
+            )
+        ),
         rejections=tuple(rejections),
         schema=after,
         changed=() if table is None else _changed(table.schema, after),
@@ -177,12 +183,14 @@ def _check_writer(footer: Footer, table: TableState | None) -> None:
 
 
 def _adds(
-    taken: Sequence[tuple[Footer, Mapping[str, str | None]]], columns: pa.Schema
+    taken: Sequence[tuple[Footer, Mapping[str, str | None]]],
+    columns: pa.Schema,
+    properties: Mapping[str, str],
 ) -> Iterator[Add]:
     write: StatisticsWriter | None = None
     for footer, values in taken:
         if write is None or not write.serves(footer.metadata, footer.schema):
-            write = StatisticsWriter(footer.metadata, footer.schema, columns)
+            write = StatisticsWriter(footer.metadata, footer.schema, columns, properties)
         yield Add(footer.entry, values, write(footer.metadata), footer.output_id)
 
 

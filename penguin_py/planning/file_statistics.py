@@ -1,32 +1,32 @@
 """File statistics for the Delta log, from a Parquet footer. Pure.
 
-Promise: a bound that is written is certain, and typed by the **table's** column.
-One mistyped value switches data skipping off for the whole commit, and a wrong
-one silently hides rows, so whatever is in doubt is left out; ``numRecords`` is
-always there.
+Promise: no reader misses a row by what stands here. A bound is certain, and typed by the
+**table's** column: a mistyped value switches data skipping off for the whole commit, a wrong
+one silently hides rows.
 
-* Bounds for whole numbers, decimals, text, dates and timestamps, at the top level
-  and inside structs; null counts for those and for floats (whose bounds NaN makes
-  useless). Nothing inside lists and maps.
-* A row group without statistics leaves its column out; a row group of nulls only
-  has no bounds and needs none.
-* Text is cut to 32 characters: a prefix is a lower bound, and an upper one once
-  its last character is raised. Not that of the columns that groups replace rows by
-  (`UNCUT`), which have bounds wherever they stand, and are all null in a file that
-  lacks them. Timestamps are rounded outwards to milliseconds, the resolution that all
-  engines agree on, and decimals to 15 digits, which readers that go through floating
-  point still get right.
+* A file has bounds of *every* column that readers look for, or of none. deltalake's dataset
+  takes a bound that is left out beside others for null, and drops the file from every filter on
+  that column. Only a column of nulls needs none, with its null count, and a field of a struct, of
+  which that dataset has no expressions. `numRecords` and the null counts are always there.
+* Numbers and dates have exact bounds: Spark answers `min` and `max` by them without a look at
+  the file. So floats have bounds only where the writer says that none is NaN
+  (`blizzard.nan_columns`), since readers sort NaN above everything and no footer counts it, and
+  where none is infinite, which JSON has no number for.
+* Bounds of text are cut to 32 characters: a prefix is a lower bound, and an upper one once its
+  last character is raised. Not that of the columns that groups replace rows by (`UNCUT`), which
+  have bounds wherever they stand. Timestamps are rounded outwards to milliseconds, the
+  resolution that all engines agree on, and decimals to 15 digits, which readers that go through
+  floating point still get right; neither beyond the range of its type.
+* Lists, maps and binary have none, and readers look for none.
 
 Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -34,6 +34,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN
+from blizzard_core.handover import nan_columns_of
+from penguin_py.planning.bound_values import Write, bound_writer
 
 # Delta's own default: statistics for the first columns of the schema only, each
 # field of a struct counted as one.
@@ -42,11 +44,11 @@ TEXT_CHARACTERS = 32
 # How many characters stand in the bounds of columns that rows are found again by. Names of
 # source files are long, and in the log once for each of the two.
 UNCUT = {UNIT_COLUMN: 4096, SOURCE_FILE_COLUMN: 256}
-DECIMAL_DIGITS = 15
+# Above every text, where nothing is known of one: of more than 4 KiB a footer has no bounds.
+HIGHEST_TEXT = "\U0010ffff" * TEXT_CHARACTERS
 
+_LISTED = re.compile(r"`(?:[^`]|``)+`|[^.,`]+|[.,]")
 _ENCODER = msgspec.json.Encoder()
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,21 @@ class ColumnBounds:
     high: Any
 
 
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column of the table; ``leaf`` is None where the file lacks it or does not fit.
+
+    ``is_indexed``: readers look for its bounds.
+    """
+
+    name: Name
+    type: pa.DataType
+    leaf: Leaf | None
+    write: Write | None
+    is_absent: bool
+    is_indexed: bool
+
+
 class StatisticsWriter:
     """Makes the ``stats`` JSON of an ``add`` for files of one schema in one table's.
 
@@ -65,24 +82,32 @@ class StatisticsWriter:
     are alike, and there may be thousands.
     """
 
-    def __init__(self, metadata: pq.FileMetaData, file: pa.Schema, table: pa.Schema) -> None:
-        """``file`` is the schema in the footer, as Arrow reads it."""
+    def __init__(
+        self,
+        metadata: pq.FileMetaData,
+        file: pa.Schema,
+        table: pa.Schema,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """``file`` is the schema in the footer, as Arrow reads it; ``properties`` the table's."""
         self._parquet = metadata.schema
         self._file = file
         leaves = leaf_columns(metadata, file)
-        found: list[tuple[Name, Leaf, _Write]] = []
-        self._absent: list[Name] = []
-        for place, (name, kind) in enumerate(_fields(table, ())):
+        there = {name for name, _ in _fields(file, ())}
+        fields = list(_fields(table, ()))
+        indexed = indexed_columns([name for name, _ in fields], properties or {})
+        self._columns: list[_Column] = []
+        for name, kind in fields:
             uncut = UNCUT.get(name[0]) if len(name) == 1 else None
-            if place >= INDEXED_COLUMNS and uncut is None:
+            characters = uncut or TEXT_CHARACTERS
+            if bound_writer(kind, kind, characters) is None or (
+                uncut is None and name not in indexed
+            ):
                 continue
             leaf = leaves.get(name)
-            write = None if leaf is None else _writer(kind, leaf.type, uncut or TEXT_CHARACTERS)
-            if leaf is not None and write is not None:
-                found.append((name, leaf, write))
-            elif uncut is not None and file.get_field_index(name[0]) < 0:
-                self._absent.append(name)
-        self._columns = found
+            write = None if leaf is None else bound_writer(kind, leaf.type, characters)
+            absent = not any(name[:depth] in there for depth in range(1, len(name) + 1))
+            self._columns.append(_Column(name, kind, leaf, write, absent, name in indexed))
 
     def serves(self, metadata: pq.FileMetaData, file: pa.Schema) -> bool:
         """Whether a file is of the schema that this was made for."""
@@ -92,35 +117,99 @@ class StatisticsWriter:
     def __call__(self, metadata: pq.FileMetaData) -> str:
         """The statistics of a file that this `serves`."""
         groups = row_groups(metadata)
+        rows = metadata.num_rows
+        nan = nan_columns_of(metadata.metadata)
         low: dict[str, Any] = {}
         high: dict[str, Any] = {}
         nulls: dict[str, Any] = {}
-        for name in self._absent:
-            _put(nulls, name, metadata.num_rows)
-        for name, leaf, write in self._columns:
-            found = column_bounds(groups, leaf)
-            if found is None:
-                continue
-            _put(nulls, name, found.nulls)
-            if found.low is None or found.high is None:
-                continue
-            lower, upper = write(found.low, False), write(found.high, True)
-            if lower is not None:
-                _put(low, name, lower)
-            if upper is not None:
-                _put(high, name, upper)
-        document = {
-            "numRecords": metadata.num_rows,
-            "minValues": low,
-            "maxValues": high,
-            "nullCount": nulls,
-        }
-        return _ENCODER.encode(document).decode()
+        is_bounded = True
+        for column in self._columns:
+            found = _found(column, groups, rows)
+            if found is not None:
+                _put(nulls, column.name, found.nulls)
+            is_null = found is not None and found.nulls == rows
+            lower, upper = (None, None) if is_null else _written(column, found, nan)
+            # A struct that is left out would be null as a whole.
+            inner_low, inner_high = _inside(low, column.name), _inside(high, column.name)
+            if lower is not None and upper is not None:
+                inner_low[column.name[-1]], inner_high[column.name[-1]] = lower, upper
+            elif not is_null and column.is_indexed and len(column.name) == 1:
+                is_bounded = False
+        document: dict[str, Any] = {"numRecords": rows}
+        if is_bounded:
+            document |= {"minValues": low, "maxValues": high}
+        return _ENCODER.encode({**document, "nullCount": nulls}).decode()
 
 
-def file_statistics(metadata: pq.FileMetaData, file: pa.Schema, table: pa.Schema) -> str:
+def file_statistics(
+    metadata: pq.FileMetaData,
+    file: pa.Schema,
+    table: pa.Schema,
+    properties: Mapping[str, str] | None = None,
+) -> str:
     """The ``stats`` JSON of one file; see `StatisticsWriter`."""
-    return StatisticsWriter(metadata, file, table)(metadata)
+    return StatisticsWriter(metadata, file, table, properties)(metadata)
+
+
+def _found(
+    column: _Column, groups: Iterable[pq.RowGroupMetaData], rows: int
+) -> ColumnBounds | None:
+    """What the footer says of a column; one that the file lacks is null in all rows."""
+    if column.is_absent:
+        return ColumnBounds(rows, None, None)
+    if column.leaf is None or column.write is None:
+        return None
+    return column_bounds(groups, column.leaf)
+
+
+def _written(
+    column: _Column, found: ColumnBounds | None, nan: frozenset[int] | None
+) -> tuple[Any, Any]:
+    """Both bounds as JSON values; None for one that cannot be had."""
+    if found is None or column.leaf is None or column.write is None:
+        return None, None
+    if pa.types.is_floating(column.type) and (nan is None or column.leaf.index in nan):
+        return None, None
+    if found.low is None or found.high is None:
+        return ("", HIGHEST_TEXT) if pa.types.is_string(column.type) else (None, None)
+    return column.write(found.low, False), column.write(found.high, True)
+
+
+def indexed_columns(names: Sequence[Name], properties: Mapping[str, str]) -> set[Name]:
+    """The columns that readers look for bounds of, by the properties of the table.
+
+    Those that are listed, with all that is inside of them; else so many from the first on.
+    """
+    listed = properties.get("delta.dataSkippingStatsColumns")
+    if listed is not None:
+        wanted = set(_listed(listed))
+        return {
+            name
+            for name in names
+            if any(
+                tuple(part.casefold() for part in name[:depth]) in wanted
+                for depth in range(1, len(name) + 1)
+            )
+        }
+    try:
+        count = int(properties.get("delta.dataSkippingNumIndexedCols", INDEXED_COLUMNS))
+    except ValueError:
+        count = INDEXED_COLUMNS
+    return set(names if count < 0 else names[:count])
+
+
+def _listed(text: str) -> Iterator[Name]:
+    """The columns of a list; names may stand in backticks, and dots lead into structs."""
+    name: list[str] = []
+    for part in (*_LISTED.findall(text), ","):
+        if part == ",":
+            yield tuple(name)
+            name = []
+        elif part != "." and part.strip():
+            plain = part.strip()
+            if plain.startswith("`"):
+                plain = plain[1:-1].replace("``", "`")
+            name.append(plain.casefold())
 
 
 # A column's name, or the names on the way to a field inside structs.
@@ -169,9 +258,14 @@ def _fields(fields: Iterable[pa.Field], outer: Name) -> Iterator[tuple[Name, pa.
 
 
 def _put(into: dict[str, Any], name: Name, value: Any) -> None:
+    _inside(into, name)[name[-1]] = value
+
+
+def _inside(into: dict[str, Any], name: Name) -> dict[str, Any]:
+    """What stands for the struct that a column is in, made where it is not there."""
     for outer in name[:-1]:
         into = into.setdefault(outer, {})
-    into[name[-1]] = value
+    return into
 
 
 def _leaves(kind: pa.DataType) -> int:
@@ -215,105 +309,3 @@ def _raw(value: Any, signed: bool) -> Any:
     if signed and isinstance(value, bytes):
         return int.from_bytes(value, "big", signed=True)
     return value
-
-
-# Writes one raw bound as the JSON value for the table's column; None leaves it out.
-# The flag asks for an upper bound.
-_Write = Callable[[Any, bool], Any]
-
-
-def _writer(table: pa.DataType, file: pa.DataType | None, characters: int) -> _Write | None:
-    """How bounds of this pair of types are written; None for "no statistics at all"."""
-    if file is not None and pa.types.is_dictionary(file):
-        file = file.value_type
-    write: _Write | None = None
-    if file is None:
-        write = None
-    elif pa.types.is_signed_integer(table) and pa.types.is_signed_integer(file):
-        write = partial(_whole, table.bit_width)
-    elif pa.types.is_string(table) and _is_text(file):
-        write = partial(_text, characters)
-    elif pa.types.is_date32(table) and pa.types.is_date32(file):
-        write = _date
-    elif pa.types.is_timestamp(table) and pa.types.is_timestamp(file):
-        if (table.tz is None) == (file.tz is None):
-            suffix = "" if table.tz is None else "Z"
-            write = partial(_timestamp, _TICKS_PER_SECOND[file.unit], suffix)
-    elif pa.types.is_decimal128(table) and table == file:
-        write = partial(_decimal, table.precision, table.scale)
-    elif pa.types.is_floating(table) and pa.types.is_floating(file):
-        write = _unbounded
-    return write
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
-def _unbounded(_raw: Any, _upper: bool) -> None:
-    """Floats: NaN sorts highest in some readers and is left out in others."""
-
-
-def _whole(bits: int, raw: Any, _upper: bool) -> int | None:
-    limit = 1 << (bits - 1)
-    return raw if isinstance(raw, int) and -limit <= raw < limit else None
-
-
-def _decimal(precision: int, scale: int, raw: Any, upper: bool) -> msgspec.Raw | None:
-    """A JSON number with all its digits: not every reader takes an exponent."""
-    if not isinstance(raw, int):
-        return None
-    digits = decimal.Context(
-        prec=DECIMAL_DIGITS, rounding=decimal.ROUND_CEILING if upper else decimal.ROUND_FLOOR
-    )
-    rounded = digits.scaleb(digits.create_decimal(raw), -scale)
-    # Rounding outwards may leave the range of the type.
-    if abs(rounded) >= decimal.Decimal(10) ** (precision - scale):
-        return None
-    return msgspec.Raw(format(rounded, "f").encode())
-
-
-def _date(raw: Any, _upper: bool) -> str | None:
-    if not isinstance(raw, int):
-        return None
-    try:
-        return (_EPOCH.date() + dt.timedelta(days=raw)).isoformat()
-    except OverflowError:
-        return None  # a year that neither Python nor other readers write the same way
-
-
-def _timestamp(ticks: int, suffix: str, raw: Any, upper: bool) -> str | None:
-    if not isinstance(raw, int):
-        return None  # int96 has no order that statistics could rely on
-    millis = -(-raw * 1000 // ticks) if upper else raw * 1000 // ticks
-    try:
-        moment = _EPOCH + dt.timedelta(milliseconds=millis)
-    except OverflowError:
-        return None
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + suffix
-
-
-def _text(characters: int, raw: Any, upper: bool) -> str | None:
-    if not isinstance(raw, bytes):
-        return None
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-    if len(text) <= characters:
-        return text
-    prefix = text[:characters]
-    return raised(prefix) if upper else prefix
-
-
-def raised(prefix: str) -> str | None:
-    """The shortest text above everything that starts with ``prefix``; None if there is none."""
-    for end in range(len(prefix), 0, -1):
-        code = ord(prefix[end - 1]) + 1
-        if code == 0xD800:
-            code = 0xE000  # surrogates are not characters
-        if code <= 0x10FFFF:
-            return prefix[: end - 1] + chr(code)
-    return None

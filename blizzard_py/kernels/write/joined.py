@@ -1,8 +1,9 @@
 """Parquet files of the same columns as one, their pages as they are.
 
 **Promise**: the file has the row groups of those that were added, in their order and byte for
-byte; its footer says where they lie now, and what it says besides is what a file without rows
-would say. Whatever cannot be had so is a `Misfit`, and the caller writes the rows anew.
+byte; its footer says where they lie now and which columns hold NaN, and what it says besides is
+what a file without rows would say. Whatever cannot be had so is a `Misfit`, and the caller writes
+the rows anew.
 
 Why: to read and to write rows again takes as long as it took to parse them; to copy them, a
 tenth of that (`docs/benchmarks.md`).
@@ -19,6 +20,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from blizzard_core.handover import nan_columns_of
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import Misfit
 from blizzard_core.table.thrift import (
@@ -56,8 +58,11 @@ class JoinedFile:
 
     def __init__(self, storage: Storage, form: ParquetFormat, staged: str, output_id: str) -> None:
         self.rows = 0
-        self._head = _footer_of(empty_file(form, output_id))
-        self._schema = _schema_of(self._head)
+        self._form = form
+        self._output_id = output_id
+        self._schema = _schema_of(_footer_of(empty_file(form, output_id)))
+        # None: one of the files does not say which of its columns hold NaN.
+        self._nan: frozenset[int] | None = frozenset()
         self._groups: list[bytes] = []
         self._sink = FileSink(storage.open_output(staged), f"{storage.uri}/{staged}")
         self._sink.write(_MAGIC)
@@ -79,13 +84,16 @@ class JoinedFile:
             raise unreadable("it ends too early") from None
         self._sink.write(memoryview(data)[len(_MAGIC) : len(data) - _TAIL - len(footer)])
         self._groups += groups
+        nan = nan_columns_of(_metadata(footer).metadata)
+        self._nan = None if nan is None or self._nan is None else self._nan | nan
 
     def finish(self) -> None:
         """Write the footer. Only now the file is one."""
+        head = _footer_of(empty_file(self._form, self._output_id, self._nan))
         groups = list_head(len(self._groups), STRUCT) + b"".join(self._groups)
-        known = _metadata(_footer(self._head, groups, 0))
+        known = _metadata(_footer(head, groups, 0))
         self.rows = sum(known.row_group(n).num_rows for n in range(known.num_row_groups))
-        footer = _footer(self._head, groups, self.rows)
+        footer = _footer(head, groups, self.rows)
         self._sink.write(footer + len(footer).to_bytes(4, "little") + _MAGIC)
         self._sink.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from blizzard_core.handover import OUTPUT_ID_KEY
+from blizzard_core.handover import NAN_COLUMNS_KEY, OUTPUT_ID_KEY
 from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import SortKey
+from blizzard_py.kernels.write.nan import nan_columns
 
 # Enough to tell a column of some thousand values from one that never repeats.
 _SAMPLE_ROWS = 1 << 14
@@ -48,6 +49,7 @@ class ParquetFile:
         self.output_id = output_id
         self.rows = 0
         self._arrow_bytes = 0
+        self._nan: set[int] = set()
         self._sink = FileSink(storage.open_output(staged), f"{storage.uri}/{staged}")
         self._writer = _writer(self._sink, form, sample)
         self._writer.add_key_value_metadata({OUTPUT_ID_KEY: output_id})
@@ -60,6 +62,7 @@ class ParquetFile:
     def write(self, table: pa.Table) -> None:
         """The rows as one row group."""
         self._writer.write_table(table, row_group_size=table.num_rows)
+        self._nan |= nan_columns(table)
         self.rows += table.num_rows
         self._arrow_bytes += table.nbytes
 
@@ -69,6 +72,7 @@ class ParquetFile:
 
     def finish(self) -> None:
         """Write the footer. Only now the file is one."""
+        self._writer.add_key_value_metadata({NAN_COLUMNS_KEY: _numbers(self._nan)})
         self._writer.close()
         self._sink.close()
 
@@ -80,12 +84,18 @@ class ParquetFile:
             self._sink.close()
 
 
-def empty_file(form: ParquetFormat, output_id: str) -> bytes:
-    """A whole file without rows."""
+def empty_file(form: ParquetFormat, output_id: str, nan: Collection[int] | None = None) -> bytes:
+    """A whole file without rows, whose footer names ``nan`` as columns that hold NaN."""
     sink = pa.BufferOutputStream()
     with _writer(sink, form, form.schema.empty_table()) as writer:
         writer.add_key_value_metadata({OUTPUT_ID_KEY: output_id})
+        if nan is not None:
+            writer.add_key_value_metadata({NAN_COLUMNS_KEY: _numbers(nan)})
     return bytes(sink.getvalue())
+
+
+def _numbers(columns: Collection[int]) -> str:
+    return ",".join(str(number) for number in sorted(columns))
 
 
 def stored_bytes(table: pa.Table, form: ParquetFormat) -> int:

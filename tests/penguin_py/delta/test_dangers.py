@@ -6,6 +6,7 @@ is not there for nothing), and Penguin does not walk into it.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from blizzard_core.errors import CommitError, StateError, Unavailable
+from blizzard_core.handover import NAN_COLUMNS_KEY
 from blizzard_core.storage.protocol import Page, Storage
 from blizzard_core.text import MAX_SHOWN
 from penguin_py.delta.messages import told_by
@@ -97,6 +99,14 @@ def skipped(world: World) -> bool:
         path.with_name("away").rename(path)
 
 
+ODD: list[dict[str, Any]] = [
+    {"f": [math.nan]},
+    {"f": [-math.inf]},
+    {"far": pa.array([2**31 - 1], pa.int32()).cast(pa.date32())},
+    {"when": pa.array([2**62], pa.timestamp("us", tz="UTC"))},
+]
+
+
 def test_no_column_however_odd_switches_skipping_off_for_the_others(world: World) -> None:
     struct = pa.struct(
         [
@@ -111,13 +121,10 @@ def test_no_column_however_odd_switches_skipping_off_for_the_others(world: World
         return pa.table(
             {
                 "n": pa.array([n], pa.int64()),
-                "f": [math.nan],
-                "inf": [-math.inf],
                 "zero": [-0.0],
+                "end": [dt.datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.UTC)],
                 "long": ["\U0010ffff" * 5000],
                 "none": pa.array([None], pa.string()),
-                "far": pa.array([2**31 - 1], pa.int32()).cast(pa.date32()),
-                "when": pa.array([2**62], pa.timestamp("us", tz="UTC")),
                 "raw": [b"\xff\x00"],
                 "flag": [True],
                 "list": [[1]],
@@ -126,12 +133,16 @@ def test_no_column_however_odd_switches_skipping_off_for_the_others(world: World
                 "price": pa.array([n]).cast(pa.decimal128(38, 18)),
                 'a"b.c': ['quo"te\n\u2028'],
             }
-        )
+        ).replace_schema_metadata({NAN_COLUMNS_KEY: ""})
 
     world.put("low.parquet", file(1))
     world.put("high.parquet", file(9))
     # Narrower than the table's, so that the file's own types would be the wrong ones.
     world.put("middle.parquet", pa.table({"n": pa.array([7], pa.int8())}))
+    world.run()
+    # What no bound can be written of costs its own file its bounds, and no other one.
+    for number, odd in enumerate(ODD):
+        world.put(f"odd{number}.parquet", pa.table({"n": [5], **odd}))
     world.run()
     assert not world.quarantined()
     assert skipped(world)

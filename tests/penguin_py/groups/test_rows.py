@@ -37,7 +37,7 @@ def table(rows: int = 6) -> pa.Table:
                     ),
                 ),
             ],
-            metadata={"blizzard.output_id": "p/s/1/1/0"},
+            metadata={"blizzard.output_id": "p/s/1/1/0", "blizzard.nan_columns": ""},
         ),
     )
 
@@ -59,6 +59,8 @@ def test_the_other_rows_stay_in_order_with_codec_groups_and_metadata(tmp_path: P
     assert group.column(0).compression == "GZIP"
     assert list(group.sorting_columns) == order
     assert found.metadata.metadata[b"blizzard.output_id"] == b"p/s/1/1/0"
+    # Rows that stay hold no NaN that was not there before.
+    assert found.metadata.metadata[b"blizzard.nan_columns"] == b""
     told = file_statistics(made.metadata, made.schema, table().schema)
     assert '"maxValues":{"id":5,"_unit":"a"}' in told
 

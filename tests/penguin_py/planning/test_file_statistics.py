@@ -14,11 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blizzard_core.handover import NAN_COLUMNS_KEY
+from penguin_py.planning.bound_values import raised
 from penguin_py.planning.file_statistics import (
+    HIGHEST_TEXT,
     INDEXED_COLUMNS,
     TEXT_CHARACTERS,
     file_statistics,
-    raised,
+    indexed_columns,
 )
 from tests.support.penguin_world import parquet
 
@@ -44,11 +47,11 @@ def test_bounds_and_null_counts_by_type() -> None:
                 "d": pa.array([dt.date(2024, 2, 1), dt.date(1969, 12, 31), None]),
                 "t": pa.array([moment, moment, moment], pa.timestamp("us", tz="UTC")),
                 "z": pa.array([moment.replace(tzinfo=None)] * 3, pa.timestamp("us")),
-                "f": [1.5, float("nan"), None],
+                "f": [1.5, 0.0, None],
                 "b": [True, False, None],
                 "l": [[1], [2], None],
             }
-        )
+        ).replace_schema_metadata({NAN_COLUMNS_KEY: ""})
     )
     assert found == {
         "numRecords": 3,
@@ -58,6 +61,8 @@ def test_bounds_and_null_counts_by_type() -> None:
             "d": "1969-12-31",
             "t": "2024-01-01T00:00:00.123Z",
             "z": "2024-01-01T00:00:00.123",
+            "f": 0.0,
+            "b": False,
         },
         "maxValues": {
             "n": 3,
@@ -65,8 +70,10 @@ def test_bounds_and_null_counts_by_type() -> None:
             "d": "2024-02-01",
             "t": "2024-01-01T00:00:00.124Z",
             "z": "2024-01-01T00:00:00.124",
+            "f": 1.5,
+            "b": True,
         },
-        "nullCount": {"n": 1, "s": 1, "d": 1, "t": 0, "z": 0, "f": 1},
+        "nullCount": {"n": 1, "s": 1, "d": 1, "t": 0, "z": 0, "f": 1, "b": 1},
     }
 
 
@@ -74,14 +81,9 @@ def test_types_are_the_tables_and_not_the_files() -> None:
     narrow = column([1, 2], pa.int32())
     assert stats(narrow, pa.schema([("c", pa.int64())]))["maxValues"] == {"c": 2}
     wide = stats(column([1, 1 << 40], pa.int64()), pa.schema([("c", pa.int32())]))
-    assert (wide["minValues"], wide["maxValues"]) == ({"c": 1}, {})
+    assert wide == {"numRecords": 2, "nullCount": {"c": 0}}
     other = pa.schema([("c", pa.string())])
-    assert stats(narrow, other) == {
-        "numRecords": 2,
-        "minValues": {},
-        "maxValues": {},
-        "nullCount": {},
-    }
+    assert stats(narrow, other) == {"numRecords": 2, "nullCount": {}}
     zoned = column([dt.datetime(2024, 1, 1)], pa.timestamp("us"))  # noqa: DTZ001 - no zone is the point
     assert not stats(zoned, pa.schema([("c", pa.timestamp("us", tz="UTC"))]))["nullCount"]
 
@@ -101,6 +103,53 @@ def test_all_null_groups_have_no_bounds_and_need_none() -> None:
     }
     found = stats(column([None, None], pa.int64()))
     assert (found["minValues"], found["nullCount"]) == ({}, {"c": 2})
+
+
+def test_a_file_has_bounds_of_every_column_or_of_none() -> None:
+    """deltalake's dataset takes one that is left out for null and drops the file."""
+    data = pa.table({"whole": [1, 2], "late": pa.array([10**9, 0], pa.int32()).cast(pa.date32())})
+    assert stats(data) == {"numRecords": 2, "nullCount": {"whole": 0, "late": 0}}
+    behind = pa.table({**{f"c{n}": [1] for n in range(INDEXED_COLUMNS)}, "f": [0.5]})
+    assert len(stats(behind)["minValues"]) == INDEXED_COLUMNS
+
+
+def test_a_column_that_the_file_lacks_counts_as_null() -> None:
+    inner = pa.struct([("x", pa.int64()), ("l", pa.list_(pa.int64()))])
+    table = pa.schema([("c", pa.int64()), ("f", pa.float64()), ("s", inner)])
+    assert stats(column([1, 2], pa.int64()), table) == {
+        "numRecords": 2,
+        "minValues": {"c": 1, "s": {}},
+        "maxValues": {"c": 2, "s": {}},
+        "nullCount": {"c": 0, "f": 2, "s": {"x": 2}},
+    }
+
+
+def test_text_of_any_length_has_bounds() -> None:
+    found = stats(column(["a" * 5000, "b"], pa.string()))
+    assert (found["minValues"], found["maxValues"]) == ({"c": ""}, {"c": HIGHEST_TEXT})
+    assert found["nullCount"] == {"c": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("id, `a,b`", {("id",), ("a,b",)}),
+        ("s", {("s", "x"), ("s", "y")}),
+        ("S.X,`i``d`", {("s", "x"), ("i`d",)}),
+        ("", set()),
+        (",.,", set()),
+    ],
+)
+def test_columns_that_a_property_lists_are_indexed(text: str, expected: set[Any]) -> None:
+    names = [("id",), ("a,b",), ("s", "x"), ("s", "y"), ("i`d",)]
+    assert indexed_columns(names, {"delta.dataSkippingStatsColumns": text}) == expected
+
+
+@pytest.mark.parametrize(("text", "count"), [("-1", 40), ("5", 5), ("0", 0), ("many", 32)])
+def test_as_many_columns_as_a_property_says_are_indexed(text: str, count: int) -> None:
+    names = [(f"c{number}",) for number in range(40)]
+    found = indexed_columns(names, {"delta.dataSkippingNumIndexedCols": text})
+    assert found == set(names[:count])
 
 
 def test_a_dotted_name_is_not_a_nested_field() -> None:
@@ -154,11 +203,11 @@ def test_decimal_bounds_hold_for_every_value(values: list[Decimal]) -> None:
         assert found["maxValues"]["c"] >= max(values)
 
 
-def test_a_decimal_bound_that_leaves_its_type_is_omitted() -> None:
+def test_a_decimal_bound_stays_within_its_type() -> None:
     top = Decimal(10) ** 20 - 1
     found = stats(column([top, Decimal(1)], pa.decimal128(20, 0)))
     assert found["minValues"] == {"c": 1}
-    assert found["maxValues"] == {}
+    assert found["maxValues"] == {"c": int(top)}
 
 
 def test_int96_timestamps_have_none() -> None:
@@ -166,20 +215,21 @@ def test_int96_timestamps_have_none() -> None:
     found = stats(
         data, pa.schema([("c", pa.timestamp("us"))]), use_deprecated_int96_timestamps=True
     )
-    assert found["maxValues"] == {}
+    assert "maxValues" not in found
 
 
-def test_years_no_reader_agrees_on_are_left_out() -> None:
-    found = stats(column([10**9, 0], pa.int32()).cast(pa.schema([("c", pa.date32())])))
-    assert found["minValues"] == {"c": "1970-01-01"}
-    assert found["maxValues"] == {}
+def test_moments_at_the_end_of_time_are_not_rounded() -> None:
+    last = dt.datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=dt.UTC)
+    found = stats(column([last, last.replace(year=1)], pa.timestamp("us", tz="UTC")))
+    assert found["minValues"] == {"c": "0001-12-31T23:59:59.999Z"}
+    assert found["maxValues"] == {"c": "9999-12-31T23:59:59.999999Z"}
 
 
-def test_a_nullable_upper_bound_that_cannot_be_raised_is_left_out() -> None:
+def test_an_upper_bound_that_cannot_be_raised_is_whole() -> None:
     top = "\U0010ffff" * 40
     found = stats(column([top], pa.string()))
     assert found["minValues"] == {"c": top[:TEXT_CHARACTERS]}
-    assert found["maxValues"] == {}
+    assert found["maxValues"] == {"c": top}
     assert raised("a\ud7ff") == "a\ue000"
     assert raised("a\U0010ffff") == "b"
 
@@ -190,9 +240,8 @@ def test_text_bounds_hold_for_every_value(values: list[str | None]) -> None:
     for value in values:
         if value is not None:
             key = value.encode()
-            assert "c" not in found["minValues"] or found["minValues"]["c"].encode() <= key
-            assert "c" not in found["maxValues"] or found["maxValues"]["c"].encode() >= key
-    assert found["nullCount"].get("c", values.count(None)) == values.count(None)
+            assert found["minValues"]["c"].encode() <= key <= found["maxValues"]["c"].encode()
+    assert found["nullCount"]["c"] == values.count(None)
 
 
 @given(
@@ -207,7 +256,7 @@ def test_timestamp_bounds_hold_for_every_value(values: list[int], unit: str) -> 
     found = stats(data, pa.schema([("c", pa.timestamp("us", tz="UTC"))]))
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     for name, sign in (("minValues", 1), ("maxValues", -1)):
-        if "c" in found[name]:
+        if "c" in found.get(name, {}):
             bound = (dt.datetime.fromisoformat(found[name]["c"]) - epoch) // dt.timedelta(
                 milliseconds=1
             )

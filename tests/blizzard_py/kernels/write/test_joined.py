@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from blizzard_core.handover import NAN_COLUMNS_KEY, nan_columns_of
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.table.schema_fit import Misfit
 from blizzard_py.engines.spark.engine import SparkEngine
@@ -108,6 +109,21 @@ def test_every_reader_finds_all_rows_in_their_order(tmp_path: Path, way: dict[st
     # Penguin's check holds all that it says against the schema and the file's size.
     size = int.from_bytes(data[-8:-4], "little")
     FooterCheck()(data[-8 - size : -8], len(data) - 8 - size)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [(["", ""], frozenset()), (["4", "11,4"], frozenset({4, 11})), (["4", None], None)],
+)
+def test_the_footer_names_columns_with_nan_of_all_files(
+    tmp_path: Path, told: list[str | None], expected: frozenset[int] | None
+) -> None:
+    files = []
+    for seed, text in enumerate(told):
+        pairs = {} if text is None else {NAN_COLUMNS_KEY: text}
+        files.append(file_of(rows(seed, 5).replace_schema_metadata(pairs)))
+    path, _ = joined(tmp_path, files)
+    assert nan_columns_of(pq.read_metadata(path).metadata) == expected
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -6,7 +6,7 @@ the loop without waiting.
 
 * A cycle that did work is followed by the next at once, an idle one by the
   worker's poll interval plus a random jitter.
-* A retryable error is logged and backed off (doubling, up to five minutes or
+* A retryable error is logged and backed off (doubling with jitter, up to five minutes or
   the poll interval, whichever is longer), and so is every refusal of a store
   while the daemon runs for ever. With ``once`` a bounded number of tries is made.
 * Files that wait for another try are no failure: polls go on, and ``once`` waits for them.
@@ -200,8 +200,10 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
             if not passing or (loop.once and failures >= ONCE_TRIES):
                 log.error("worker_failed", error=str(error), kind=type(error).__name__)  # noqa: TRY400  # a trace of our own errors would hide what the text says to do
                 return error.exit_code
-            pause = backoff(failures, worker.poll_interval_secs)
-            log.warning("cycle_failed", error=str(error), failures=failures, retry_in_secs=pause)
+            pause = backoff(failures, worker.poll_interval_secs, loop.chance())
+            log.warning(
+                "cycle_failed", error=str(error), failures=failures, retry_in_secs=round(pause, 1)
+            )
             activity.waiting(pause)
             stop.wait(pause)
             continue
@@ -238,7 +240,11 @@ def _cycle(worker: Worker, stop: StopEvent) -> tuple[bool, float | None]:
         return False, error.wait_secs
 
 
-def backoff(failures: int, poll_interval_secs: float) -> float:
-    """Seconds to wait after the n-th failure in a row (n from 1)."""
+def backoff(failures: int, poll_interval_secs: float, chance: float) -> float:
+    """Return the seconds to wait after the n-th failure in a row (n from 1).
+
+    They are half to one and a half of the doubled pause, by ``chance`` (0 up to 1): workers that
+    failed together, as those of one store do, must not come back together.
+    """
     ceiling = max(MAX_BACKOFF_SECS, poll_interval_secs)
-    return float(min(FIRST_BACKOFF_SECS * 2 ** min(failures - 1, 30), ceiling))
+    return float(min(FIRST_BACKOFF_SECS * 2 ** min(failures - 1, 30) * (0.5 + chance), ceiling))

@@ -6,7 +6,7 @@ knows (columns, types, whether there is a default bound) is for `blizzard valida
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias
 
 from blizzard_core.settings.connections import (
@@ -21,6 +21,7 @@ from blizzard_core.settings.query_sources import (
     SplitSettings,
     TableSourceSettings,
 )
+from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.settings.yaml_file import Key
 
 Asked: TypeAlias = TableSourceSettings | HttpSourceSettings
@@ -28,6 +29,9 @@ Finding: TypeAlias = tuple[Key, str]
 
 # The column that says which rows a reading replaces; see `blizzard_core.groups`.
 UNIT_COLUMN = "_unit"
+
+# What the watermark's column of an API may be.
+_API_TIMES = frozenset({"timestamp", "date"})
 
 # The bounds that a driver can tell; docs/tables.md says what each can miss.
 _BOUNDS = {
@@ -95,6 +99,8 @@ def _of_pipeline(pipeline: PipelineSettings, here: Key, source: Asked) -> Iterat
         and source.split != SplitSettings()
     ):
         yield (*here, "split"), "cuts windows, and units are read whole; leave it out"
+    if isinstance(source, HttpSourceSettings) and source.watermark is not None:
+        yield from _of_api_column(pipeline.schema_.fields, here, source)
     by = pipeline.sink.partition_by
     if by is not None and by.prefix_template and by.column is None:
         yield (
@@ -108,6 +114,30 @@ def _of_pipeline(pipeline: PipelineSettings, here: Key, source: Asked) -> Iterat
         yield (
             (*outer, "error_handling", "on_bad_record"),
             f"source {here[3]!r} has no files to quarantine; use quarantine_record or fail",
+        )
+
+
+def _of_api_column(
+    fields: Sequence[FieldSettings], here: Key, source: HttpSourceSettings
+) -> Iterator[Finding]:
+    """An API is sent times. Another value's column would be sent a time, and read anew each time.
+
+    The names of a path are looked up as they are written, the structs one below the other.
+    """
+    [column] = source.marks.columns
+    kind, inner = "", fields
+    for name in column.split("."):
+        found = next((field for field in inner if field.name == name), None)
+        kind, inner = ("", ()) if found is None else (found.type, found.fields or ())
+    if kind not in _API_TIMES:
+        there = f"is {kind}" if kind else "is not a field of the schema"
+        yield (
+            (*here, "watermark", "columns"),
+            (
+                f"{column!r} {there}, and an API is asked for windows of time: name a field of type"
+                " timestamp or date (ISO 8601 text is a timestamp, a number since 1970 one with"
+                " unit); where records have no time, use units, or snapshot: true"
+            ),
         )
 
 

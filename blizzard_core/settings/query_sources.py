@@ -334,7 +334,7 @@ class HttpSourceSettings(QuerySource):
     """
 
     model_config = ConfigDict(
-        json_schema_extra={"connection": "crm", "watermark": {"columns": ["updated_at"]}}
+        json_schema_extra={"connection": "crm", "watermark": {"columns": ["time"]}}
     )
 
     kind: Literal["http"] = Field(examples=["http"])
@@ -345,7 +345,7 @@ class HttpSourceSettings(QuerySource):
     """Keys with dots between them; `""` is the root."""
     pages: PagesSettings = PagesSettings()
     """How there is more."""
-    watermark: HttpWatermark | None = Field(default=None, examples=[{"columns": ["updated_at"]}])
+    watermark: HttpWatermark | None = Field(default=None, examples=[{"columns": ["time"]}])
     """What tells new rows."""
 
     @model_validator(mode="after")

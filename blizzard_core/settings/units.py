@@ -9,8 +9,9 @@ from __future__ import annotations
 import datetime as dt
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from blizzard_core.json_text import json_value
 from blizzard_core.settings.base import Options, Settings
 
 MAX_PARTS = 1000
@@ -77,9 +78,21 @@ class UnitValuesSettings(Settings):
     name: str | None = Field(default=None, min_length=1, examples=["surveyId"])
     """What a listed value is called: `{unit.surveyId}`."""
     list_: str | list[Any] | None = Field(default=None, alias="list", examples=["id1,id2"])
-    """Values, text with commas, or objects that name their fields."""
+    """Values, text with commas or JSON, or objects that name their fields."""
     from_: UnitsOfTable | None = Field(default=None, alias="from", examples=[{"table": "../s"}])
     """Instead of `list`."""
+
+    @field_validator("list_")
+    @classmethod
+    def _from_json(cls, given: str | list[Any] | None) -> str | list[Any] | None:
+        """Text that is a list in JSON; other text is judged by whoever takes it apart."""
+        if not isinstance(given, str) or not given.lstrip().startswith("["):
+            return given
+        try:
+            found = json_value(given)
+        except ValueError:
+            return given
+        return found if isinstance(found, list) else given
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
@@ -114,6 +127,9 @@ class UnitSettings(Settings):
     """none, hourly, daily, weekly, monthly, yearly; or parts, each with its own."""
     partial: bool = True
     """false: the last partition waits until it is whole."""
+    inclusive: bool = False
+    """The source counts `{to}` in, so the last value before it is said: the day, second or
+    microsecond before, as its format can."""
     values: UnitValuesSettings | None = Field(
         default=None, examples=[{"name": "surveyId", "list": "id1,id2"}]
     )

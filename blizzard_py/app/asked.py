@@ -20,11 +20,12 @@ from blizzard_core.settings.query_checks import Asked, look_back
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.asked_http import http_source
-from blizzard_py.app.asked_units import units_of
+from blizzard_py.app.asked_units import statement_of, units_of
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.http import reader as http_reader
 from blizzard_py.connections.protocol import Connection, Selection, Split
+from blizzard_py.connections.sql.statements import without_end
 from blizzard_py.reading import Access
 from blizzard_py.schema.types import field_spec
 
@@ -53,7 +54,7 @@ def asking_of(config: Config, pipeline: PipelineSettings, source: Asked, ask: As
     mark = source.marks
     access = access_of(settings, source)
     return Asking(
-        connection=_connection(access, selection_of(pipeline, source), ask),
+        connection=_connection(access, selection_of(pipeline, source, access.driver), ask),
         access=access,
         columns=tuple(mark.columns),
         bound=mark.bound,
@@ -83,7 +84,7 @@ def _connection(access: Access, selection: Selection, ask: Asks) -> Connection:
     return connect(access, selection)
 
 
-def selection_of(pipeline: PipelineSettings, source: Asked) -> Selection:
+def selection_of(pipeline: PipelineSettings, source: Asked, driver: str) -> Selection:
     """What is read of a table; of an API the declared fields."""
     fields = tuple(map(field_spec, pipeline.schema_.fields))
     columns = tuple(source.marks.columns)
@@ -91,8 +92,8 @@ def selection_of(pipeline: PipelineSettings, source: Asked) -> Selection:
         return Selection(fields=fields, columns=columns, nulls=source.marks.nulls)
     return Selection(
         table=source.table or "",
-        query=source.query or "",
-        filter=source.filter,
+        query=without_end(statement_of(pipeline, source, source.query or ""), driver),
+        filter=without_end(statement_of(pipeline, source, source.filter), driver),
         fields=fields,
         columns=columns,
         nulls=source.marks.nulls,

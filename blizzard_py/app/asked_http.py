@@ -6,6 +6,7 @@ import datetime as dt
 
 from blizzard_core.settings.connections import AuthSettings, HttpConnection
 from blizzard_core.settings.query_sources import HttpSourceSettings, PushSettings, RangeSettings
+from blizzard_py.app.asked_units import request_text
 from blizzard_py.connections.http.model import (
     Api,
     ApiKey,
@@ -34,7 +35,13 @@ def http_source(settings: HttpConnection, source: HttpSourceSettings) -> HttpSou
             settings.timeout_secs,
             tuple(settings.allowed_hosts),
         ),
-        Request(request.path, request.method, request.params, request.headers, request.body),
+        Request(
+            request_text(source.units, request.path),
+            request.method,
+            request_text(source.units, request.params),
+            request.headers,
+            request_text(source.units, request.body),
+        ),
         source.records,
         Pages(
             pages.kind,

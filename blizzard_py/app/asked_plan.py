@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from blizzard_core.errors import SourceError
@@ -11,9 +12,11 @@ from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.query_checks import Asked
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_py.columns import effective
-from blizzard_py.columns.statements import window_where
+from blizzard_py.columns.literals import column_name
+from blizzard_py.columns.statements import closed, window_where
 from blizzard_py.connections.http.connection import HttpConnection
-from blizzard_py.connections.protocol import Bound
+from blizzard_py.connections.protocol import Bound, Selection
+from blizzard_py.connections.sql.statements import plain_identifier
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import BoundKind, Window
 from blizzard_py.sources.tables import replacing, windows
@@ -35,13 +38,16 @@ PROMISES: Mapping[BoundKind, str] = {
 def plan_of(
     source: AskedSource,
     state: SourceState,
-    settings: tuple[ConnectionSettings, Asked],
-    fields: Sequence[FieldSpec],
+    settings: tuple[ConnectionSettings, Asked, Selection],
     now: dt.datetime,
     *,
     offline: bool,
 ) -> dict[str, Any]:
-    """The document of one source; ``now`` is aware. Raises `SourceError`, `StorageError`."""
+    """The document of one source, given its connection, its settings and what is read.
+
+    ``now`` is aware. Raises `SourceError`, `StorageError`.
+    """
+    fields = settings[2].fields
     asking, known = source.asking, state.columns or ColumnState()
     watermark = windows.from_stored(known.watermark)
     kept = known.window
@@ -91,7 +97,7 @@ def plan_of(
 def _snapshot_plan(
     source: AskedSource,
     state: SourceState,
-    settings: tuple[ConnectionSettings, Asked],
+    settings: tuple[ConnectionSettings, Asked, Selection],
     *,
     offline: bool,
 ) -> dict[str, Any]:
@@ -146,16 +152,18 @@ def _offline(source: Asked, fields: Sequence[FieldSpec], now: dt.datetime) -> Bo
     return Bound(mark.bound or "clock", value)
 
 
-def _query(settings: tuple[ConnectionSettings, Asked], kept: StoredWindow | None) -> str | None:
+def _query(
+    settings: tuple[ConnectionSettings, Asked, Selection], kept: StoredWindow | None
+) -> str | None:
     """The whole window as one statement; null if nothing is to be read, or of an API."""
-    connection, source = settings
+    connection, source, selection = settings
     if kept is None or not isinstance(source, TableSourceSettings):
         return None
-    origin = f"({source.query}) t1" if source.query else source.table
+    origin = f"({closed(selection.query)}) t1" if selection.query else selection.table
     window: Window = windows.window_of(kept)
-    columns = source.marks.columns
     dialect = connection.driver if connection.driver in {"postgresql", "mysql", "sqlite"} else ""
-    condition = window_where(window, columns, dialect, source.filter or None)
+    named = partial(plain_identifier, dialect=dialect) if dialect else column_name
+    condition = window_where(window, selection.columns, dialect, selection.filter or None, named)
     return f"SELECT * FROM {origin}" + (f" WHERE {condition}" if condition else "")  # noqa: S608  # shown, not run
 
 

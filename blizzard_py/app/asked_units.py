@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.query_checks import Asked
@@ -13,10 +14,19 @@ from blizzard_core.settings.tables import SinkSettings
 from blizzard_core.settings.units import UnitSettings, UnitsOfTable
 from blizzard_core.settings.yaml_file import Key
 from blizzard_py.connections.asking import Units, ValuesTable
-from blizzard_py.connections.placeholders import FROM, TO, names_in, texts_in, unit_placeholder
+from blizzard_py.connections.compared import with_dates, with_end_before
+from blizzard_py.connections.placeholders import (
+    FROM,
+    TO,
+    formats_in,
+    names_in,
+    texts_in,
+    unit_placeholder,
+)
 from blizzard_py.reading import Access
 from blizzard_py.units import limit, unit_list
 from blizzard_py.units.due import Terms
+from blizzard_py.units.instants import clock_of
 from blizzard_py.units.limits import days
 from blizzard_py.units.ranges import Part, UnitRange
 
@@ -50,6 +60,9 @@ def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings, dri
             days(units.abstinent_days, "abstinent_days"),
             limit(units.max_units_per_run),
             units.min_units,
+            days_of=clock_of(units.range.zone)
+            if (TO, "date") in ends_in(pipeline, source)
+            else None,
         ),
         () if values is None else values.fields,
         listed,
@@ -95,6 +108,41 @@ def texts_of(source: Asked) -> Iterator[tuple[Key, str]]:
     for name, value in request.params.items():
         yield from ((("request", "params", name), text) for text in texts_in(value))
     yield from ((("request", "body"), text) for text in texts_in(request.body))
+
+
+def dates_of(pipeline: PipelineSettings) -> set[str]:
+    """The fields that are declared to be dates."""
+    return {field.name for field in pipeline.schema_.fields if field.type == "date"}
+
+
+def statement_of(pipeline: PipelineSettings, source: TableSourceSettings, text: str) -> str:
+    """A query or a filter as it is asked: beside a column of dates an end says a date."""
+    if source.units is None:
+        return text
+    found = with_dates(text, dates_of(pipeline))
+    return with_end_before(found) if source.units.inclusive else found
+
+
+def request_text(units: UnitSettings | None, value: Any) -> Any:
+    """A text of a request, or a body of any depth, as it is asked."""
+    if units is None or not units.inclusive:
+        return value
+    if isinstance(value, str):
+        return with_end_before(value)
+    if isinstance(value, Mapping):
+        return {key: request_text(units, inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [request_text(units, inner) for inner in value]
+    return value
+
+
+def ends_in(pipeline: PipelineSettings, source: Asked) -> set[tuple[str, str]]:
+    """The ends that are asked for, each with its format as it is asked, ``""`` for none."""
+    texts = [text for _, text in texts_of(source)]
+    if isinstance(source, TableSourceSettings):
+        dates = dates_of(pipeline)
+        texts = [with_dates(text, dates) for text in texts]
+    return {end for text in texts for end in formats_in(text)}
 
 
 def bounds_in(source: Asked) -> frozenset[str]:

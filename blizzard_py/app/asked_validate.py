@@ -14,6 +14,7 @@ from blizzard_py.app.asked import asking_of
 from blizzard_py.app.asked_plan import PROMISES
 from blizzard_py.app.wiring import NoEngine, asks_of
 from blizzard_py.connections.asking import Asking
+from blizzard_py.connections.placeholders import TO
 from blizzard_py.connections.protocol import SourceColumn
 from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.unit_names import values_of
@@ -39,7 +40,9 @@ def validate_asked(config: Config) -> list[str]:
                     _bind_sample(asking)
                     found = [f"{where}.{p}" for p in _problems(asking, pipeline, source)]
                     problems += found
-                    notes += [f"{where}: {note}" for note in _notes(asking)] if not found else []
+                    is_inclusive = source.units is not None and source.units.inclusive
+                    told = [] if found else _notes(asking, is_inclusive=is_inclusive)
+                    notes += [f"{where}: {note}" for note in told]
                 finally:
                     asking.connection.close()
             except ConfigError as error:
@@ -92,7 +95,7 @@ def _bind_sample(asking: Asking) -> None:
                 raise task
 
 
-def _notes(asking: Asking) -> Iterator[str]:
+def _notes(asking: Asking, *, is_inclusive: bool) -> Iterator[str]:
     if asking.replaces:
         yield (
             "rows that are read again replace those that were published, so streaming readers of"
@@ -101,6 +104,11 @@ def _notes(asking: Asking) -> Iterator[str]:
     if asking.units is not None:
         laid = laid_out(asking.units.range, dt.datetime.now(dt.UTC))
         yield from unit_plans.gaps_of(laid)
+        if asking.access.driver == "http" and TO in asking.units.bounds and not is_inclusive:
+            yield (
+                "the API has to leave the time of {to} itself out; if it counts that in, rows on a"
+                " boundary come twice: set units.inclusive: true"
+            )
         return
     if asking.snapshot:
         return

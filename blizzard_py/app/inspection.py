@@ -19,6 +19,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import Gap
+from blizzard_py.app.asked import selection_of
 from blizzard_py.app.asked_plan import plan_of
 from blizzard_py.app.event_time import shown_stream, shown_watch
 from blizzard_py.app.new_fields import with_untaken
@@ -33,6 +34,7 @@ from blizzard_py.app.wiring import (
     source_pipeline,
     views,
 )
+from blizzard_py.connections.protocol import Selection
 from blizzard_py.dead_letters.counting import counted
 from blizzard_py.explain import Explanation, Located, Task, located, unmatched
 from blizzard_py.explain import explain as explain_file
@@ -235,15 +237,14 @@ def _plan_source(
     settings = pipeline.sources[source.source_name]
     if isinstance(source.source, UnitSource) and not isinstance(settings, SourceSettings):
         source.check(state)
-        asked = (source.id, settings)
+        asked = (source.id, settings, _selection(config, source))
         return unit_plan_of(
             source.source, state, asked, now, offline=offline, everything=everything
         )
     if isinstance(source.source, AskedSource) and not isinstance(settings, SourceSettings):
         source.check(state)
-        fields = tuple(map(field_spec, pipeline.schema_.fields))
-        connection = config.connections[settings.connection]
-        return plan_of(source.source, state, (connection, settings), fields, now, offline=offline)
+        asked_of = (config.connections[settings.connection], settings, _selection(config, source))
+        return plan_of(source.source, state, asked_of, now, offline=offline)
     found = source.discover(state, whole=True)
     on_disk = source.parts.stores.source.uri.startswith("/")
     return {
@@ -255,6 +256,13 @@ def _plan_source(
         "keys_listed": found.keys,
         **_event_time_of(config, source, state),
     }
+
+
+def _selection(config: Config, source: SourcePipeline) -> Selection:
+    pipeline = config.pipelines[source.pipeline]
+    settings = pipeline.sources[source.source_name]
+    assert not isinstance(settings, SourceSettings)  # noqa: S101  # the callers have looked
+    return selection_of(pipeline, settings, config.connections[settings.connection].driver)
 
 
 def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator
 
 from blizzard_core.errors import UnitError
-from blizzard_core.settings.document import Config
+from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.query_checks import Asked
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.units import UnitSettings
 from blizzard_core.settings.yaml_file import Key
-from blizzard_py.app.asked_units import bounds_in, folds, known_placeholders, range_of, texts_of
+from blizzard_py.app.asked_units import (
+    bounds_in,
+    dates_of,
+    ends_in,
+    folds,
+    known_placeholders,
+    range_of,
+    texts_of,
+)
+from blizzard_py.connections.compared import end_problems, with_dates
 from blizzard_py.connections.placeholders import (
     FROM,
     TO,
@@ -21,10 +31,16 @@ from blizzard_py.connections.placeholders import (
     unit_placeholder,
 )
 from blizzard_py.units import unit_list
+from blizzard_py.units.instants import is_moving
 from blizzard_py.units.ranges import laid_out, problems
 from blizzard_py.units.values import told_apart
 
 Finding = tuple[Key, str]
+
+# A text that is nothing but a placeholder.
+_ALONE = re.compile(r"\{[\w.:-]+\}")
+# An end that moves and is always a midnight.
+_WHOLE_DAYS = re.compile(r"P\d+D", re.ASCII)
 
 
 def unit_problems(config: Config) -> Iterator[Finding]:
@@ -41,6 +57,7 @@ def unit_problems(config: Config) -> Iterator[Finding]:
                 apart = not folds(source, driver)
                 yield from _of_values((*here, "units"), source.units, apart=apart)
                 yield from _of_use(here, source, source.units)
+                yield from _of_ends(here, pipeline, source, source.units)
             yield from _of_placeholders(here, source, hashes=driver == "mysql")
 
 
@@ -119,13 +136,72 @@ def _of_use(here: Key, source: Asked, units: UnitSettings) -> Iterator[Finding]:
             )
 
 
+def _of_ends(
+    here: Key, pipeline: PipelineSettings, source: Asked, units: UnitSettings
+) -> Iterator[Finding]:
+    """How the ends of units are said, so that no row is in two of them, and none in no one."""
+    ends = ends_in(pipeline, source)
+    if units.inclusive and all(end != TO for end, _ in ends):
+        yield (*here, "units", "inclusive"), "is of {to}, and nothing that is asked says it"
+    told = sorted(f"{{{end}:{form}}}" for end, form in ends if form == "date")
+    parts = [units.partition] if isinstance(units.partition, str) else units.partition
+    schemes = {part if isinstance(part, str) else part.by for part in parts}
+    if told and any(scheme.strip().lower() == "hourly" for scheme in schemes):
+        yield (
+            (*here, "units", "partition"),
+            (
+                f"is hourly, and {told[0]} says days: all units of a day would ask for the same"
+                " rows; use daily, or another format"
+            ),
+        )
+    ends_at = units.range.to if isinstance(units.partition, str) else units.partition[-1].to
+    if isinstance(source, TableSourceSettings):
+        for key, text in texts_of(source):
+            asked = with_dates(text, dates_of(pipeline))
+            for problem in end_problems(asked, inclusive=units.inclusive):
+                yield (*here, *key), problem
+        return
+    forms = {end: {form for other, form in ends if other == end} for end in (FROM, TO)}
+    one_day = all(forms.values()) and {"date"} in forms.values()
+    if one_day and "date" not in forms[FROM] & forms[TO]:
+        yield (
+            (*here, "request"),
+            (
+                "says one end as a day and the other with its time: rows between them would come"
+                " twice, or be read by nobody; say both as {from:date} and {to:date}, or neither"
+            ),
+        )
+    if (TO, "date") in ends and is_moving(ends_at) and not _WHOLE_DAYS.fullmatch(ends_at.strip()):
+        yield (
+            (*here, "units", "range", "to"),
+            (
+                f"is {ends_at}, which is within a day, and {{to:date}} says days: each poll would"
+                " ask for the same day again; write P0D for up to today, or another format"
+            ),
+        )
+
+
 def _of_placeholders(here: Key, source: Asked, *, hashes: bool) -> Iterator[Finding]:
     known = known_placeholders(source)
     for key, text in texts_of(source):
         if isinstance(source, TableSourceSettings):
-            if known or names_in(text):
-                for problem in problems_in_sql(text, known, hashes=hashes):
-                    yield (*here, *key), problem
+            found = problems_in_sql(text, known, hashes=hashes) if known or names_in(text) else ()
         elif source.units is not None:
-            for problem in problems_in_text(text, known):
-                yield (*here, *key), problem
+            found = problems_in_text(text, known)
+        else:
+            # Without units nothing is filled in; other braces of a body are its own.
+            found = problems_in_text(text, ()) if _is_meant(key, text) else ()
+        for problem in found:
+            yield (*here, *key), problem
+    if isinstance(source, HttpSourceSettings):
+        for name, text in source.request.headers.items():
+            if names_in(text):
+                yield (
+                    (*here, "request", "headers", name),
+                    "placeholders are filled in in path, params and body alone; use one of these",
+                )
+
+
+def _is_meant(key: Key, text: str) -> bool:
+    """Whether braces in a request without units can only be meant as a placeholder."""
+    return bool(names_in(text)) or key[-1] == "path" or bool(_ALONE.fullmatch(text.strip()))

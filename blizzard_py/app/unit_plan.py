@@ -11,10 +11,11 @@ from typing import Any
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.query_checks import Asked
 from blizzard_core.settings.query_sources import TableSourceSettings
+from blizzard_py.columns.statements import closed
 from blizzard_py.connections.asking import Units
 from blizzard_py.connections.http.connection import HttpConnection
 from blizzard_py.connections.placeholders import LAKE, Values, in_sql
-from blizzard_py.connections.protocol import Connection
+from blizzard_py.connections.protocol import Connection, Selection
 from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.units import UnitSource
@@ -28,13 +29,13 @@ from blizzard_py.units.state import unit_key
 def unit_plan_of(
     source: UnitSource,
     state: SourceState,
-    settings: tuple[str, Asked],
+    settings: tuple[str, Asked, Selection],
     now: dt.datetime,
     *,
     offline: bool,
     everything: bool,
 ) -> dict[str, Any]:
-    """The document of one source, given its id and settings; ``now`` is aware.
+    """The document of one source, given its id, its settings and what is read; ``now`` is aware.
 
     With ``everything`` units that are closed are listed, too. Raises `SourceError`,
     `StateError`, `StorageError`, `UnitError`.
@@ -73,12 +74,12 @@ class _Telling:
     def __init__(
         self,
         connection: Connection,
-        settings: tuple[str, Asked],
+        settings: tuple[str, Asked, Selection],
         units: Units,
         now: dt.datetime,
     ) -> None:
         self._connection = connection
-        self._id, self._settings = settings
+        self._id, self._settings, self._selection = settings
         self._units = units
         self._now = now
 
@@ -110,7 +111,7 @@ class _Telling:
         slices = unit_plans.asked_of(reading, self._units)
         if isinstance(self._settings, TableSourceSettings):
             whole = {**slices[0], "to": slices[-1]["to"]}
-            return {"query": _query(self._settings, self._dialect(), whole), "request": None}
+            return {"query": _query(self._selection, self._dialect(), whole), "request": None}
         assert isinstance(self._connection, HttpConnection)  # noqa: S101  # the configuration was checked
         found = self._connection.unit_request(slices[0])
         return {
@@ -127,11 +128,11 @@ def _pairs(reading: UnitReading) -> list[list[str]]:
     return [list(pair) for pair in zip(reading.slices, ends, strict=True)]
 
 
-def _query(source: TableSourceSettings, dialect: str, values: Values) -> str:
-    query = source.query or f"SELECT * FROM {source.table}"  # noqa: S608  # shown, not run
+def _query(selection: Selection, dialect: str, values: Values) -> str:
+    query = selection.query or f"SELECT * FROM {selection.table}"  # noqa: S608  # shown, not run
     told = in_sql(query, values, dialect)
-    if not source.filter:
+    if not selection.filter:
         return told
-    condition = in_sql(source.filter, values, dialect)
-    origin = f"({told}) t1" if source.query else source.table
+    condition = in_sql(selection.filter, values, dialect)
+    origin = f"({closed(told)}) t1" if selection.query else selection.table
     return f"SELECT * FROM {origin} WHERE {condition}"  # noqa: S608  # shown, not run

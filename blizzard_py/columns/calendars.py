@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import calendar
 from collections.abc import Callable, Iterator
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import count
 from typing import Any, TypeVar
 
@@ -23,6 +23,9 @@ LENGTHS = {
 }
 
 Time = TypeVar("Time", date, datetime)
+
+# Clocks are put back by a day at most, where a date line moved.
+_BACK_AT_MOST, _QUARTER = timedelta(hours=25), timedelta(minutes=15)
 
 # More pieces than this are a mistake in the interval, and would not fit in memory.
 MOST = 1_000_000
@@ -51,6 +54,31 @@ def later(origin: Time, unit: str, steps: int) -> Time | None:
         return origin.replace(year=year, month=month + 1, day=min(origin.day, last))
     except (OverflowError, ValueError, calendar.IllegalMonthError):
         return None
+
+
+def settled_wall(moment: datetime, zone: tzinfo) -> datetime:
+    """Find the lowest wall time that a zone's clocks show from a moment on, without a zone.
+
+    That is the wall time itself, but before clocks are put back: times that are going to be
+    shown again are not over yet. So it never falls, and cuts rows by their wall time without a
+    gap or an overlap.
+    """
+    at = moment.astimezone(UTC)  # time that passes is not what a zone's own clocks show
+    here = at.astimezone(zone)
+    wall = here.replace(tzinfo=None)
+    try:
+        ahead = (at + _BACK_AT_MOST).astimezone(zone)
+    except OverflowError:
+        return wall
+    if (ahead.utcoffset() or timedelta()) >= (here.utcoffset() or timedelta()):
+        return wall
+    # Zones change at full quarters of an hour.
+    first = at.replace(minute=at.minute // 15 * 15, second=0, microsecond=0)
+    steps = range(1, _BACK_AT_MOST // _QUARTER + 1)
+    later_walls = (
+        (first + step * _QUARTER).astimezone(zone).replace(tzinfo=None) for step in steps
+    )
+    return min(wall, *later_walls)
 
 
 def pieces(

@@ -23,6 +23,14 @@ _FORMATS: Mapping[str, Callable[[datetime], str]] = {
     "timestamp_ms": lambda v: str((v.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)),
 }
 
+# How far two values lie apart that a format can say; the others say microseconds.
+FORMAT_TICKS: Mapping[str, timedelta] = {
+    "date": timedelta(days=1),
+    "datetime": timedelta(seconds=1),
+    "datetime_ms": timedelta(milliseconds=1),
+    "timestamp_ms": timedelta(milliseconds=1),
+}
+
 _INCLUSIVE = {
     "1ms": timedelta(milliseconds=1),
     "1s": timedelta(seconds=1),

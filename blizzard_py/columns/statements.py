@@ -73,7 +73,7 @@ def query(
     condition = _all_of([either, capped], filter)
     inner = (sql or "").strip().rstrip(";").rstrip()
     if inner:
-        return _selected(f"({_closed(inner)}) t1", condition) if condition else inner
+        return _selected(f"({closed(inner)}) t1", condition) if condition else inner
     if not table:
         raise SourceError("there is neither a table nor a query to read")
     name = f"{schema}.{table}" if schema else table
@@ -152,9 +152,9 @@ def _all_of(conditions: Iterable[str], extra: str | None) -> str:
     user = (extra or "").strip()
     if not user:
         return parts[0] if len(parts) == 1 else " AND ".join(f"({part})" for part in parts)
-    return " AND ".join(f"({part})" for part in [*parts, _closed(user)])
+    return " AND ".join(f"({part})" for part in [*parts, closed(user)])
 
 
-def _closed(text: str) -> str:
+def closed(text: str) -> str:
     """Foreign SQL that a parenthesis may follow: a comment at its end must not swallow that."""
     return f"{text}\n" if "--" in text or "#" in text else text

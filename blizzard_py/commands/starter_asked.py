@@ -63,6 +63,7 @@ def look(target: Target, since: str | None, column: str | None) -> Found:
     if column is None:
         proposal = proposed(facts, target.what)
     elif column in [each.name for each in columns]:
+        _check_sent(target, next(each for each in columns if each.name == column))
         proposal = Proposal(column, (f"{column}: as it was asked for.",))
     else:
         there = ", ".join(each.name for each in columns)
@@ -73,6 +74,13 @@ def look(target: Target, since: str | None, column: str | None) -> Found:
         warnings = dict.fromkeys([*told.warnings, *connection.warnings()])
     key = facts.key if all(COLUMN.fullmatch(name) for name in facts.key) else ()
     return Found(columns, key, proposal, kind, tuple(warnings))
+
+
+def _check_sent(target: Target, column: SourceColumn) -> None:
+    """An API is sent a time, whatever its column holds."""
+    if target.driver == "http" and column.kind not in {"time", "date"}:
+        problem = f"{column.name!r} is {column.type}, and an API is asked for windows of time"
+        raise ConfigError("--column", [problem])
 
 
 def _facts(target: Target, connection: Connection, columns: Sequence[SourceColumn]) -> Facts:

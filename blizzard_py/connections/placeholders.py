@@ -2,21 +2,24 @@
 
 In SQL a placeholder becomes a literal of its type, so it stands where a value may, and never
 between quotes. In a request it becomes text: encoded where it is a part of a path. A time
-may name its format there: ``{from:date}``. Braces around anything else are left alone between
-SQL's quotes, and refused elsewhere. Pure.
+may name its format: ``{from:date}``. Dates and wall times are those of the time's own zone, which
+is that of the unit's range. Braces around anything else are left alone between SQL's quotes, and
+refused elsewhere. Pure.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from blizzard_core.errors import SourceError, WatermarkError
 from blizzard_py.columns import param
+from blizzard_py.columns.calendars import settled_wall
 from blizzard_py.columns.literals import literal
+from blizzard_py.columns.requests import FORMAT_TICKS
 from blizzard_py.units.instants import stamp
 
 # What placeholders stand for, by their names: times and texts.
@@ -26,6 +29,13 @@ FROM, TO = "from", "to"
 # What filters of lakes are written in, as far as literals go.
 LAKE = "lake"
 FORMATS = ("iso", "date", "datetime", "datetime_ms", "timestamp", "timestamp_ms")
+# In SQL they are literals: of an instant, a date, a time without a zone.
+SQL_FORMATS = ("iso", "date", "datetime")
+# The formats that say no zone.
+_WALLS = frozenset({"date", "datetime", "datetime_ms"})
+# Behind a format: the last value before the time. Configurations cannot say it.
+BEFORE = "!"
+_FINEST = timedelta(microseconds=1)
 
 _NAMED = re.compile(r"\{((?:from|to)(?::[^{}]*)?|unit\.[^{}]+)\}")
 _ANY = re.compile(r"\{([A-Za-z_][\w.:-]*|unit\.[^{}]+)\}")
@@ -52,6 +62,12 @@ def is_of_one(units: Sequence[Values]) -> bool:
 def names_in(text: str) -> list[str]:
     """The placeholders in a text, without their formats."""
     return [found.partition(":")[0] for found in _NAMED.findall(text)]
+
+
+def formats_in(text: str) -> list[tuple[str, str]]:
+    """The ends of time in a text, each with its format, ``""`` for none."""
+    found = (each.partition(":") for each in _NAMED.findall(text))
+    return [(name, form) for name, _, form in found if name in {FROM, TO}]
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -81,26 +97,28 @@ def problems_in_sql(text: str, known: Sequence[str], *, hashes: bool = False) ->
             " of its own"
         )
     for name in dict.fromkeys(_ANY.findall(_ASIDES[0].sub(" ", text))):
-        if ":" in name:
-            yield f"{{{name}}} names a format, and in SQL it is a literal; leave the format out"
-        else:
-            yield from _unknown(name, known)
+        yield from _problem(name, known, SQL_FORMATS)
 
 
 def problems_in_text(text: str, known: Sequence[str]) -> Iterator[str]:
     """What is wrong with the placeholders of a path, a parameter or a text in a body."""
-    for found in _ANY.findall(text):
-        name, colon, form = found.partition(":")
-        if colon and name in {FROM, TO} and form not in FORMATS:
-            yield f"{{{found}}}: there is no format {form!r}; there are: {', '.join(FORMATS)}"
-        else:
-            yield from _unknown(name if name in {FROM, TO} else found, known)
+    for found in dict.fromkeys(_ANY.findall(text)):
+        yield from _problem(found, known, FORMATS)
+
+
+def _problem(found: str, known: Sequence[str], formats: Sequence[str]) -> Iterator[str]:
+    name, colon, form = found.partition(":")
+    if colon and name in {FROM, TO} and form not in formats:
+        yield f"{{{found}}}: there is no format {form!r} here; there are: {', '.join(formats)}"
+    else:
+        yield from _unknown(name if name in {FROM, TO} else found, known)
 
 
 def _unknown(name: str, known: Sequence[str]) -> Iterator[str]:
     if name not in known:
         there = ", ".join(f"{{{one}}}" for one in known)
-        yield f"there is nothing that {{{name}}} could stand for; there are: {there or 'none'}"
+        why = f"there are: {there}" if known else "placeholders are filled in for `units` only"
+        yield f"there is nothing that {{{name}}} could stand for; {why}"
 
 
 def in_sql(text: str, values: Values, dialect: str) -> str:
@@ -108,7 +126,7 @@ def in_sql(text: str, values: Values, dialect: str) -> str:
 
     Raises `SourceError` for a value that no literal can hold.
     """
-    return _filled(text, values, lambda value, _: _literal(value, dialect))
+    return _filled(text, values, lambda value, form: _literal(value, form, dialect))
 
 
 def in_path(text: str, values: Values) -> str:
@@ -116,14 +134,11 @@ def in_path(text: str, values: Values) -> str:
 
     Raises `SourceError` for a value that would lead elsewhere.
     """
-
-    def step(value: datetime | str, form: str) -> str:
-        told = _text(value, form)
-        if told in {".", ".."}:
-            raise SourceError(f"{told!r} cannot be a part of a path; leave the value out")
-        return quote(told, safe="")
-
-    return _filled(text, values, step)
+    found = _filled(text, values, lambda value, form: quote(_text(value, form), safe=""))
+    odd = next((step for step in found.split("/") if step in {".", ".."}), None)
+    if odd is not None and odd not in text.split("/"):
+        raise SourceError(f"{odd!r} cannot be a part of a path; leave the value out")
+    return found
 
 
 def in_text(value: Any, values: Values) -> Any:
@@ -150,21 +165,40 @@ def _filled(text: str, values: Values, spelt: Callable[[datetime | str, str], st
 def _text(value: datetime | str, form: str) -> str:
     if not isinstance(value, datetime):
         return value
-    return param(value, form) if form else stamp(value)
+    name = form.removesuffix(BEFORE)
+    moment = settled_wall(value, value.tzinfo or UTC) if name in _WALLS else value.astimezone(UTC)
+    if form.endswith(BEFORE):
+        moment -= FORMAT_TICKS.get(name, _FINEST)
+        if not name:
+            return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    return param(moment, name) if name else stamp(moment)
 
 
-def _literal(value: datetime | str, dialect: str) -> str:
-    if dialect in {"sqlite", LAKE} and isinstance(value, datetime):
+def _literal(value: datetime | str, form: str, dialect: str) -> str:
+    found = _said(value, form) if isinstance(value, datetime) else value
+    if dialect in {"sqlite", LAKE} and isinstance(found, datetime):
         # Times may be text there: the shortest form sorts right beside whatever is longer.
-        return literal(_plain(value), dialect)
+        return literal(_plain(found), dialect)
     try:
-        return literal(value, dialect)
+        return literal(found, dialect)
     except WatermarkError as error:
         raise SourceError(f"{error}; leave the value out") from error
 
 
+def _said(value: datetime, form: str) -> date:
+    """What a literal is of: an instant in UTC, a date, a time without a zone."""
+    name = form.removesuffix(BEFORE)
+    back = FORMAT_TICKS["date"] if name == "date" else _FINEST
+    moment = settled_wall(value, value.tzinfo or UTC) if name in _WALLS else value.astimezone(UTC)
+    if form.endswith(BEFORE):
+        moment -= back
+    return moment.date() if name == "date" else moment
+
+
 def _plain(value: datetime) -> str:
-    naive = value.astimezone(UTC).replace(tzinfo=None)
+    naive = value.replace(tzinfo=None)
     if not (naive.hour or naive.minute or naive.second or naive.microsecond):
         return naive.date().isoformat()
+    if naive.microsecond % 1000:
+        return naive.isoformat(" ", "microseconds")
     return naive.isoformat(" ", "milliseconds" if naive.microsecond else "seconds")

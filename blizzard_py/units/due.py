@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 
 from blizzard_py.units.instants import in_utc, stamp
 from blizzard_py.units.limits import enough
@@ -41,7 +41,8 @@ from blizzard_py.units.values import LONE, unit_name
 class Terms:
     """How units are read: ``grace`` and ``abstinent``, the ``limit`` of a run, ``min_units``.
 
-    ``everything`` also looks at the closed units, which are only counted else.
+    ``everything`` also looks at the closed units, which are only counted else. With ``days_of``
+    requests say whole days of that zone, and readings are cut there.
     """
 
     grace: timedelta = timedelta(0)
@@ -49,6 +50,7 @@ class Terms:
     limit: int | None = None
     min_units: int = 0
     everything: bool = False
+    days_of: tzinfo | None = None
 
     @property
     def shift(self) -> timedelta:
@@ -135,7 +137,8 @@ def reading_of(unit: PlannedUnit, terms: Terms, now: datetime) -> UnitReading:
     """What is saved of a unit that is executed, before it is read; ``now`` is that of `due`."""
     begin, end = unit.partition
     at = in_utc(now, "now")
-    slices = tuple(stamp(low) for low in cut(unit.start, unit.end, terms.shift, at))
+    begins = cut(unit.start, unit.end, terms.shift, at, terms.days_of)
+    slices = tuple(stamp(low) for low in begins)
     return UnitReading(unit_key(begin, unit.name), stamp(end), slices, stamp(unit.end), stamp(at))
 
 

@@ -113,6 +113,13 @@ def _known() -> set[str]:
     return available_timezones()
 
 
+def clock_of(name: str) -> tzinfo:
+    """The zone by its name; UTC itself for one whose clocks never differ from UTC's."""
+    zone = zone_of(name)
+    seen = [datetime(2020, month, 1, tzinfo=UTC).astimezone(zone).utcoffset() for month in (1, 7)]
+    return zone if any(seen) else UTC
+
+
 def in_utc(given: Any, what: str) -> datetime:
     """The same instant in UTC, cut to milliseconds. Raises `UnitError` if it has no zone."""
     if not isinstance(given, datetime):

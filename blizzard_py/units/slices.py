@@ -20,12 +20,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any
 
 from blizzard_core.errors import UnitError
-from blizzard_py.units.instants import shown, stamp
+from blizzard_py.units.instants import instant, shown, stamp
 
 Range = tuple[str, str]
 
@@ -38,14 +38,20 @@ _DIGEST_DIGITS = 32
 _WIDTH = 39
 
 
-def cut(low: datetime, to: datetime, shift: timedelta, at: datetime) -> tuple[datetime, ...]:
+def cut(
+    low: datetime, to: datetime, shift: timedelta, at: datetime, days_of: tzinfo | None = None
+) -> tuple[datetime, ...]:
     """Where the slices of a reading of [low, to) begin: ``low``, and where the next one will.
 
     ``shift`` is abstinence less grace, ``at`` when it is read: of what is still to come then
-    nothing is known. One slice if the next reading begins within neither.
+    nothing is known. One slice if the next reading begins within neither. With ``days_of`` cuts
+    are at midnights of that zone, since what is asked says whole days.
     """
     try:
         begin = min(to, at) + shift
+        if days_of is not None:
+            day = begin.astimezone(days_of).replace(tzinfo=None).date()
+            begin = instant(datetime.combine(day, time.min), days_of)
     except OverflowError:
         return (low,)
     return (low, begin) if low < begin < to else (low,)

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from blizzard_core.errors import UnitError
+from blizzard_core.json_text import json_value
 from blizzard_py.units.instants import shown
 
 # The name of the only unit of a source without values.
@@ -44,7 +45,7 @@ def values_named(name: str, fields: Sequence[str]) -> dict[str, str]:
 
 
 def unit_list(name: Any, units: Any) -> list[dict[str, str]]:
-    """The units in a list, or in text with commas: trimmed, each once, in the order given.
+    """The units in a list, in text with commas or in JSON text: trimmed, each once, in that order.
 
     They are values of the field ``name``; or objects, which name their fields themselves, all
     the same. Integers become text. ``null`` in text is a value like any other.
@@ -53,7 +54,7 @@ def unit_list(name: Any, units: Any) -> list[dict[str, str]]:
     text (``no``, ``1.10``, nothing): its text is lost.
     """
     if isinstance(units, str):
-        given: list[Any] = units.split(",")
+        given: list[Any] = _in_text(units)
     elif isinstance(units, Iterable) and not isinstance(units, Mapping | bytes):
         given = list(units)
     else:
@@ -74,6 +75,22 @@ def unit_list(name: Any, units: Any) -> list[dict[str, str]]:
         field = _field(name)
         found = [{field: _listed(field, one)} for one in given]
     return _each_once(found)
+
+
+def _in_text(text: str) -> list[Any]:
+    """What a text lists: JSON where it begins as such, else between commas."""
+    if not text.lstrip().startswith(("[", "{")):
+        return text.split(",")
+    try:
+        found = json_value(text)
+    except ValueError as error:
+        raise UnitError(
+            f"{shown(text)} begins as JSON and is none ({error}); mend it, or give a YAML list for"
+            " values that begin with a bracket"
+        ) from error
+    if not isinstance(found, list):
+        raise UnitError(f"{shown(text)} is JSON, and no list: put [ ] around it")
+    return found
 
 
 def units_from(

@@ -108,8 +108,20 @@ def test_errors_that_may_pass_are_backed_off_and_success_starts_over() -> None:
 
 
 def test_backoff_is_bounded() -> None:
-    assert backoff(100, 60) == 300
-    assert backoff(100, 900) == 900
+    for chance in (0.5, 0.999):
+        assert backoff(100, 60, chance) == 300
+        assert backoff(100, 900, chance) == 900
+
+
+def test_workers_that_fail_together_come_back_apart() -> None:
+    chances = iter([0.0, 0.25, 0.999])
+    loop = Loop(once=False, jitter_secs=10, grace_secs=0, chance=lambda: next(chances))
+    waits = []
+    for _ in range(3):
+        clock = Clock(stop_after=1)
+        assert run_worker(scripted(Unavailable("x")), loop, clock) == 0
+        waits += clock.waits
+    assert waits == [0.5, 0.75, 1.499]
 
 
 def test_once_gives_up_after_a_bounded_number_of_tries() -> None:

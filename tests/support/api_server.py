@@ -134,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif answer.how == "close":
             headers["Connection"] = "close"
         elif answer.status not in {204, 304}:
-            headers["Content-Length"] = str(len(answer.body))
+            headers.setdefault("Content-Length", str(len(answer.body)))
         lines = [f"HTTP/1.1 {answer.status} As-Asked", *(f"{k}: {v}" for k, v in headers.items())]
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 

@@ -43,12 +43,23 @@ _KINDS = {b'"': "a text", b"t": "a boolean", b"f": "a boolean", b"n": "null", b"
           b"{": "an object"}  # fmt: skip
 
 
+# Encoders write these for an object without members, or for none.
+_EMPTY = frozenset({b"null", b"[]", b'""', b"false"})
+
+
 class Truncated(SourceError):
     """The JSON ends before it is complete: the answer was cut, or it is wrong."""
 
 
 class _Missing(Exception):
-    """Nothing stands at the path; the text says what does."""
+    """Nothing stands at the path; the text says what does.
+
+    ``is_blocked``: a value that cannot have names and is not empty stands on the way.
+    """
+
+    def __init__(self, text: str, *, is_blocked: bool = False) -> None:
+        super().__init__(text)
+        self.is_blocked = is_blocked
 
 
 class _Name:
@@ -126,11 +137,14 @@ class AnswerText:
     def value(self, path: str) -> str | int | None:
         """The text or number at ``path``; a number that is no integer comes as its own text.
 
-        None if it is null, or if it or anything on its way is missing.
+        None if it is null, or if it or anything on its way is missing or empty. A list, a text or
+        a number on its way is an error: the path is wrong, or the answer is another one.
         """
         try:
             value = self._as_sent(self._at(path))
-        except _Missing:
+        except _Missing as missing:
+            if missing.is_blocked:
+                raise self._error(str(missing)) from None
             return None
         kind = _first(value)
         if kind == b"n":
@@ -157,7 +171,9 @@ class AnswerText:
         for name in path.split(".") if path else ():
             if _first(value) != b"{":
                 there = self._description(so_far, value)
-                raise _Missing(f"{_named(so_far)} is {there}, and has no '{name}'")
+                blocked = bytes(value).translate(None, b" \t\r\n") not in _EMPTY
+                text = f"{_named(so_far)} is {there}, and has no '{name}'"
+                raise _Missing(text, is_blocked=blocked)
             members = self._members(so_far, value)
             found = [raw for key, raw in members.items() if key.text == name]
             if not found:

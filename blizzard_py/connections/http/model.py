@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from blizzard_core.bounds import ANSWER_BYTES
+from blizzard_py.columns.requests import FORMAT_TICKS
 
 TimeFormat = Literal["iso", "date", "datetime", "datetime_ms", "timestamp", "timestamp_ms"]
 Inclusive = Literal["", "1ms", "1s", "1day"]
@@ -192,7 +193,6 @@ class HttpSource:
 
 
 _SECOND, _MILLI, _DAY = dt.timedelta(seconds=1), dt.timedelta(milliseconds=1), dt.timedelta(days=1)
-_FORMAT_TICKS = {"date": _DAY, "datetime": _SECOND, "datetime_ms": _MILLI, "timestamp_ms": _MILLI}
 INCLUSIVE_TICKS = {"1ms": _MILLI, "1s": _SECOND, "1day": _DAY}
 _FINEST = dt.timedelta(microseconds=1)
 
@@ -200,4 +200,4 @@ _FINEST = dt.timedelta(microseconds=1)
 def tick(sent: PushFrom | PushTo) -> dt.timedelta:
     """How far two values lie apart that the parameter can say."""
     inclusive = sent.inclusive if isinstance(sent, PushTo) else ""
-    return max(_FORMAT_TICKS.get(sent.format, _FINEST), INCLUSIVE_TICKS.get(inclusive, _FINEST))
+    return max(FORMAT_TICKS.get(sent.format, _FINEST), INCLUSIVE_TICKS.get(inclusive, _FINEST))

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from blizzard_core.errors import SourceError
+from blizzard_core.errors import SourceError, Unavailable
 from blizzard_py.connections.http.answer_text import AnswerText
 from blizzard_py.connections.http.calls import Call
 from blizzard_py.connections.http.hosts import target
@@ -198,12 +198,17 @@ class Repeats:
 class Totals:
     """Whether there came as many records as the answers state. With ``pages.total`` only."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._stated = 0
+    def __init__(self, pages: Pages) -> None:
+        self._path = pages.total
+        self._moves = pages.kind in {"offset", "page"}
+        self._stated: int | None = None
 
     def see(self, page: Page) -> None:
-        """Take note of what a page states. Raises `SourceError` if the first has no number."""
+        """Take note of what a page states.
+
+        Raises `SourceError` if the first has no number, and `Unavailable` if a page that is counted
+        off states another one: a record that came or went has moved all records behind it.
+        """
         if not self._path or page.text is None:
             return
         stated = page.text.value(self._path)
@@ -213,15 +218,21 @@ class Totals:
         if not (digits.isascii() and digits.isdigit() and len(digits) < _MAX_DIGITS):
             why = page.text.missing(self._path) or f"'{self._path}' is not a number of records"
             raise SourceError(f"{page.what}: pages.total: {why}")
-        self._stated = max(self._stated, int(digits))
+        now, before = int(digits), self._stated
+        if self._moves and page.records and before not in {None, now}:
+            raise Unavailable(
+                f"{page.what}: the API states {now:,} records, and {before:,} on an earlier page;"
+                " records have moved from page to page; the window is read again"
+            )
+        self._stated = max(before or 0, now)
 
     def are_met(self, so_far: int) -> bool:
         """Whether it is stated how many there are, and there came as many."""
-        return 0 < self._stated <= so_far
+        return self._stated is not None and 0 < self._stated <= so_far
 
     def check(self, so_far: int, what: str) -> None:
         """After the last page: raises `SourceError` if records are missing."""
-        if so_far < self._stated:
+        if self._stated is not None and so_far < self._stated:
             raise SourceError(
                 f"{what}: it was the last page, and there came {so_far:,} of the"
                 f" {self._stated:,} records that the API states"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from blizzard_core.text import printable, shortened
 
@@ -41,27 +42,45 @@ def body(pieces: Iterable[bytes], encoding: str, limit: int) -> bytearray:
         shown = shortened(printable(name), 40)
         raise UnknownEncoding(f"packed as {shown}, where only gzip was asked for")
     found = bytearray()
-    for piece in pieces if name in {"", "identity"} else _unzipped(pieces):
+    for piece in _opened(pieces if name in {"", "identity"} else _unzipped(pieces)):
         if len(found) + len(piece) > limit:
             raise TooLong
         found += piece
     return found
 
 
+def _opened(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Unpack once more what is packed although nothing says so: JSON never begins like gzip.
+
+    A server packs what an application packed before, or a proxy takes the header away.
+    """
+    rest, head = iter(pieces), b""
+    for piece in rest:
+        head += piece
+        if len(head) >= len(_MAGIC):
+            break
+    everything = chain([head], rest)
+    return _unzipped(everything) if head.startswith(_MAGIC) else everything
+
+
 def _unzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
     unpacker = zlib.decompressobj(_GZIP)
-    begun = False
+    begun, left = False, b""
     for piece in pieces:
-        rest = piece
+        rest, left = left + piece, b""
         while rest:
             if unpacker.eof:
+                if len(rest) < len(_MAGIC):
+                    left = rest  # the next piece says whether another member begins
+                    break
                 if not rest.startswith(_MAGIC):
                     break  # padding after the last member
                 unpacker = zlib.decompressobj(_GZIP)
             try:
                 yield unpacker.decompress(rest, _PIECE)
             except zlib.error:
-                raise Damaged("the packed answer is broken") from None
+                why = "is broken" if begun else "is not gzip, as its Content-Encoding says"
+                raise Damaged(f"the packed answer {why}") from None
             begun = True
             rest = unpacker.unconsumed_tail or unpacker.unused_data
     while not unpacker.eof and (more := unpacker.decompress(b"", _PIECE)):

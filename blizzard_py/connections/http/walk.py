@@ -56,7 +56,7 @@ def walk(client: Client, source: HttpSource, first: Call) -> Iterator[Turned]:
     """
     call: Call | None = begun(source.pages, first)
     asked: set[bytes] = set()
-    totals, repeats = Totals(source.pages.total), Repeats(source.pages)
+    totals, repeats = Totals(source.pages), Repeats(source.pages)
     number = so_far = 0
     while call is not None:
         number += 1

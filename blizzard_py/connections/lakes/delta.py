@@ -28,6 +28,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from blizzard_core.errors import NotFound, SourceError, Unavailable
 from blizzard_core.redact import redacted
 from blizzard_core.storage.opening import delta_options
+from blizzard_py.connections.compared import check_instants
 from blizzard_py.connections.lakes import delta_log
 from blizzard_py.connections.lakes.bounds import (
     TABLE,
@@ -42,7 +43,12 @@ from blizzard_py.connections.lakes.bounds import (
     utc_now,
 )
 from blizzard_py.connections.lakes.delta_statistics import known_files
-from blizzard_py.connections.lakes.fields import check_there, columns_of, undeclared
+from blizzard_py.connections.lakes.fields import (
+    check_there,
+    columns_of,
+    instants_in,
+    undeclared,
+)
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
 from blizzard_py.connections.lakes.places import (
     Stores,
@@ -127,6 +133,7 @@ class DeltaConnection:
         handle = self._opened()
         self._check_columns(handle)
         schema = _schema(handle)
+        check_instants((self._template.filter,), units, instants_in(schema))
         orders = orders_for(self._selection.filter, schema)
         pruned = Pruned(self._first(handle, orders), orders)
         names = undeclared(self._selection, list(schema.names))

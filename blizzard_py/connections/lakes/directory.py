@@ -22,6 +22,7 @@ from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import counted
 from blizzard_py.columns.date_folders import folder_period, folder_time
+from blizzard_py.connections.compared import check_instants
 from blizzard_py.connections.lakes.bounds import (
     asked_names,
     clock_bound,
@@ -29,7 +30,12 @@ from blizzard_py.connections.lakes.bounds import (
     refuse_bound,
     utc_now,
 )
-from blizzard_py.connections.lakes.fields import check_there, columns_of, undeclared
+from blizzard_py.connections.lakes.fields import (
+    check_there,
+    columns_of,
+    instants_in,
+    undeclared,
+)
 from blizzard_py.connections.lakes.listing import Directory
 from blizzard_py.connections.lakes.parquet_file import later
 from blizzard_py.connections.lakes.places import Stores, storage_options, told
@@ -169,10 +175,14 @@ class DirectoryConnection:
     def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
         """All files for each: a filter tells its rows. What is no row is each one's."""
         files = self._directory.files(self._stores)
-        known = _united(self._known(files)).names if files else []
+        schema = _united(self._known(files)) if files else pa.schema([])
         if self._form.has_schema and files:
-            check_there(self._directory.root, asked_names(self._selection), known)
-        columns = undeclared(self._selection, known)
+            check_there(self._directory.root, asked_names(self._selection), schema.names)
+        if files:
+            # What has no types may be written in any zone.
+            typed = schema if self._form.has_schema else pa.schema([])
+            check_instants((self._template.filter,), units, instants_in(typed))
+        columns = undeclared(self._selection, schema.names)
         plan = Plan(files, columns, None, self._template.filter, self._form.extra())
         return unit_plans(plan, units, self._directory.root)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
@@ -35,6 +35,14 @@ def columns_of(schema: pa.Schema) -> list[SourceColumn]:
         )
         for each in schema
     ]
+
+
+def instants_in(schema: pa.Schema) -> Callable[[str], bool]:
+    """Tell of a column's name whether its values are times with a zone."""
+    names = {
+        each.name.lower() for each in schema if pa.types.is_timestamp(each.type) and each.type.tz
+    }
+    return lambda name: name.lower() in names
 
 
 def field_of(column: pa.Field) -> FieldSpec:

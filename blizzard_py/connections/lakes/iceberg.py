@@ -23,6 +23,7 @@ import pyarrow as pa
 from blizzard_core.errors import AccessDenied, BlizzardError, SourceError, Unavailable
 from blizzard_core.redact import redacted
 from blizzard_core.storage.opening import SCHEMES, scheme_of
+from blizzard_py.connections.compared import check_instants
 from blizzard_py.connections.extras import driver
 from blizzard_py.connections.lakes.bounds import (
     TABLE,
@@ -36,7 +37,12 @@ from blizzard_py.connections.lakes.bounds import (
     refuse_bound,
     utc_now,
 )
-from blizzard_py.connections.lakes.fields import check_there, columns_of, undeclared
+from blizzard_py.connections.lakes.fields import (
+    check_there,
+    columns_of,
+    instants_in,
+    undeclared,
+)
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
 from blizzard_py.connections.lakes.iceberg_statistics import known_files
 from blizzard_py.connections.lakes.places import (
@@ -134,6 +140,7 @@ class IcebergConnection:
         """The files of one snapshot that can have rows of each: a filter tells which are its."""
         table = self._opened()
         self._check_columns(table)
+        check_instants((self._template.filter,), units, instants_in(_arrow(table)))
         orders = orders_for(self._selection.filter, _arrow(table))
         pruned = Pruned(self._snapshot(table, table.current_snapshot(), orders), orders)
         plan = self._plan(table, (), None, self._template.filter)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_py.columns.windows import last_full_tick
+from blizzard_py.connections.compared import check_instants
 from blizzard_py.connections.placeholders import Values, in_sql, is_of_one
 from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
 from blizzard_py.connections.sql.ranges import cuts
@@ -140,7 +141,15 @@ class SqlConnection(ABC):
         is_known = any(isinstance(each, ReadTask) for each in found)
         if refused and not is_known and not is_of_one(units):
             raise refused[0]
+        if is_known:
+            texts = (self._template.query, self._template.filter)
+            check_instants(texts, units, self._is_instant)
         return found
+
+    def _is_instant(self, name: str) -> bool:
+        """Whether a column of that name has times with a zone."""
+        found = [each for each in self._columns_known() if each.name.lower() == name.lower()]
+        return len(found) == 1 and found[0].kind == "time" and self._zoned(found[0])
 
     def _unit_task(self, values: Values) -> ReadTask | SourceError:
         told, before = self._template, (self._selection, self._source)

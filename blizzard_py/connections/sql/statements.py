@@ -28,6 +28,32 @@ _SHOWN = 400
 
 TRUE = "1 = 1"
 
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+# Words that one of the databases does not take for a column's name.
+_WORDS = """
+accessible add all alter analyse analyze and any array as asc asymmetric authorization before
+between bigint binary blob both by call cascade case cast change char character check collate
+collation column commit condition constraint continue convert create cross cube current_catalog
+current_date current_role current_schema current_time current_timestamp current_user cursor
+database databases dec decimal declare default deferrable delayed delete desc describe
+deterministic distinct distinctrow div do double drop dual each else elseif empty enclosed end
+escape escaped except exists exit explain false fetch float for force foreign freeze from full
+fulltext function generated get grant group grouping groups having if ignore ilike in index
+infile initially inner inout insensitive insert int integer intersect interval into is isnull
+iterate join key keys kill lag lateral lead leading leave left like limit linear lines load
+localtime localtimestamp lock long loop match mediumint mod modifies natural not nothing notnull
+null numeric of offset on only optimize option optionally or order out outer outfile over
+overlaps partition placing precision primary procedure purge range rank read reads real
+recursive references regexp release rename repeat replace require resignal restrict return
+returning revoke right rlike row rows schema schemas select sensitive separator session_user set
+show signal similar smallint some spatial specific sql ssl starting stored symmetric system
+system_user table tablesample terminated then tinyint to trailing transaction trigger true undo
+union unique unlock unsigned update usage use user using utc_date utc_time utc_timestamp values
+varbinary varchar variadic varying verbose virtual when where while window with write xor
+year_month zerofill
+"""
+_RESERVED = frozenset(_WORDS.split())
+
 
 def identifier(name: str, dialect: str) -> str:
     """A column's name, quoted: exactly that column, whatever its letters.
@@ -41,6 +67,12 @@ def identifier(name: str, dialect: str) -> str:
     if dialect == "sqlserver":
         return "[" + name.replace("]", "]]") + "]"
     return '"' + name.replace('"', '""') + '"'
+
+
+def plain_identifier(name: str, dialect: str) -> str:
+    """A column's name as people write it: quoted only where the server needs that."""
+    plain = _PLAIN.fullmatch(name) and name not in _RESERVED
+    return name if plain else identifier(name, dialect)
 
 
 def relation(selection: Selection) -> str:
@@ -57,6 +89,22 @@ def relation(selection: Selection) -> str:
             " in quotes, or give a query"
         )
     return f"{selection.table} t1"
+
+
+def without_end(text: str, dialect: str) -> str:
+    """Take the semicolon off that ends a statement, and the comments behind it.
+
+    A client needs it; within the statement that is put around it is an error.
+    """
+    asides = _MYSQL_ASIDES if dialect.startswith("mysql") else _ASIDES
+
+    def blank(found: re.Match[str]) -> str:
+        sign = " " if found[0].startswith(("--", "/*", "#")) else "x"
+        return sign * len(found[0])
+
+    plain = asides.sub(blank, text)
+    end = len(plain.rstrip(" \t\r\n;"))
+    return text[:end] if ";" in plain[end:] else text
 
 
 def check_filter(text: str, dialect: str) -> None:

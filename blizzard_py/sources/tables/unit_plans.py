@@ -17,7 +17,7 @@ from blizzard_py.connections.placeholders import FROM, TO, Values, unit_placehol
 from blizzard_py.units.closing import closed
 from blizzard_py.units.due import Due, due, reading_of
 from blizzard_py.units.grid import Layout
-from blizzard_py.units.instants import moment, stamp
+from blizzard_py.units.instants import clock_of, moment, stamp
 from blizzard_py.units.outcomes import UnitReading
 from blizzard_py.units.planner import PlannedUnit, Reason, limited
 from blizzard_py.units.ranges import LaidOut, laid_out, spec_of
@@ -109,9 +109,10 @@ def planned_reading(unit: PlannedUnit, units: Units, now: datetime) -> UnitReadi
 
 
 def asked_of(reading: UnitReading, units: Units) -> list[Values]:
-    """What the placeholders stand for in each slice of a reading."""
-    begins = [moment(text) for text in reading.slices]
-    ends = [*begins[1:], moment(reading.to)]
+    """What the placeholders stand for in each slice of a reading; times are in the range's zone."""
+    zone = clock_of(units.range.zone)
+    begins = [moment(text).astimezone(zone) for text in reading.slices]
+    ends = [*begins[1:], moment(reading.to).astimezone(zone)]
     name = key_parts(reading.key)[1]
     own = {
         unit_placeholder(field): value for field, value in values_named(name, units.fields).items()

@@ -163,6 +163,8 @@ WRONG = [
     (crm(records=...), f"{CRM}.records", "is required"),
     (crm(watermark__columns=["a", "b"]), f"{CRM}.watermark.columns", "give one column"),
     (crm(watermark__bound="max"), f"{CRM}.watermark.bound", "no other bound than clock"),
+    (crm(watermark__columns=["id"]), f"{CRM}.watermark.columns", "'id' is int64, and an API"),
+    (crm(watermark__columns=["Id"]), f"{CRM}.watermark.columns", "'Id' is not a field"),
     (crm(watermark__push=...), f"{CRM}.watermark.push", "is required"),
     (crm(watermark__push__to=...), f"{CRM}.watermark", "split needs push.to"),
     (crm(watermark__push__from__inclusive="1s"), "push", "unknown key"),
@@ -191,6 +193,36 @@ WRONG = [
         "has no files to quarantine",
     ),
 ]
+
+
+def typed(column: str, field: dict[str, Any]) -> dict[str, Any]:
+    """The API's watermark column, and its field beside those of the tables."""
+    document = crm(watermark__columns=[column])
+    document["pipelines"]["orders"]["schema"]["fields"].append(field)
+    return document
+
+
+@pytest.mark.parametrize(
+    "kind", ["string", "int32", "int64", "float64", "decimal(10,2)", "boolean", "json", "binary"]
+)
+def test_an_api_is_asked_for_times_and_nothing_else(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(ConfigError, match=r"'mark' is .*name a field of type timestamp or date"):
+        load(tmp_path, typed("mark", {"name": "mark", "type": kind}))
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "date"])
+def test_a_time_of_an_api_may_lie_in_a_struct(tmp_path: Path, kind: str) -> None:
+    inner = [{"name": "at", "type": kind}, {"name": "n", "type": "int64"}]
+    meta = {"name": "meta", "type": "struct", "fields": inner}
+    load(tmp_path, typed("meta.at", meta))
+    for wrong, told in (("meta.n", "is int64"), ("meta", "is struct"), ("meta.x", "is not a")):
+        with pytest.raises(ConfigError, match=f"'{wrong}' {told}"):
+            load(tmp_path, typed(wrong, meta))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_a_time_of_an_api_may_be_a_number(tmp_path: Path, unit: str) -> None:
+    load(tmp_path, typed("mark", {"name": "mark", "type": "timestamp", "unit": unit}))
 
 
 @pytest.mark.parametrize(("document", "place", "told"), WRONG, ids=lambda v: str(v)[:40])

@@ -70,7 +70,7 @@ QUERIES = [
     ("SELECT * FROM answers -- {from}\nWHERE day < {to}", "in a comment"),
     (r"SELECT * FROM a WHERE x = 'C:\' AND day > {from} AND y = '' AND day < {to}", "quotes"),
     ("SELECT * FROM answers WHERE day >= {from} AND day < {till}", "{till}"),
-    ("SELECT * FROM answers WHERE day >= {from:date} AND day < {to}", "names a format"),
+    ("SELECT * FROM answers WHERE day >= {from:date} AND day < {to}", "in two formats"),
     ("SELECT * FROM answers", "would read the same rows"),
 ]
 

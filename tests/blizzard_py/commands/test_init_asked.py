@@ -337,6 +337,14 @@ def test_an_api_without_records_cannot_be_told(api: ApiServer) -> None:
     assert (wrong.exit_code, "data" in wrong.stderr) == (1, True)
 
 
+def test_an_api_is_not_proposed_a_column_without_times(api: ApiServer) -> None:
+    api.answer = shop([{"id": 1, "updated_at": "2026-05-04T12:00:00Z"}])
+    wrong = invoke("init", "c.yaml", "--connection", f"{api.url}/none", "--records", "items",
+                   "--since", "since_id", "--column", "id")  # fmt: skip
+    assert wrong.exit_code == 2
+    assert "'id' is int64, and an API is asked for windows of time" in wrong.stderr
+
+
 # -- options ---------------------------------------------------------------------
 
 

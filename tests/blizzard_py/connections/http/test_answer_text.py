@@ -200,11 +200,23 @@ def test_values_beside_the_records(text: str, value: object) -> None:
     assert AnswerText(body, "x").value("meta.next") == value
 
 
-@pytest.mark.parametrize("body", [b"{}", b'{"meta": null}', b'{"meta": {}}', b"[]", b"7"])
+@pytest.mark.parametrize(
+    "body",
+    [b"{}", b'{"meta": null}', b'{"meta": {}}', b"[]", b'{"meta": [ ]}', b'{"meta": ""}',
+     b'{"meta": false}'],
+)  # fmt: skip
 def test_a_value_that_is_missing_is_none_and_why_is_known(body: bytes) -> None:
     answer = AnswerText(body, "x")
     assert answer.value("meta.next") is None
     assert answer.missing("meta.next")
+
+
+@pytest.mark.parametrize(
+    "body", [b"7", b'[{"a": 1}]', b'{"meta": [{"next": 1}]}', b'{"meta": "next"}', b'{"meta": 7}']
+)
+def test_a_path_through_something_else_is_an_error(body: bytes) -> None:
+    with pytest.raises(SourceError, match=r"is a (number|list|text), and has no '(meta|next)'"):
+        AnswerText(body, "x").value("meta.next")
 
 
 @pytest.mark.parametrize("text", ["true", "[1]", '{"a": 1}'])

@@ -182,6 +182,52 @@ def test_a_packed_answer_is_read_and_a_cut_one_is_asked_for_again(
     assert api.asked[0].headers["accept-encoding"] == "gzip"
 
 
+@pytest.mark.parametrize("said", ["", "gzip"])
+def test_an_answer_that_is_packed_once_more_than_it_says_is_read(
+    api: ApiServer, clock: FakeTime, said: str
+) -> None:
+    packed = gzip.compress(json.dumps(ROWS).encode())
+    headers = {"Content-Encoding": said} if said else {}
+    api.script(Reply(gzip.compress(packed) if said else packed, headers=headers))
+    assert rows_of(made(api.url), clock) == ROWS
+
+
+def test_an_answer_that_is_not_packed_as_it_says_is_told(api: ApiServer, clock: FakeTime) -> None:
+    api.script(reply(ROWS, Content_Encoding="gzip"))
+    with pytest.raises(Unavailable, match="is not gzip, as its Content-Encoding says, 6 times"):
+        rows_of(made(api.url), clock)
+
+
+@pytest.mark.parametrize("end", [b"", b", 3"])
+def test_a_length_below_that_of_the_body_is_no_whole_answer(
+    api: ApiServer, clock: FakeTime, end: bytes
+) -> None:
+    body = b'{"items": [1, 2' + end + b'], "next": "x"}'
+    short = {"Content-Length": "14"}
+    api.script(Reply(body, headers=short))
+    with pytest.raises(SourceError, match=r"page 1.*: the answer is JSON that ends too early"):
+        rows_of(made(api.url, "items"), clock)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"id": 1}\n{"id": 2}\n', b'{"id": 1}\n{"id": 2}', b'{"id": 1}\n', b"[1]\n[2]\n", b""],
+)
+def test_lines_of_json_are_no_answer(api: ApiServer, clock: FakeTime, body: bytes) -> None:
+    api.script(Reply(body, headers={"Content-Type": "application/x-ndjson"}))
+    with pytest.raises(SourceError, match=r"page 1: .*(not JSON|not a list|ends too early)"):
+        rows_of(made(api.url), clock)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+def test_another_encoding_than_utf_8_is_no_answer(
+    api: ApiServer, clock: FakeTime, encoding: str
+) -> None:
+    api.script(Reply('[{"name": "Zoë"}]'.encode(encoding)))
+    with pytest.raises(SourceError, match="not JSON"):
+        rows_of(made(api.url), clock)
+
+
 def test_an_answer_above_its_limit_fails_packed_or_not(api: ApiServer, clock: FakeTime) -> None:
     body = json.dumps([{"a": "x" * 5000}]).encode()
     for answer in (Reply(body), Reply(gzip.compress(body), headers={"Content-Encoding": "gzip"})):

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from blizzard_core.errors import SourceError
+from blizzard_core.errors import SourceError, Unavailable
 from blizzard_py.connections.http.model import PageKind, Pages, Request
 from blizzard_py.connections.http.reader import HttpReader, access
 from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
@@ -160,6 +160,34 @@ def test_fewer_records_than_stated_fail(api: ApiServer, clock: FakeTime) -> None
 def test_more_records_than_stated_are_all_read(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({"items": [1], "n": 1}), reply({"items": [2], "n": 1}), reply({"items": []}))
     assert rows_of(made(api.url, "items", Pages("page", "p", total="n")), clock) == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["offset", "page"])
+@pytest.mark.parametrize("later", [3, 5])
+def test_records_that_move_between_pages_are_read_again(
+    api: ApiServer, clock: FakeTime, kind: PageKind, later: int
+) -> None:
+    # A record came at the front or one went: the second page begins with another record.
+    pages = Pages(kind, "p", total="n")
+    api.script(reply({"items": [4, 3], "n": 4}), reply({"items": [3, 2], "n": later}), reply([]))
+    with pytest.raises(Unavailable, match=rf"page 2: the API states {later} records, and 4 on an"):
+        rows_of(made(api.url, "items", pages), clock)
+    last = reply({"items": [], "n": 0})  # said of the page, as some do
+    api.script(reply({"items": [4, 3], "n": 4}), reply({"items": [2, 1], "n": 4}), last)
+    assert rows_of(made(api.url, "items", pages), clock) == [4, 3, 2, 1]
+
+
+def test_a_total_that_grows_is_read_on_with_a_cursor(api: ApiServer, clock: FakeTime) -> None:
+    first = reply({"items": [1], "n": 1, "meta": {"next": "2"}})
+    api.script(first, reply({"items": [2], "n": 2}))
+    pages = Pages("cursor", "c", "meta.next", total="n")
+    assert rows_of(made(api.url, "items", pages), clock) == [1, 2]
+
+
+def test_a_cursor_in_a_list_of_records_is_no_end(api: ApiServer, clock: FakeTime) -> None:
+    api.script(reply([{"id": 1}]))
+    with pytest.raises(SourceError, match=r"page 1: the answer is a list, and has no 'meta'"):
+        rows_of(made(api.url, pages=CURSOR), clock)
 
 
 @pytest.mark.parametrize("stated", [None, "many", -1, 1.5, "", "9" * 400])

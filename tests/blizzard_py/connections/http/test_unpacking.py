@@ -37,8 +37,25 @@ def test_a_packed_body_that_ends_too_early_is_never_taken(
 
 
 def test_broken_packing_is_told() -> None:
-    with pytest.raises(Damaged):
+    with pytest.raises(Damaged, match="not gzip, as its Content-Encoding says"):
         body([b"no gzip at all"], "gzip", 100)
+    with pytest.raises(Damaged, match="is broken"):
+        body([gzip.compress(b"x" * 90) + b"\x1f\x8b\x08 and no more"], "gzip", 100)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 64])
+def test_a_member_may_begin_between_two_pieces(size: int) -> None:
+    sent = b"".join(gzip.compress(part) for part in (b"[1,", b"2,", b"3]"))
+    assert body(pieces(sent, size), "gzip", 100) == b"[1,2,3]"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+def test_packed_bytes_are_unpacked_whatever_is_said(size: int) -> None:
+    packed = gzip.compress(b"[1]")
+    assert body(pieces(packed, size), "", 100) == b"[1]"
+    assert body(pieces(gzip.compress(packed), size), "gzip", 100) == b"[1]"
+    with pytest.raises(Damaged):
+        body(pieces(packed[:-1], size), "", 100)
 
 
 def test_padding_after_the_last_member_is_nothing() -> None:

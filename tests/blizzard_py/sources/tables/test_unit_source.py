@@ -261,6 +261,7 @@ def test_hostile_values_are_values(tmp_path: Path) -> None:
 def test_days_that_a_zone_skips_are_no_units(tmp_path: Path) -> None:
     range_ = {"from": "2011-12-28", "to": "2012-01-02", "zone": "Pacific/Apia"}
     shop = UnitShop(tmp_path, range=range_, partition="daily")
+    shop.source["query"] = "SELECT * FROM answers WHERE day >= {from:iso} AND day < {to:iso}"
     shop.put(("2011-12-30 09:59:59", "s", "before"), ("2011-12-30 10:00:00", "s", "after"))
     shop.run()
     assert shop.texts() == ["after", "before"]

@@ -44,6 +44,8 @@ ONCE_TRIES = 5
 RENEWED = 4
 # The exit code of one who looks where all went well but a committer has refused rows.
 REFUSED = 5
+# All else was done with --once, and work units that could not be read wait for another try.
+FAILING = 7
 # Recent records have other fields than the configuration.
 DIFFERS = 6
 # So often files of secrets are looked at; whoever renews them keeps the old ones valid longer.

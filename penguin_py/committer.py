@@ -20,7 +20,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import Marks
 from penguin_py.intake.footers import Failure
 from penguin_py.intake.naming import movers
-from penguin_py.intake.ownership import Foreign
+from penguin_py.intake.ownership import REMEDY, Foreign
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings
 from penguin_py.intake.verdict import Forecast, Judge, Verdict
@@ -228,7 +228,17 @@ class Committer:
             self._log.warning("file_gone", path=entry.path)
         if found.waiting:
             path = found.waiting[0].path
-            self._log.info("foreign_files_wait", files=len(found.waiting), path=path)
+            age = self._table.foreign_min_age_secs
+            self._log.warning(
+                "foreign_files_wait",
+                files=len(found.waiting),
+                path=path,
+                reason=(
+                    "they carry no output id of Blizzard's, and another engine may commit them yet;"
+                    f" the first run after they are {age:g} s old adds them to the table"
+                ),
+                remedy=REMEDY,
+            )
 
     def _moved(self, progress: Progress, done: Sequence[Entry], depth: int) -> Progress:
         """The progress once these files are done, held back by all that wait.

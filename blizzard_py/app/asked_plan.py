@@ -17,6 +17,7 @@ from blizzard_py.columns.statements import closed, window_where
 from blizzard_py.connections.http.connection import HttpConnection
 from blizzard_py.connections.protocol import Bound, Selection
 from blizzard_py.connections.sql.statements import plain_identifier
+from blizzard_py.connections.sqlite.clock import is_time, until
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import BoundKind, Window
 from blizzard_py.sources.tables import replacing, windows
@@ -57,7 +58,7 @@ def plan_of(
     if kept is not None:
         bound = Bound(kept.kind, windows.from_stored(kept.up_to))
     elif offline:
-        bound = _offline(settings[1], fields, now)
+        bound = _offline(settings[1], fields, now, watermark)
     else:
         bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
     if kept is None:
@@ -122,8 +123,13 @@ def _snapshot_plan(
     }
 
 
-def _offline(source: Asked, fields: Sequence[FieldSpec], now: dt.datetime) -> Bound:
-    """The bound as of ``now``, of columns that are times as far as the schema says."""
+def _offline(
+    source: Asked, fields: Sequence[FieldSpec], now: dt.datetime, stored: Mapping[str, Any]
+) -> Bound:
+    """The bound as of ``now``, of columns that are times as far as the schema says.
+
+    A value has the form of the stored one: text of SQLite, a time without a zone, a date.
+    """
     mark = source.marks
     kinds = {field.name: field.type for field in fields}
     if mark.bound in {"max", "version", "rows"} or not mark.columns:
@@ -138,7 +144,9 @@ def _offline(source: Asked, fields: Sequence[FieldSpec], now: dt.datetime) -> Bo
     value: dict[str, Any] = {}
     for column in mark.columns:
         kind = kinds.get(column, "timestamp")
-        if kind == "date":
+        if stored.get(column) is not None:
+            value[column] = _formed(column, moment, stored[column])
+        elif kind == "date":
             value[column] = moment.date() - dt.timedelta(days=1)
         elif kind == "timestamp":
             value[column] = moment
@@ -150,6 +158,19 @@ def _offline(source: Asked, fields: Sequence[FieldSpec], now: dt.datetime) -> Bo
                 " --offline out"
             )
     return Bound(mark.bound or "clock", value)
+
+
+def _formed(column: str, moment: dt.datetime, like: Any) -> Any:
+    if isinstance(like, str) and is_time(like):
+        return until(moment, like)
+    if isinstance(like, dt.datetime):
+        return moment if like.tzinfo else moment.replace(tzinfo=None)
+    if isinstance(like, dt.date):
+        return moment.date() - dt.timedelta(days=1)
+    raise SourceError(
+        f"column {column}: the watermark is {like!r}, which is no time: where it ends is known by"
+        " asking only; leave --offline out"
+    )
 
 
 def _query(

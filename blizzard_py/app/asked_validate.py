@@ -20,6 +20,9 @@ from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.units.ranges import laid_out
 
+# So many units are tried, to find one whose values can be asked for.
+_SAMPLE_UNITS = 10
+
 
 def validate_asked(config: Config) -> list[str]:
     """What people should know of tables and APIs, a line each; also that one cannot be asked now.
@@ -87,12 +90,16 @@ def _bind_sample(asking: Asking) -> None:
     now = dt.datetime.now(dt.UTC)
     values = values_of(units)
     found = unit_plans.looked(None, unit_plans.without_limit(units), values, now, "units")
-    if found.due.units:
-        unit = found.due.units[0]
+    refused = None
+    for unit in found.due.units[:_SAMPLE_UNITS]:
         reading = unit_plans.planned_reading(unit, units, now)
-        for task in asking.connection.unit_tasks(unit_plans.asked_of(reading, units)):
-            if isinstance(task, SourceError):
-                raise task
+        tasks = asking.connection.unit_tasks(unit_plans.asked_of(reading, units))
+        error = next((task for task in tasks if isinstance(task, SourceError)), None)
+        if error is None:
+            return  # others may have values that cannot be asked for, which costs them alone
+        refused = refused or error
+    if refused is not None:
+        raise refused
 
 
 def _notes(asking: Asking, *, is_inclusive: bool) -> Iterator[str]:

@@ -9,7 +9,7 @@ from functools import partial
 from rich.console import Console
 
 from blizzard_core.checkpoint.writer import Admission, anybody
-from blizzard_core.daemon import REFUSED, Loop, run
+from blizzard_core.daemon import FAILING, REFUSED, Loop, run
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.log import get_logger
 from blizzard_core.observability.status import Panel
@@ -44,6 +44,7 @@ from blizzard_py.replay.ownership import backfill_ranges
 from blizzard_py.sources.files.discovery import Scope, accepts
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.files.overtaken import current_state
+from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.siblings import BACKFILL
 
@@ -92,8 +93,13 @@ def run_daemon(
             engine.stop()
             for worker in workers:
                 worker.close()
-        if once and not code and watch.look():
-            code = REFUSED
+        if once and not code:
+            failing = [
+                w.name for w in workers if isinstance(w.source, UnitSource) and w.source.is_failing
+            ]
+            if failing:
+                log.warning("units_failing", sources=failing)
+            code = FAILING if failing else REFUSED if watch.look() else 0
         log.info("stopped", exit_code=code)
     return code
 

@@ -47,6 +47,8 @@ def unit_plan_of(
     units = replace(units, terms=replace(units.terms, min_units=0))  # `values_of` has looked
     found = unit_plans.looked(state.units, units, values, now, settings[0])
     told = _Telling(source.asking.connection, settings, units, now)
+    listed = [told.unit(unit) for unit in found.due.units]
+    broken = [f"{unit['name']}: {unit['error']}" for unit in listed if "error" in unit]
     due = found.due
     counts = Counter("execute" if unit.execute else unit.reason for unit in due.units)
     counts["done"] += due.closed
@@ -55,10 +57,10 @@ def unit_plan_of(
         "state": state.progress.state,
         "range": {"from": stamp(found.laid.start), "to": stamp(found.laid.end)},
         "cut_off": None if due.cut_off is None else stamp(due.cut_off),
-        "units": [told.unit(unit) for unit in due.units],
+        "units": listed,
         "counts": {"execute": 0, "done": 0, **counts},
         "retired": list(due.retired),
-        "warnings": unit_plans.warnings_of(found),
+        "warnings": [*unit_plans.warnings_of(found), *broken],
     }
 
 
@@ -105,9 +107,18 @@ class _Telling:
         }
 
     def _asked(self, reading: UnitReading | None) -> dict[str, Any]:
-        """The request of the first slice, or the statement of all of the reading."""
+        """The request of the first slice, or the statement of all of the reading.
+
+        A unit whose values cannot stand there costs itself alone: ``error`` says why.
+        """
         if reading is None:
             return {"query": None, "request": None}
+        try:
+            return self._asked_of(reading)
+        except SourceError as error:
+            return {"query": None, "request": None, "error": str(error)}
+
+    def _asked_of(self, reading: UnitReading) -> dict[str, Any]:
         slices = unit_plans.asked_of(reading, self._units)
         if isinstance(self._settings, TableSourceSettings):
             whole = {**slices[0], "to": slices[-1]["to"]}

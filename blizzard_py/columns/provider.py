@@ -20,7 +20,7 @@ class Provider(Protocol):
         """The text that was kept; None if there is none."""
 
     def update_watermark(self, id: str, text: str, /, **ids: Any) -> Any:  # noqa: A002  # as above
-        """Keep the text. ``ids`` tell what wrote it."""
+        """Keep the text. ``ids`` tell what wrote it: `job_id` and `dataflow_run_id` at least."""
 
 
 def load(provider: Provider, id: str) -> dict[str, Any] | None:  # noqa: A002  # the documented name
@@ -36,15 +36,23 @@ def load(provider: Provider, id: str) -> dict[str, Any] | None:  # noqa: A002  #
         raise WatermarkError(f"Failed to load watermark {id!r}: {error}") from error
 
 
-def save(provider: Provider, id: str, wm: Watermark | None, **ids: Any) -> None:  # noqa: A002  # as above
-    """Have the provider keep the watermark. ``ids`` are handed on to it.
+def save(
+    provider: Provider,
+    id: str,  # noqa: A002  # as above
+    wm: Watermark | None,
+    *,
+    job_id: Any = None,
+    dataflow_run_id: Any = None,
+    **ids: Any,
+) -> None:
+    """Have the provider keep the watermark. All ids are handed on to it, those that are None too.
 
     Raises `WatermarkError` for whatever the provider raises, and, before it is asked, if the
     watermark cannot be written.
     """
     text = serialize(wm)
     try:
-        provider.update_watermark(id, text, **ids)
+        provider.update_watermark(id, text, job_id=job_id, dataflow_run_id=dataflow_run_id, **ids)
     except WatermarkError:
         raise
     except Exception as error:  # anything: the provider is foreign code

@@ -25,6 +25,13 @@ def check_identity(
             f"{where}: belongs to {'/'.join(names)}, whose names make the same file name; give one"
             " of the two an `id:`"
         )
+    if known.uri != parts_identity.uri and (state.columns or state.units):
+        raise StateError(
+            f"{where}: is of {known.uri}, the configuration now says {parts_identity.uri}; set"
+            " connection and path (or table) back; or give the source another `id:` to read"
+            " everything there; or, if it gives the same rows under its new name, say so with"
+            f" `blizzard rename --moved-from '{known.uri}'`"
+        )
     if known.uri != parts_identity.uri:
         raise StateError(
             f"{where}: is of the files below {known.uri}, the configuration now says"

@@ -14,6 +14,11 @@ from blizzard_py.columns.windows import last_full_tick
 _FORM = re.compile(r"\d{4}-\d\d-\d\d(?:([ T])\d\d:\d\d:\d\d(?:\.(\d{1,6}))?(Z|\+00:00)?)?")
 
 
+def is_time(text: str) -> bool:
+    """Whether it is a time or a date in a form whose order as text is that of time."""
+    return _FORM.fullmatch(text) is not None
+
+
 def same_form(value: object, other: object) -> bool:
     """Whether two stored times are written alike, and so that text sorts as time does."""
     mine, its = (

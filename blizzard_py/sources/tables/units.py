@@ -77,12 +77,19 @@ class UnitSource:
         # The units that a batch has read again as a whole, and the batch.
         self._again: tuple[frozenset[str], str] | None = None
         self._told: set[str] = set()
+        # Those that have failed, and are tried again.
+        self._failing: set[str] = set()
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     @property
     def asking(self) -> Asking:
         """What its connection is asked."""
         return self._asking
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether units could not be read as of the last poll, and wait for another try."""
+        return bool(self._failing)
 
     # -- for everyone who looks ----------------------------------------------------
 
@@ -151,6 +158,9 @@ class UnitSource:
             self._log.warning("clock", reason=_CLOCK)
             state = self._save(replace(state, units=put_right(state.units, self._dated())))
         found = self._looked(state)
+        failing = {key for key, unit in found.state.open.items() if unit.failures}
+        there = (unit_key(unit.partition[0], unit.name) for unit in found.due.units)
+        self._failing = failing.intersection(there) if failing else set()
         self._activity.units_planned(unit_plans.layout_of(found, self._units))
         self._warn(found)
         self._activity.units(unit_plans.counts_of(found))
@@ -218,6 +228,9 @@ class UnitSource:
         now: float,  # noqa: ARG002  # pauses count from when the reading was planned
     ) -> SourceState:
         done = {file.path for file in batch.finished if file.outcome == "ingested"}
+        self._failing = {file.path for file in batch.finished if file.path not in done} | (
+            self._failing - done
+        )
         if self._run is not None:
             self._run.done |= done
         known = {} if state.units is None else state.units.open

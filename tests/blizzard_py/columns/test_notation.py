@@ -174,6 +174,25 @@ def test_what_was_saved_is_loaded_and_ids_are_handed_on() -> None:
     save(provider, "orders", wm, job_id="j", dataflow_run_id=None)
     assert provider.seen == {"key": "orders", "job_id": "j", "dataflow_run_id": None}
     assert load(provider, "orders") == wm
+    save(provider, "orders", wm, attempt=2)
+    nothing = {"job_id": None, "dataflow_run_id": None}
+    assert provider.seen == {"key": "orders", **nothing, "attempt": 2}
+
+
+def test_a_provider_that_requires_its_ids_gets_them() -> None:
+    class Strict:
+        def get_watermark(self, key: str, /) -> str | None:
+            return kept.get(key)
+
+        def update_watermark(
+            self, key: str, text: str, /, *, job_id: str | None, dataflow_run_id: str | None
+        ) -> None:
+            kept[key] = text
+            assert (job_id, dataflow_run_id) == (None, None)
+
+    kept: dict[str, str] = {}
+    save(Strict(), "orders", {"id": 7})
+    assert load(Strict(), "orders") == {"id": 7}
 
 
 def test_whatever_a_provider_raises_becomes_a_watermark_error_but_its_own() -> None:

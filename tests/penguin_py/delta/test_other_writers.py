@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import threading
@@ -15,7 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import structlog
 from deltalake import DeltaTable, write_deltalake
+from structlog.testing import capture_logs
 
 from blizzard_core.errors import CommitError
 from penguin_py.delta.table import DeltaLog
@@ -82,7 +85,13 @@ def test_what_another_engine_wrote_and_did_not_commit_waits(world: World) -> Non
     world.run(penguin)
     world.put("601e220d-000.parquet", {"x": [1, 2]})
     ours(world, 3)
-    world.run(penguin)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    with capture_logs() as lines:
+        world.run(**SHARED)
+    (told,) = [line for line in lines if line["event"] == "foreign_files_wait"]
+    assert (told["log_level"], told["path"]) == ("warning", "601e220d-000.parquet")
+    assert "own_prefixes" in told["remedy"]
+    assert "the first run after they are 3600 s old" in told["reason"]
     assert numbers(world) == [1, 2, 3]
     assert not world.quarantined()
     # The file that waits holds nothing back, by polls and by starts alike.

@@ -169,6 +169,12 @@ class Client:
                 )
             link = answer.headers.get("location", "")
             there = target(self._api, answer.url, link, f"{what}: the redirect")
+            if there.ours and (lost := _lost_params(call, there.url)):
+                raise SourceError(
+                    f"{what}: answered {answer.status}, and the redirect to another spelling of"
+                    f" the same path drops the parameter '{printable(lost)}'; correct base_url or"
+                    " request.path"
+                )
             call = replace(call, url=there.url, params={})
         raise SourceError(f"{what}: more than {_MAX_REDIRECTS} redirects in a row")
 
@@ -269,7 +275,7 @@ def _answer(response: httpx.Response, limit: int, *, whole: bool) -> Answer:
     headers = response.headers
     pieces, encoding = response.iter_raw(64 << 10), headers.get("content-encoding", "")
     if whole:
-        body = unpacking.body(pieces, encoding, limit)
+        body = unpacking.json_body(pieces, encoding, limit)
     else:
         body = _beginning(pieces, limit) if not encoding else bytearray()
     return Answer(
@@ -289,6 +295,18 @@ def _beginning(pieces: Iterator[bytes], limit: int) -> bytearray:
         if len(found) >= limit:
             break
     return found[:limit]
+
+
+def _lost_params(call: Call, link: str) -> str:
+    """Return a parameter that a redirect to the same path in another spelling does not have.
+
+    Without it the answer is another page or all there is. Another path is another matter: a
+    signed address of a file has parameters of its own.
+    """
+    here, there = httpx.URL(_with_params(call.url, call.params)), httpx.URL(link)
+    if here.path.strip("/").casefold() != there.path.strip("/").casefold():
+        return ""
+    return next((name for name in here.params if name not in there.params), "")
 
 
 def _with_params(url: str, params: Mapping[str, Any]) -> str:

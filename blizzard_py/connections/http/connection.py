@@ -16,7 +16,7 @@ from blizzard_py.connections.http.model import HttpSource, tick
 from blizzard_py.connections.http.opening import opened, walked
 from blizzard_py.connections.http.patience import Time
 from blizzard_py.connections.http.unit_requests import filled, packed, with_request
-from blizzard_py.connections.http.windows import lowered, pieces
+from blizzard_py.connections.http.windows import Piece, lowered, pieces
 from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.protocol import (
     Bound,
@@ -82,9 +82,9 @@ class HttpConnection:
         """
         source = replace(self._source, pages=replace(self._source.pages, total=""))
         up_to = self._as_value(self._time.wall() - _SAMPLE_AGE_SECS)
-        sampled = pieces(source, Window(up_to={source.column: up_to}))[-1].sent
+        newest = [Piece(), *pieces(source, Window(up_to={source.column: up_to}))][-1]
         inference = Inference(Rules(timestamps=True))
-        for turned in islice(walked(self._opened(), source, first_call(source, sampled)), 1):
+        for turned in islice(walked(self._opened(), source, first_call(source, newest.sent)), 1):
             for text in islice(turned.page_lines(), _SAMPLE):
                 inference.add(text, "the first page")
         return [

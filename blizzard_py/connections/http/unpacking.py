@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from blizzard_core.text import printable, shortened
 
@@ -31,6 +30,16 @@ class UnknownEncoding(ValueError):
     """The body is packed in a way that was not asked for."""
 
 
+def json_body(pieces: Iterable[bytes], encoding: str, limit: int) -> bytearray:
+    """Return the body, unpacked once more where its bytes are still gzip: JSON never begins so.
+
+    A server packs what an application packed before, or a proxy takes the header away. Errors as
+    `body` says.
+    """
+    found = body(pieces, encoding, limit)
+    return body([bytes(found)], "gzip", limit) if found.startswith(_MAGIC) else found
+
+
 def body(pieces: Iterable[bytes], encoding: str, limit: int) -> bytearray:
     """The whole body, of at most ``limit`` bytes; holds a megabyte besides.
 
@@ -42,25 +51,11 @@ def body(pieces: Iterable[bytes], encoding: str, limit: int) -> bytearray:
         shown = shortened(printable(name), 40)
         raise UnknownEncoding(f"packed as {shown}, where only gzip was asked for")
     found = bytearray()
-    for piece in _opened(pieces if name in {"", "identity"} else _unzipped(pieces)):
+    for piece in pieces if name in {"", "identity"} else _unzipped(pieces):
         if len(found) + len(piece) > limit:
             raise TooLong
         found += piece
     return found
-
-
-def _opened(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Unpack once more what is packed although nothing says so: JSON never begins like gzip.
-
-    A server packs what an application packed before, or a proxy takes the header away.
-    """
-    rest, head = iter(pieces), b""
-    for piece in rest:
-        head += piece
-        if len(head) >= len(_MAGIC):
-            break
-    everything = chain([head], rest)
-    return _unzipped(everything) if head.startswith(_MAGIC) else everything
 
 
 def _unzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -203,7 +203,8 @@ def test_placeholders_without_units_are_refused(
 ) -> None:
     shop = api_shop(tmp_path, "http://127.0.0.1:9", {})
     del shop.source["units"]
-    shop.source["watermark"] = {"columns": ["text"], "push": {"from": {"param": "since"}}}
+    shop.document["pipelines"]["p"]["schema"]["fields"] = [{"name": "at", "type": "timestamp"}]
+    shop.source["watermark"] = {"columns": ["at"], "push": {"from": {"param": "since"}}}
     shop.source["request"] = {"path": "/x", "method": "POST", where: value}
     if not is_refused:
         shop.config()

@@ -228,6 +228,23 @@ def test_another_encoding_than_utf_8_is_no_answer(
         rows_of(made(api.url), clock)
 
 
+@pytest.mark.parametrize("path", ["/rows/", "//rows", "/Rows"])
+def test_a_redirect_that_drops_parameters_stops(api: ApiServer, clock: FakeTime, path: str) -> None:
+    # It would be answered with all there is, as if nobody had asked for a window.
+    api.script(Reply(status=301, headers={"Location": f"{api.url}{path}"}), reply(ROWS))
+    with pytest.raises(SourceError, match=r"answered 301, .* drops the parameter 'since'"):
+        rows_of(made(api.url), clock, {"since": "2026-01-01"})
+    assert len(api.asked) == 1
+
+
+@pytest.mark.parametrize("location", ["/rows/?since=2026-01-01&x=1", "/files/17?sig=abc"])
+def test_a_redirect_with_its_parameters_is_followed(
+    api: ApiServer, clock: FakeTime, location: str
+) -> None:
+    api.script(Reply(status=302, headers={"Location": location}), reply(ROWS))
+    assert rows_of(made(api.url), clock, {"since": "2026-01-01"}) == ROWS
+
+
 def test_an_answer_above_its_limit_fails_packed_or_not(api: ApiServer, clock: FakeTime) -> None:
     body = json.dumps([{"a": "x" * 5000}]).encode()
     for answer in (Reply(body), Reply(gzip.compress(body), headers={"Content-Encoding": "gzip"})):

@@ -145,6 +145,13 @@ def test_a_date_column_is_asked_with_dates(api: ApiServer, clock: FakeTime) -> N
     assert {asked.params["end_time"] for asked in api.asked} == {"2026-09-21"}
 
 
+def test_columns_of_ranges_in_the_future_are_asked(api: ApiServer, clock: FakeTime) -> None:
+    api.script(reply({"data": [{"id": 1}]}))
+    source = strict(api.url, "GET", split=Ranges(dt.date(2099, 1, 1)))
+    with opened(source, clock) as connection:
+        assert [column.name for column in connection.columns()] == ["id"]
+
+
 def test_refused_credentials_do_not_hide_as_an_empty_window(
     api: ApiServer, clock: FakeTime
 ) -> None:

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.connections.http.unpacking import Damaged, TooLong, UnknownEncoding, body
+from blizzard_py.connections.http.unpacking import (
+    Damaged,
+    TooLong,
+    UnknownEncoding,
+    body,
+    json_body,
+)
 
 
 def pieces(data: bytes, size: int) -> list[bytes]:
@@ -52,10 +58,11 @@ def test_a_member_may_begin_between_two_pieces(size: int) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])
 def test_packed_bytes_are_unpacked_whatever_is_said(size: int) -> None:
     packed = gzip.compress(b"[1]")
-    assert body(pieces(packed, size), "", 100) == b"[1]"
-    assert body(pieces(gzip.compress(packed), size), "gzip", 100) == b"[1]"
+    assert json_body(pieces(packed, size), "", 100) == b"[1]"
+    assert json_body(pieces(gzip.compress(packed), size), "gzip", 100) == b"[1]"
+    assert json_body(pieces(b"[1]", size), "", 100) == b"[1]"
     with pytest.raises(Damaged):
-        body(pieces(packed[:-1], size), "", 100)
+        json_body(pieces(packed[:-1], size), "", 100)
 
 
 def test_padding_after_the_last_member_is_nothing() -> None:

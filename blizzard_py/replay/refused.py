@@ -1,9 +1,10 @@
 """Outputs that a committer has refused: published by Blizzard, and in no table. Writes nothing.
 
 The committer's record (`blizzard_core.quarantine`) tells of files, the journals of a source's runs
-of which batches these are. One counts for as long as it is on record as it lies there and rows of
-its batch have not been replaced since; what was ingested before an operator had the source start
-over counts no more. The journal reaches back thirty days: what is older only `penguin status`
+of which batches these are. One counts for as long as it is on record and rows of its batch have
+not been replaced since, also if the file is gone: a full VACUUM deletes what is in no version of
+the table, and the rows are missing all the same. A file that was replaced counts no more, nor does
+what was ingested before an operator had the source start over. The journal reaches back thirty days: what is older only `penguin status`
 tells of.
 """
 
@@ -24,6 +25,8 @@ from blizzard_py.state.siblings import RECORDS_SUFFIX, backfills_of, replays_of
 
 # A batch is begun so long before its outputs are named at most.
 _LONGEST_BATCH_SECS = 7 * 86_400.0
+# The stage of files that were refused because their rows are in the table already.
+_SAME_ROWS = "output_id"
 # How many are told one by one.
 TOLD = 20
 
@@ -84,7 +87,7 @@ def _refused(
         return [], []
     batches = EarlierBatches(parts, {path for each in found for path in each.files})
     open_ = {batch.batch for known in current(batches.look()).values() for batch in known}
-    there = [each for each in found if _lies(parts, each, on_record)]
+    there = [each for each in found if _counts(parts, each, on_record)]
     counting = [each for each in there if each.batch in open_]
     return counting, [each for each in there if each.batch not in open_]
 
@@ -120,10 +123,12 @@ def _of_batch(
                 )
 
 
-def _lies(parts: Parts, found: RefusedOutput, records: Mapping[str, Record]) -> bool:
-    """Whether the file is there still, as it was refused."""
+def _counts(parts: Parts, found: RefusedOutput, records: Mapping[str, Record]) -> bool:
+    """Return false for a file that was replaced, and for a copy that is gone of rows that came."""
     entry = parts.stores.sink.stat(found.path)
-    return entry is not None and records[found.path].is_of(entry)
+    if entry is None:
+        return found.stage != _SAME_ROWS
+    return records[found.path].is_of(entry)
 
 
 def refusals(found: Iterable[RefusedOutput], remedy: str) -> dict[str, Any]:

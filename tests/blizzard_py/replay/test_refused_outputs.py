@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from deltalake import DeltaTable
 
 from blizzard_core.daemon import REFUSED
 from blizzard_core.settings.event_time import EventTimeSettings
@@ -122,7 +123,7 @@ def test_explain_names_the_refused_file_and_the_command(scenario: Scenario) -> N
     assert json.loads(asked(scenario, "explain", sound, "--json").stdout)["verdict"] == "ingested"
 
 
-def test_the_page_tells_of_it_until_the_file_is_gone(scenario: Scenario) -> None:
+def test_the_page_tells_of_it_until_it_leaves_the_record(scenario: Scenario) -> None:
     refused(scenario)
     workers = build(load_config(scenario.config), NoEngine())
     watch = RefusedWatch(workers)
@@ -136,8 +137,30 @@ def test_the_page_tells_of_it_until_the_file_is_gone(scenario: Scenario) -> None
     told = asked(scenario, "status", "--json").stdout
     [output] = json.loads(told)["pipelines"]["events"]["sources"]["main"]["refused"]["outputs"]
     scenario.table.delete(output["path"])
+    assert asked(scenario, "status").exit_code == REFUSED
+    assert RefusedWatch(workers).look()
+    scenario.table.put_atomic("_penguin/events_quarantine.ndjson", b"")
     assert asked(scenario, "status").exit_code == 0
     assert not RefusedWatch(workers).look()
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_refused_file_that_a_vacuum_took_is_redone(scenario: Scenario, *, is_full: bool) -> None:
+    refused(scenario)
+    told = asked(scenario, "status", "--json").stdout
+    [output] = json.loads(told)["pipelines"]["events"]["sources"]["main"]["refused"]["outputs"]
+    gone = DeltaTable(scenario.table.uri).vacuum(
+        0, dry_run=False, enforce_retention_duration=False, full=is_full
+    )
+    assert (output["path"] in gone) == is_full
+    assert asked(scenario, "status").exit_code == REFUSED
+    mended(scenario)
+    done = redone(scenario)
+    assert done.exit_code == 0, done.output
+    committed(scenario)
+    assert scenario.ids() == [1, 2, 3, 4]
+    assert asked(scenario, "status").exit_code == 0
+    assert "Nothing is in quarantine" in redone(scenario).output
 
 
 def test_files_of_others_on_record_are_nobodys_here(scenario: Scenario) -> None:

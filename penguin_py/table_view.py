@@ -328,7 +328,15 @@ class TableView:
             if entry.path in self._late or is_new(memory.progress, entry.path):
                 fresh.append(entry)
         if state is not None:
-            memory = gathered(self._delta, memory, state, segments, self._transactions)
+            memory = gathered(
+                self._delta,
+                memory,
+                state,
+                segments,
+                self._transactions,
+                self._storage,
+                self._accept,
+            )
         self._refused = done_paths(memory.progress)
         mine = [e for e in fresh if e.path not in self._late and self._accept(e.path)]
         progress = completed(memory.progress, mine, self._clock())

@@ -4,8 +4,8 @@ The committer's record (`blizzard_core.quarantine`) tells of files, the journals
 of which batches these are. One counts for as long as it is on record and rows of its batch have
 not been replaced since, also if the file is gone: a full VACUUM deletes what is in no version of
 the table, and the rows are missing all the same. A file that was replaced counts no more, nor does
-what was ingested before an operator had the source start over. The journal reaches back thirty days: what is older only `penguin status`
-tells of.
+what was ingested before an operator had the source start over. The journal reaches back thirty
+days: what is older only `penguin status` tells of.
 """
 
 from __future__ import annotations

@@ -162,6 +162,11 @@ class DeltaLog:
         """What tells this version's commit from another one of the same number, if it is there."""
         return deltalog.anchor(deltalog.stamp(self._storage, version))
 
+    @property
+    def pool(self) -> Executor:
+        """Where requests of this table run at the same time."""
+        return self._pool
+
     def has_commit(self, version: int) -> bool:
         """Whether the log has the entry of this version as such, and not in a checkpoint only."""
         return deltalog.has_commit(self._storage, version)

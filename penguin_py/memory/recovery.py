@@ -12,14 +12,16 @@ from blizzard_core.storage.protocol import Storage, is_hidden
 from blizzard_core.watermark.floor import raised
 from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.progress import Progress
-from penguin_py.delta.log import COMMITS_SEARCHED
+from penguin_py.delta.log import COMMITS_SEARCHED, COMMON_APP_ID
 from penguin_py.delta.output_ids import OutputIds
 from penguin_py.delta.table import DeltaLog
+from penguin_py.memory.file_ids import ids_of_files, ids_of_mirrors
 from penguin_py.memory.state import (
     SETTLED_SECS,
     Memory,
     committed,
     informed,
+    merged_ids,
     mirror_from_json,
     mirror_path,
     rebuilt,
@@ -74,12 +76,16 @@ def gathered(
     state: TableState,
     segments: OutputIds,
     transactions: Mapping[str, int],
+    storage: Storage,
+    accept: Callable[[str], bool],
 ) -> Memory:
     """The memory with the output ids of all commits that no segment has.
 
     ``transactions`` are the newest of every application in the log. Where they are
     those that the memory has seen, no Penguin committed since, and nothing is read. Where
     segments are left out all commits behind the others are read, or it is a `StateError`.
+    Ids of commits that the log does not have any more are looked for in other mirrors
+    and, if this instance has none, in the footers of the table's files.
     """
     folded = segments.folded
     if segments.left_out:
@@ -98,7 +104,17 @@ def gathered(
     if after < 0:
         after = max(after, state.version - COMMITS_SEARCHED)
     news = log.penguin_news(after, state.version)
-    return informed(memory, news.output_ids, news.document)
+    memory = informed(memory, news.output_ids, news.document)
+    has_penguin = bool(state.txn_version) or COMMON_APP_ID in transactions
+    if not has_penguin or after >= state.version or log.has_commit(after + 1):
+        return memory
+    ids = ids_of_mirrors(storage, log, state, after)
+    if ids is None and memory.seen.version < 0:
+        ids, files = ids_of_files(storage, log, accept)
+        get_logger().warning(
+            "output_ids_rebuilt", table=storage.uri, files=files, output_ids=len(ids)
+        )
+    return replace(memory, output_ids=merged_ids(memory.output_ids, ids or ()))
 
 
 def check_no_state(table: Table, storage: Storage) -> None:
@@ -154,6 +170,8 @@ def _remembered(
                 " log, or delete the file and accept that rows committed long ago are no longer"
                 " recognised by their output ids"
             )
+    if mirror is not None:
+        _check_own_commits(mirror, log, state, own, folded, f"{storage.uri}/{path}")
     if own is None:
         same = mirror is not None and mirror.txn_version == state.txn_version
         return mirror if same else None
@@ -165,6 +183,32 @@ def _remembered(
     if mirror.commit_id == memory.commit_id:
         return mirror
     return replace(memory, chores=chores, seen=mirror.seen)
+
+
+def _check_own_commits(
+    mirror: Memory,
+    log: DeltaLog,
+    state: TableState,
+    own: OwnCommit | None,
+    folded: int,
+    where: str,
+) -> None:
+    """Refuse a mirror whose own later commits the log had, and has no more.
+
+    It was put back from a copy. The output ids of these commits are in nothing that is left, so
+    rows that come again would not be recognised. Raises `StateError`.
+    """
+    known = max(folded, mirror.seen.version)
+    newer = state.txn_version - mirror.txn_version - (own is not None)
+    if newer <= 0 or known >= state.version or log.has_commit(known + 1):
+        return
+    raise StateError(
+        f"{where}: is older than the table: it knows commit {mirror.txn_version}, the log has"
+        f" commit {state.txn_version}, and does not go back to version {known + 1}, so which output"
+        " ids are committed is not certain; put the newest _penguin/ back that there is; or delete"
+        " this file, and the ids are read from the footers of the table's files (rows that were"
+        " compacted since are then not recognised if they come again)"
+    )
 
 
 def _contradiction(

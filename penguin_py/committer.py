@@ -108,7 +108,7 @@ class Committer:
         self, snapshot: Snapshot, files: Sequence[Entry], overdue: Collection[str]
     ) -> Forecast:
         """What would become of these files. Writes nothing."""
-        known = self._view.output_ids(snapshot.memory)
+        known = self._view.barred_ids(snapshot)
         return self._judge.forecast(snapshot.state, files, known, self._clock(), overdue)
 
     def record(self, rejections: Sequence[Rejection], now: float) -> None:
@@ -173,7 +173,7 @@ class Committer:
     ) -> None:
         """Take a batch as far as it goes; ``refused`` are on record whatever their footers say."""
         now = self._clock()
-        known = self._view.output_ids(snapshot.memory)
+        known = self._view.barred_ids(snapshot)
         found = self._judge.verdict(snapshot.state, batch, known, now, self._overdue)
         self._tell(found)
         self._failed += found.failed
@@ -197,6 +197,11 @@ class Committer:
                 memory = self._commit(plan, memory, progress, now)
             version = 0 if snapshot.state is None else snapshot.state.version + 1
             self._view.committed(memory, {entry.path for entry in files}, version)
+            for add in plan.adds:
+                if add.output_id in known.admitted:
+                    self._log.warning(
+                        "output_readded", path=add.entry.path, output_id=add.output_id
+                    )
         else:
             memory = replace(memory, progress=progress, updated=int(now))
         self._activity.progressed(progress)

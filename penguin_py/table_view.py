@@ -19,6 +19,7 @@ from blizzard_core.watermark.progress import Progress, is_new
 from penguin_py.activity import TableActivity
 from penguin_py.delta.log import COMMON_APP_ID
 from penguin_py.delta.output_ids import OutputIds
+from penguin_py.delta.restores import BarredIds, TakenOut
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import COMMON_VERSION
 from penguin_py.intake.naming import is_grouped
@@ -160,6 +161,12 @@ class TableView:
         """Those of all commits, of which the memory has the latest."""
         segments = self._output_ids
         return memory.output_ids if segments is None else segments.beside(memory.output_ids)
+
+    def barred_ids(self, snapshot: Snapshot) -> BarredIds:
+        """The output ids that no file may have that is to be committed."""
+        known = self.output_ids(snapshot.memory)
+        version = -1 if snapshot.state is None else snapshot.state.version
+        return BarredIds(known, TakenOut(self._storage, version, self._delta.pool))
 
     def knows(self, path: str) -> bool:
         """Whether the log has a path that the watermarks leave open."""

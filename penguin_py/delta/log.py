@@ -240,10 +240,10 @@ def paths_of(storage: Storage, wanted: Collection[str], version: int, pool: Exec
     return found
 
 
-def _document_of(storage: Storage, version: int) -> Mapping[str, object]:
-    """Read our part of a commitInfo; empty for a commit of others, and for one that is gone.
+def commit_info(storage: Storage, version: int) -> Mapping[str, object]:
+    """Read what a commit says of itself; empty for one that is gone. Raises `StateError`.
 
-    Without parsing the adds, of which there may be 100,000: our writer begins so.
+    Without parsing the adds, of which there may be 100,000: writers begin the line so.
     """
     path = commit_path(version)
     try:
@@ -251,7 +251,15 @@ def _document_of(storage: Storage, version: int) -> Mapping[str, object]:
     except NotFound:
         return {}
     told = (line for line in lines if line.startswith(b'{"commitInfo"'))
-    return _our_document(_actions(told, f"{storage.uri}/{path}"))
+    for action in _actions(told, f"{storage.uri}/{path}"):
+        if isinstance(info := action.get("commitInfo"), Mapping):
+            return info
+    return {}
+
+
+def _document_of(storage: Storage, version: int) -> Mapping[str, object]:
+    """Read our part of a commitInfo; empty for a commit of others, and for one that is gone."""
+    return _ours(commit_info(storage, version))
 
 
 def news(storage: Storage, after: int, version: int, pool: Executor) -> News:
@@ -291,8 +299,12 @@ def _commits(
         yield actions
 
 
-def _ids_in(document: Mapping[str, object]) -> list[str]:
+def ids_in(info: Mapping[str, object]) -> list[str]:
     """The output ids that a commit of any Penguin tells of; none for other writers."""
+    return _ids_in(_ours(info))
+
+
+def _ids_in(document: Mapping[str, object]) -> list[str]:
     ids = document.get("output_ids")
     return [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
 
@@ -320,10 +332,14 @@ def _actions(lines: Iterable[bytes], where: str) -> list[dict[str, Any]]:
 def _our_document(actions: Iterable[Mapping[str, Any]]) -> Mapping[str, object]:
     for action in actions:
         info = action.get("commitInfo")
-        if isinstance(info, Mapping) and isinstance(info.get(OUR_KEY), Mapping):
-            ours: Mapping[str, object] = info[OUR_KEY]
+        if isinstance(info, Mapping) and (ours := _ours(info)):
             return ours
     return {}
+
+
+def _ours(info: Mapping[str, object]) -> Mapping[str, object]:
+    ours = info.get(OUR_KEY)
+    return ours if isinstance(ours, Mapping) else {}
 
 
 def _commit_paths(actions: Iterable[Mapping[str, Any]], root: str) -> Iterator[Known]:

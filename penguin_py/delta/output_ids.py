@@ -49,6 +49,16 @@ def digests_of(output_ids: Iterable[str]) -> Digests:
     return digested(output_id.encode("utf-8", "replace") for output_id in output_ids)
 
 
+def discard_mark(output_id: str) -> str:
+    """What stands among the output ids for one of which no row is in the table, nor comes."""
+    return f"discarded/{output_id}"
+
+
+def replaced_mark(output_id: str) -> str:
+    """What stands among the output ids for one of which a group has brought rows again."""
+    return f"replaced/{output_id}"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
     """Sorted digests, as stored under ``path``."""

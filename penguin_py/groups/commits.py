@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from blizzard_core.log import get_logger
 from penguin_py.activity import TableActivity
+from penguin_py.delta.output_ids import replaced_mark
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import Marks
 from penguin_py.groups.verdict import Going
@@ -28,6 +29,8 @@ class Commit:
     marks: tuple[str, ...]
     groups: Mapping[str, int]
     unreplaced: Mapping[str, tuple[tuple[str, str], ...]]
+    # Outputs of which it brings rows again, which nobody may commit any more.
+    replaced: tuple[str, ...] = ()
 
 
 class GroupCommits:
@@ -53,7 +56,7 @@ class GroupCommits:
         now = self._clock()
         memory, plan = snapshot.memory, commit.plan
         ids = [add.output_id for add in plan.adds if add.output_id is not None]
-        ids += commit.marks
+        ids += [*commit.marks, *map(replaced_mark, commit.replaced)]
         progress = replace(memory.progress, depth=len(plan.partition_columns))
         after = replace(
             memory,

@@ -18,13 +18,13 @@ from blizzard_core.errors import BlizzardError
 from blizzard_core.groups import Group, decode_group, group_path
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import Misfit
+from penguin_py.delta.output_ids import discard_mark
 from penguin_py.groups.commits import Commit, GroupCommits
 from penguin_py.groups.standing import commit_mark, last_of
 from penguin_py.groups.verdict import (
     Going,
     GroupJudge,
     check_awaited,
-    discard_mark,
     whole_outputs_of,
 )
 from penguin_py.intake.manifests import Manifests

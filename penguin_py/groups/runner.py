@@ -287,7 +287,7 @@ class Groups:
         left = dict(memory.unreplaced)
         rest = unreplaced_by(group, left.pop(source, ())).rest
         left |= {source: rest} if rest else {}
-        commit = Commit(plan, rows, going, tuple(rewritten), marks, groups, left)
+        commit = Commit(plan, rows, going, tuple(rewritten), marks, groups, left, group.outputs)
         self._commits.land(snapshot, commit)
         rewriting.landed(rewritten)
         return True

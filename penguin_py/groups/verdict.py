@@ -18,6 +18,7 @@ from blizzard_core.groups import Group
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import Misfit
 from penguin_py.delta.active_files import spelled_values
+from penguin_py.delta.output_ids import discard_mark
 from penguin_py.delta.replace_entry import is_removable
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.named_files import footers_of
@@ -185,11 +186,6 @@ def check_awaited(group: Group, known: Container[str]) -> None:
 def whole_outputs_of(group: Group) -> tuple[str, ...]:
     """The outputs that go as a whole, since no column says which of their rows do."""
     return group.outputs if not group.source_files else ()
-
-
-def discard_mark(output_id: str) -> str:
-    """What stands among the output ids for one of which no row is in the table, nor comes."""
-    return f"discarded/{output_id}"
 
 
 def _removable(active: ActiveFiles, place: int) -> str:

@@ -204,6 +204,9 @@ class TableView:
         now = self._clock()
         copied = copied_at(pairs, now)
         since = came_since(snapshot.memory.chores, copied)
+        if state.created and not state.txn_version and COMMON_APP_ID not in self._transactions:
+            # No Penguin has committed to this table, so no output id is known and forgotten.
+            since = state.created
         oldest = max(now - horizon, copied)
         old = {entry.path: entry for entry in doubtful if entry.modified < oldest}
         return Trusted(

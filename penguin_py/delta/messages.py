@@ -17,14 +17,22 @@ _PASSING = re.compile(
     re.IGNORECASE,
 )
 _UNSUPPORTED = "Unsupported table features"
+# Of months and years the shortest there are: the log must not be thought to remember longer.
 _UNITS = {
-    "week": 604_800.0,
+    "year": 365 * 86_400.0,
+    "month": 28 * 86_400.0,
+    "week": 7 * 86_400.0,
     "day": 86_400.0,
     "hour": 3600.0,
     "minute": 60.0,
     "second": 1.0,
     "millisecond": 1e-3,
+    "microsecond": 1e-6,
+    "nanosecond": 1e-9,
 }
+_PART = r"([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s+([a-z]+)"
+_INTERVAL = re.compile(rf"\s*(?:interval\s+)?({_PART}(?:\s+{_PART})*)\s*")
+_INTERVAL_PART = re.compile(_PART)
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -51,10 +59,20 @@ def is_unsupported(told: str) -> bool:
     return _UNSUPPORTED in told
 
 
-def interval_secs(text: str | None) -> float:
-    """Delta's ``interval 7 days`` in seconds; its default if not set, 0 if not understood."""
+def interval_secs(text: str | None) -> float | None:
+    """Delta's ``interval 1 week 2 days`` in seconds, as Spark reads one; its default if not set.
+
+    None if it is not understood or negative.
+    """
     if text is None:
         return REMOVED_KEPT_SECS
-    match = re.fullmatch(r"\s*(?:interval\s+)?(\d+)\s+([a-z]+?)s?\s*", text.lower())
-    unit = None if match is None else _UNITS.get(match[2])
-    return 0.0 if match is None or unit is None else int(match[1]) * unit
+    match = _INTERVAL.fullmatch(text.lower())
+    if match is None:
+        return None
+    total = 0.0
+    for number, name in _INTERVAL_PART.findall(match[1]):
+        unit = _UNITS.get(name.removesuffix("s"))
+        if unit is None or ("." in number and unit != 1.0):
+            return None
+        total += float("".join(number.split())) * unit
+    return total if total >= 0 else None

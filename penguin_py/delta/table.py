@@ -14,6 +14,7 @@ delta-rs does not do that.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor
@@ -37,6 +38,7 @@ from blizzard_core.table.contract import (
     objections,
     replace_objections,
 )
+from blizzard_core.text import shortened
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.active_files import active_files, lacking
 from penguin_py.delta.logged_bounds import LoggedBounds
@@ -56,6 +58,7 @@ from penguin_py.settings import Table
 # The class of what delta-rs throws where it gave up on itself; it has no import, and is no
 # `Exception`.
 _PANIC = "PanicException"
+_KEPT = "delta.deletedFileRetentionDuration"
 T = TypeVar("T")
 
 
@@ -199,11 +202,18 @@ class DeltaLog:
     def vacuum(self, retention_hours: int | None) -> int:
         """Delete files that the table let go long enough ago; how many. Raises `CommitError`.
 
-        Never a full vacuum: that one takes files that wait for their commit.
+        By the property as it is read here: delta-rs takes its default for an interval of several
+        units. Never a full vacuum: that one takes files that wait for their commit.
         """
-        return len(
-            self._chore(lambda handle: handle.vacuum(retention_hours, dry_run=False, full=False))
-        )
+        _handle, state = self._opened()
+        least = math.ceil(state.removed_kept_secs / 3600)
+        hours = least if retention_hours is None else retention_hours
+        if hours < least:
+            raise CommitError(
+                f"{self._table.uri}: a vacuum of what was removed {hours} hours ago would delete"
+                f" files that the table keeps for {least} ({_KEPT}); set retention_hours to {least}"
+            )
+        return len(self._chore(lambda handle: handle.vacuum(hours, dry_run=False, full=False)))
 
     def _chore(self, action: Callable[[DeltaTable], T]) -> T:
         if self._handle is None:
@@ -316,12 +326,21 @@ class DeltaLog:
             schema=pa.schema(handle.schema().to_arrow()),
             partition_columns=tuple(metadata.partition_columns),
             created=(metadata.created_time or 0) / 1000,
-            removed_kept_secs=interval_secs(
-                metadata.configuration.get("delta.deletedFileRetentionDuration")
-            ),
+            removed_kept_secs=self._removed_kept_secs(metadata.configuration.get(_KEPT)),
             table_id=str(metadata.id),
             properties=dict(metadata.configuration),
         )
+
+    def _removed_kept_secs(self, text: str | None) -> float:
+        found = interval_secs(text)
+        if found is None:
+            raise StateError(
+                f"{self._table.uri}: the table property {_KEPT} is {shortened(str(text))!r}, which"
+                " is not understood: it says how long the log remembers removed files. Set it to"
+                f" a plain interval (ALTER TABLE … SET TBLPROPERTIES ('{_KEPT}' = 'interval 7"
+                " days'))"
+            )
+        return found
 
     def _guarded(self, action: Callable[[], T]) -> T:
         try:

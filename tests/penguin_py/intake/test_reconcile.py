@@ -23,7 +23,6 @@ from blizzard_core.quarantine import Record
 from blizzard_core.storage.protocol import Entry
 from penguin_py import app
 from penguin_py.__main__ import main
-from penguin_py.delta.messages import interval_secs
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import Findings, came_since, compare, safe_horizon
 from tests.support.faulty_log import alone, around
@@ -104,11 +103,6 @@ def test_the_horizon_never_reaches_what_the_log_may_have_forgotten() -> None:
     assert safe_horizon(2 * DAY, 7 * DAY) == 2 * DAY
     assert safe_horizon(9 * DAY, 7 * DAY) == 7 * DAY - HOUR
     assert safe_horizon(DAY, 0.0) == 0.0
-    assert interval_secs("interval 2 days") == 2 * DAY
-    assert interval_secs("INTERVAL 30 minutes") == 1800
-    assert interval_secs("1 week") == 7 * DAY
-    assert interval_secs("whenever") == 0.0
-    assert interval_secs(None) == 7 * DAY
 
 
 def test_a_straggler_is_committed_by_the_sweep_and_an_orphan_is_left_alone(world: World) -> None:

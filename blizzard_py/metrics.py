@@ -142,6 +142,29 @@ UNACCOUNTED_ROWS = Counter(
     "Rows that Spark has dropped as late and we have not found; always 0.",
     ["target"],
 )
+EVENT_ROWS = Counter(
+    "blizzard_event_time_rows_total",
+    "Rows by how far they lie behind the newest time of the batches before.",
+    ["target", "behind"],
+)
+EVENT_TIMES = Gauge(
+    "blizzard_event_time_batch_seconds",
+    "Event times of the rows of the last batch, in seconds since 1970.",
+    ["target", "statistic"],
+)
+OPERATOR_ROWS = Gauge(
+    "blizzard_operator_state_rows", "Rows that an operator remembers.", ["target", "operator"]
+)
+OPERATOR_BYTES = Gauge(
+    "blizzard_operator_state_bytes",
+    "Memory of what an operator remembers, as Spark tells it.",
+    ["target", "operator"],
+)
+OPERATOR_CHANGES = Counter(
+    "blizzard_operator_rows_total",
+    "Rows of state that an operator has updated and removed, and rows that it dropped as late.",
+    ["target", "operator", "change"],
+)
 STATE_ROWS = Gauge("blizzard_state_rows", "Rows that a query remembers.", ["target"])
 STATE_BYTES = Gauge(
     "blizzard_state_bytes", "Memory of what a query remembers, as Spark tells it.", ["target"]

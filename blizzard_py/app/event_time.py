@@ -9,6 +9,7 @@ import msgspec
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.event_time import Branch, Watch
+from blizzard_py.state.event_times import BEHIND_SECS, merged_behind
 from blizzard_py.state.stream_state import SourceStream, StreamState, moment, watched_query
 
 # What of a settled batch is told where nothing is computed.
@@ -21,6 +22,7 @@ _WATCHED = (
     "late_rows",
     "ahead_rows",
     "max_event_time_ms",
+    "times",
 )
 
 
@@ -51,6 +53,7 @@ def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict
         "state_rows": stream.state_rows,
         "state_bytes": stream.state_bytes,
         "operators": told["operators"],
+        "behind": _behind(stream),
         "sources": {
             branch.source: _shown_source(branch, stream, alone=len(pipeline.branches) == 1)
             for branch in pipeline.branches
@@ -71,8 +74,20 @@ def shown_watch(watch: Watch, stream: StreamState | None) -> dict[str, Any]:
         "max_event_time_ms": stream.max_event_time_ms,
         "late_rows": stream.late_rows,
         "ahead_rows": stream.ahead_rows,
-        "history": [{name: getattr(line, name) for name in _WATCHED} for line in stream.history],
+        "behind": _behind(stream),
+        "history": [
+            {name: line[name] for name in _WATCHED} for line in msgspec.to_builtins(stream.history)
+        ],
     }
+
+
+def _behind(stream: StreamState) -> list[dict[str, Any]]:
+    """How many rows of the batches in ``history`` lie up to so many seconds behind; None: more."""
+    rows = merged_behind(line.times for line in stream.history if line.times is not None)
+    return [
+        {"up_to_secs": secs, "rows": count}
+        for secs, count in zip((*BEHIND_SECS, None), rows, strict=True)
+    ]
 
 
 def _shown_source(branch: Branch, stream: StreamState, *, alone: bool) -> dict[str, Any]:

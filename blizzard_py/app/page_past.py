@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from blizzard_core.bounds import SHOWN_BATCH_BYTES
@@ -20,6 +20,7 @@ from blizzard_core.observability.commits import told as told_commit
 from blizzard_core.storage.protocol import Entry, join
 from blizzard_core.text import printable
 from blizzard_py.sources.parts import Parts
+from blizzard_py.state.event_times import BEHIND_SECS, EventTimes
 from blizzard_py.state.journal import BatchDocument, Journal, first_name, latest
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_state import SettledBatch
@@ -154,9 +155,16 @@ def _course(settled: SettledBatch) -> dict[str, Any]:
     return {
         "watermark_ms": settled.watermark_ms,
         "max_event_time_ms": settled.max_event_time_ms,
+        "times": None if settled.times is None else _shown_times(settled.times),
+        "operators": [asdict(each) for each in settled.operators],
         "state_rows": settled.state_rows,
         "late_rows": settled.late_rows,
     }
+
+
+def _shown_times(times: EventTimes) -> dict[str, Any]:
+    """As in the journal, and each bucket with how many seconds behind it ends; the last never."""
+    return asdict(times) | {"behind": list(zip((*BEHIND_SECS, None), times.behind, strict=True))}
 
 
 def landed(

@@ -18,6 +18,9 @@ from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.commands.options import compact
 from blizzard_py.state.stream_state import moment
 
+# Of so many rows `status` says how far they lie behind: what a delay would have to cover.
+_SHARES = (0.99, 0.999)
+
 _ORIGINS = {
     "declared": "as declared in the configuration",
     "inferred": "as inferred and kept beside the checkpoint",
@@ -153,15 +156,47 @@ def print_status(document: dict[str, Any]) -> None:
     )
     for pipeline, block in document["pipelines"].items():
         if block.get("event_time"):
-            click.echo(printable(_event_time(pipeline, block["event_time"])))
+            _print_event_time(pipeline, block["event_time"])
         for source, found in block["sources"].items():
             if found.get("event_time"):
-                click.echo(printable(_event_time(f"{pipeline}/{source}", found["event_time"])))
+                _print_event_time(f"{pipeline}/{source}", found["event_time"])
             if found["lag"]["error"]:
                 print_error(f"{pipeline}/{source}: lag is not known: {found['lag']['error']}")
             if found["refused"]["files"]:
                 click.echo(printable(_refused(f"{pipeline}/{source}", found["refused"])))
                 click.echo(f"  {found['refused']['remedy']}")
+
+
+def _print_event_time(name: str, told: Mapping[str, Any]) -> None:
+    """A line for the watermark, one for the rows of the last batch, one for each operator."""
+    click.echo(printable(_event_time(name, told)))
+    times = told["history"][-1]["times"] if told["history"] else None
+    if times is not None:
+        click.echo(
+            f"  last batch: {_count(times['count'], 'row')} from {moment(times['min_ms'])} to"
+            f" {moment(times['max_ms'])}, average {moment(round(times['avg_ms']))}"
+        )
+    rows = sum(bucket["rows"] for bucket in told["behind"])
+    for share in _SHARES if rows else ():
+        click.echo(f"  {share:.1%} of rows: {_within(told['behind'], share * rows)}")
+    for each in told.get("operators", ()):
+        click.echo(
+            f"  {printable(each['name'])}: {_count(each['state_rows'], 'row')} and"
+            f" {each['state_bytes']:,} bytes of state; last batch:"
+            f" {each['updated_rows']:,} updated, {each['removed_rows']:,} removed,"
+            f" {each['dropped_rows']:,} dropped as late"
+        )
+
+
+def _within(buckets: Sequence[Mapping[str, Any]], rows: float) -> str:
+    """How far behind so many of the rows are at most, to the next bucket."""
+    below = 0
+    for bucket in buckets:
+        below += bucket["rows"]
+        if below >= rows and bucket["up_to_secs"] is not None:
+            secs = bucket["up_to_secs"]
+            return f"at most {dt.timedelta(seconds=secs)} behind the newest of earlier batches"
+    return f"up to more than {dt.timedelta(seconds=buckets[-2]['up_to_secs'])} behind"
 
 
 def _event_time(name: str, told: Mapping[str, Any]) -> str:

@@ -108,13 +108,6 @@ def split(rule: Rule, limits: Limits, times: Micros) -> Split:
     return Split(late, ~late & (times > limits.ahead_us), partly)
 
 
-def may_split(rule: Rule, limits: Limits, oldest: int, newest: int) -> bool:
-    """Whether rows between these times may be late or ahead, also for some windows only."""
-    first = np.array([oldest], np.int64)
-    key = _first_start(rule, first) + rule.size if rule.kind == "window" else key_us(rule, first)
-    return int(key[0]) <= limits.watermark_ms * _MILLI or newest > limits.ahead_us
-
-
 def times_of(column: pa.ChunkedArray | pa.Array) -> Micros:
     """A column of timestamps as microseconds. Raises `ValueError` if one is null."""
     if column.null_count:

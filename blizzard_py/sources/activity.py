@@ -29,8 +29,9 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.text import counted
 from blizzard_py import metrics
 from blizzard_py.job import FinishedFile
+from blizzard_py.state.event_times import BEHIND_SECS
 from blizzard_py.state.source_state import Batch, SourceState, Totals
-from blizzard_py.state.stream_state import StreamState
+from blizzard_py.state.stream_state import SettledBatch, StreamState
 from blizzard_py.units.grid import Layout, grid
 from blizzard_py.units.state import UnitsState
 
@@ -183,6 +184,25 @@ class SourceActivity(Activity):
             (metrics.UNACCOUNTED_ROWS, stream.unaccounted_rows - before.unaccounted_rows),
         ):
             metric.labels(self.name).inc(max(0, more))
+        if stream.batch > before.batch and stream.line is not None:
+            self._count_settled(stream.line)
+
+    def _count_settled(self, line: SettledBatch) -> None:
+        """What the times of a batch's rows are, and what the operators of its query did."""
+        if (times := line.times) is not None:
+            for secs, rows in zip((*BEHIND_SECS, math.inf), times.behind, strict=True):
+                metrics.EVENT_ROWS.labels(self.name, f"{secs:g}").inc(rows)
+            for name, ms in (("min", times.min_ms), ("max", times.max_ms), ("avg", times.avg_ms)):
+                metrics.EVENT_TIMES.labels(self.name, name).set(ms / 1000)
+        for each in line.operators:
+            metrics.OPERATOR_ROWS.labels(self.name, each.name).set(each.state_rows)
+            metrics.OPERATOR_BYTES.labels(self.name, each.name).set(each.state_bytes)
+            for change, rows in (
+                ("updated", each.updated_rows),
+                ("removed", each.removed_rows),
+                ("dropped", each.dropped_rows),
+            ):
+                metrics.OPERATOR_CHANGES.labels(self.name, each.name, change).inc(rows)
 
     def _event_lag(self) -> float:
         with self._lock:

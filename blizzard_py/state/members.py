@@ -166,4 +166,4 @@ def _share(stream: StreamState, name: str, *, is_first: bool) -> StreamState:
     )
     if is_first:
         return mine
-    return replace(mine, unaccounted_rows=0, state_rows=0, state_bytes=0, operators=())
+    return replace(mine, unaccounted_rows=0, state_rows=0, state_bytes=0, operators=(), history=())

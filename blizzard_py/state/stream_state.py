@@ -19,11 +19,13 @@ exist: nothing is packed, and ``batch`` counts what was ingested.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
+
+from blizzard_py.state.event_times import EventTimes
 
 # So many batches a checkpoint tells of.
 HISTORY = 32
@@ -44,10 +46,17 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """What one stateful operator holds, as Spark names it."""
+    """What one stateful operator holds, as Spark names it, and what a batch did with that.
+
+    ``dropped_rows`` are those that Spark has left out as late. Older releases kept the first two.
+    """
 
     name: str
     state_rows: int
+    state_bytes: int = 0
+    updated_rows: int = 0
+    removed_rows: int = 0
+    dropped_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +81,7 @@ class SettledBatch:
 
     ``rows`` are those that were accepted, late ones among them; ``state_rows`` what is left
     after the empty micro-batch. ``max_event_time_ms`` is the newest time up to then that the
-    watermark follows; older releases did not say.
+    watermark follows, ``times`` are those of its rows; None if it has none, or of an older release.
     """
 
     batch: int
@@ -88,6 +97,8 @@ class SettledBatch:
     emitted_rows: int = 0
     micro_batches: int = 0
     max_event_time_ms: int | None = None
+    times: EventTimes | None = None
+    operators: tuple[OperatorState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,8 +184,6 @@ def settled(
     *,
     judged_ms: int,
     max_event_time_ms: int | None,
-    state_bytes: int,
-    operators: Sequence[OperatorState],
     sources: Mapping[str, SourceStream] | None = None,
 ) -> StreamState:
     """The state with one more batch, to be saved with its outputs.
@@ -185,7 +194,6 @@ def settled(
     unaccounted = 0 if batch.partly_late_rows else batch.dropped_by_spark
     times = [ms for ms in (state.max_event_time_ms, max_event_time_ms) if ms is not None]
     newest = max(times, default=None)
-    line = replace(batch, max_event_time_ms=newest)
     return replace(
         state,
         batch=batch.batch,
@@ -199,8 +207,8 @@ def settled(
         ahead_rows=state.ahead_rows + batch.ahead_rows,
         unaccounted_rows=state.unaccounted_rows + unaccounted,
         state_rows=batch.state_rows,
-        state_bytes=state_bytes,
-        operators=tuple(operators),
-        history=(*state.history, line)[-HISTORY:],
+        state_bytes=sum(each.state_bytes for each in batch.operators),
+        operators=batch.operators,
+        history=(*state.history, replace(batch, max_event_time_ms=newest))[-HISTORY:],
         sources=sources or {},
     )

@@ -21,15 +21,15 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from blizzard_core.errors import Cancelled, EngineError
+from blizzard_core.errors import Cancelled
 from blizzard_core.log import get_logger
 from blizzard_core.settings.durations import micros
 from blizzard_core.settings.event_time import EventTimeSettings
-from blizzard_core.text import counted
 from blizzard_py.ingest.jobs import Ingested
 from blizzard_py.job import (
     IngestJob,
@@ -40,7 +40,7 @@ from blizzard_py.job import (
     StagedOutput,
 )
 from blizzard_py.kernels.late_letters import Judged, JudgeTask
-from blizzard_py.kernels.lateness import Limits, Rule, may_split, rules_of
+from blizzard_py.kernels.lateness import Limits, Rule, rules_of
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.report import merged
 from blizzard_py.sources.parts import Parts
@@ -61,8 +61,9 @@ from blizzard_py.streaming.sharing import (
     ticks_of,
     together,
 )
-from blizzard_py.streaming.staged_times import bounds
-from blizzard_py.streaming.state_files import unseen
+from blizzard_py.streaming.staged_times import Tally, tally
+from blizzard_py.streaming.starts import turn
+from blizzard_py.streaming.state_files import see_all
 from blizzard_py.streaming.taken import Taken, batch_of, late_letters
 
 if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
@@ -71,9 +72,6 @@ if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
     from blizzard_py.streaming.query import Settled, StreamQuery
 
 _MILLI, _MICRO = 1000, 1_000_000
-# So long at most a shared file system may keep a list of files; NFS does for a minute.
-_SHOWN_SECS = 90.0
-_LOOK_SECS = 0.2
 
 
 @dataclasses.dataclass(slots=True)
@@ -160,33 +158,34 @@ class StreamJobs:
         known = state.stream or StreamState(query=self._fingerprint)
         if not known.packs:  # a query that an operator had begin anew may be another one
             known = replace(known, query=self._fingerprint)
-        running = self._at(known, job.settings, epoch)
-        known = running.at
-        taken = self._taken(running, known, jobs, accepted)
-        self._check_wanted()
-        began = time.monotonic()
-        done = self._settled(running, known, job, taken)
-        secs = time.monotonic() - began
+        with nullcontext() if self._is_at(known) else turn(self._check_wanted):
+            running = self._at(known, job.settings, epoch)
+            known = running.at
+            taken = self._taken(running, known, jobs, accepted)
+            self._check_wanted()
+            began = time.monotonic()
+            done = self._settled(running, known, job, taken)
+            secs = time.monotonic() - began
         outputs = merged(done.reports)
         told = together(accepted)
         batch = batch_of(known.batch + 1, told, taken, done, outputs)
         self._check_wanted()
-        self._see_all(running.copy, done.micro_batches[-1].number)
+        is_shared = self._given.state_path is not None
+        see_all(
+            running.copy.root, done.micro_batches[-1].number, is_shared=is_shared, wait=self._pause
+        )
         packs = self._packs.pack(running.copy, known.packs, epoch, f"{batch.batch:08d}")
         check_whole(running.copy.root.parent)
         if self._parts.activity is not None:
             for place, one in enumerate(done.micro_batches):
                 self._parts.activity.micro_batch("empty" if place else "rows", one.secs)
         newest = newest_of(taken.found).values()
-        last = done.micro_batches[-1]
         after = settled(
             known,
             batch,
             packs,
             judged_ms=done.judged_ms,
             max_event_time_ms=max(newest) // _MILLI if newest else None,
-            state_bytes=last.state_bytes,
-            operators=last.operators,
             sources=sources_after(known, taken.found, taken.present, taken.idle, job.started_ts),
         )
         running.at = after
@@ -201,19 +200,6 @@ class StreamJobs:
         )
         return Ingested(result, after)
 
-    def _see_all(self, copy: WorkingCopy, micro_batch: int) -> None:
-        """Wait for files of state that executors have written elsewhere. Raises `EngineError`."""
-        is_shared = self._given.state_path is not None
-        until = time.monotonic() + (_SHOWN_SECS if is_shared else 0)
-        while left := unseen(copy.root, micro_batch, is_shared=is_shared):
-            if time.monotonic() >= until:
-                raise EngineError(
-                    f"{self._parts.name}: {counted(len(left), 'file')} of state that executors have"
-                    f" written cannot be seen in {copy.root}; is state_path the same volume there?"
-                )
-            self._cancelled.wait(_LOOK_SECS)
-            self._check_wanted()
-
     def _taken(
         self,
         running: _Running,
@@ -225,13 +211,22 @@ class StreamJobs:
         started_ts = next(iter(jobs.values())).started_ts
         ahead = round(started_ts * _MICRO) + micros(self._given.max_ahead)
         limits = Limits(known.judged_ms, ahead)
+        tallies = {n: self._tally(known, n, one.outputs, limits) for n, one in accepted.items()}
         found = {
-            name: self._judged(running, each, accepted[name], limits, self._rules[name])
-            for name, each in jobs.items()
+            n: self._judged(running, each, accepted[n], limits, self._rules[n], tallies[n])
+            for n, each in jobs.items()
         }
         present = frozenset(name for name, each in jobs.items() if each.files)
         idle = idle_in(known, self._parts.branches, present, started_ts)
-        return Taken(accepted, found, limits, present, idle)
+        return Taken(accepted, found, tallies, limits, present, idle)
+
+    def _tally(
+        self, known: StreamState, source: str, outputs: Sequence[StagedOutput], limits: Limits
+    ) -> Tally:
+        """What the times of a source's rows say, beside the newest one that it had before."""
+        newest_ms = known.sources.get(source, known).max_event_time_ms
+        sink, rule = self._parts.stores.sink, self._rules[source]
+        return tally(sink, outputs, rule, limits, newest_ms, self._parts.concurrency)
 
     def _accepted(self, job: IngestJob, *, alone: bool) -> IngestResult:
         """A source's rows; of several, one without files costs nothing."""
@@ -246,8 +241,9 @@ class StreamJobs:
         accepted: IngestResult,
         limits: Limits,
         rule: Rule,
+        found: Tally,
     ) -> list[Judged]:
-        """Counts and letters of rows that Spark will not be given; without a job if there are none.
+        """Counts and letters of rows that Spark will not be given; without letters without a job.
 
         One entry at least, unless no row was accepted.
         """
@@ -255,9 +251,9 @@ class StreamJobs:
 
         if not accepted.outputs:
             return []
-        span = bounds(self._parts.stores.sink, accepted.outputs, rule.column)
-        if span is not None and not may_split(rule, limits, *span):
-            return [Judged(newest_us=span[1])]
+        keep = self._given.late_rows == "quarantine"
+        if not found.ahead and not (keep and found.late):
+            return [Judged(found.late, 0, found.partly, found.newest_us)]
         packed = self._packed(running, accepted.outputs)
 
         def tasks(bare: IngestJob) -> list[JudgeTask]:
@@ -271,7 +267,7 @@ class StreamJobs:
                     rule,
                     limits,
                     job.started_ts,
-                    keep=self._given.late_rows == "quarantine",
+                    keep=keep,
                 )
                 for index, files in enumerate(packed)
             ]
@@ -305,19 +301,22 @@ class StreamJobs:
         slots = running.query.root.sparkContext.defaultParallelism
         return pack(files, task_count(files, slots)) if files else []
 
+    def _is_at(self, known: StreamState) -> bool:
+        running = self._running
+        return (
+            running is not None
+            and running.at == known
+            and running.query.root is self._session()
+            and running.query.is_active
+        )
+
     def _at(self, known: StreamState, settings: IngestSettings, epoch: int) -> _Running:
         """The query where the saved state is: the one that runs, or another one."""
         from blizzard_py.streaming.query import StreamQuery  # noqa: PLC0415  # see above
 
         root = self._session()
-        running = self._running
-        if (
-            running is not None
-            and running.at == known
-            and running.query.root is root
-            and running.query.is_active
-        ):
-            return running
+        if self._running is not None and self._is_at(known):
+            return self._running
         self._drop()
         if (kept := known.query.get("policy", self._given.policy)) != self._given.policy:
             self._log.warning("policy_kept", policy=kept, asked=self._given.policy)
@@ -390,6 +389,10 @@ class StreamJobs:
         if running is not None:
             running.query.stop()
             shutil.rmtree(running.copy.root.parent, ignore_errors=True)
+
+    def _pause(self, secs: float) -> None:
+        self._cancelled.wait(secs)
+        self._check_wanted()
 
     def _check_wanted(self) -> None:
         if self._cancelled.is_set():

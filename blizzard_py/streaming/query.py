@@ -83,9 +83,6 @@ class MicroBatch:
 
     number: int
     end: int
-    dropped: int
-    state_rows: int
-    state_bytes: int
     operators: tuple[OperatorState, ...]
     secs: float
 
@@ -278,10 +275,17 @@ def _micro_batch(progress: Mapping[str, Any]) -> MicroBatch:
     return MicroBatch(
         progress["batchId"],
         end["batch"] if isinstance(end, Mapping) else -1,
-        sum(each["numRowsDroppedByWatermark"] for each in operators),
-        sum(each["numRowsTotal"] for each in operators),
-        sum(each["memoryUsedBytes"] for each in operators),
-        tuple(OperatorState(each["operatorName"], each["numRowsTotal"]) for each in operators),
+        tuple(
+            OperatorState(
+                each["operatorName"],
+                each["numRowsTotal"],
+                each["memoryUsedBytes"],
+                each["numRowsUpdated"],
+                each["numRowsRemoved"],
+                each["numRowsDroppedByWatermark"],
+            )
+            for each in operators
+        ),
         progress.get("batchDuration", 0) / 1000,
     )
 

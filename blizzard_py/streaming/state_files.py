@@ -13,14 +13,38 @@ parts; older ones may be on their way out.
 from __future__ import annotations
 
 import json
+import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from blizzard_core.errors import EngineError
+from blizzard_core.text import counted
+
+# So long at most a shared file system may keep a list of files; NFS does for a minute.
+_SHOWN_SECS = 90.0
+_LOOK_SECS = 0.2
 _CHANGES, _ARCHIVE = ".changelog", ".zip"
 # The folders of an archive's parts, by the key of the list and that of a part's name.
 _PARTS = (("SSTs", "sstFiles", "dfsSstFileName"), ("logs", "logFiles", "dfsLogFileName"))
+
+
+def see_all(
+    checkpoint: Path, micro_batch: int, *, is_shared: bool, wait: Callable[[float], None]
+) -> None:
+    """Wait for files of state that executors have written elsewhere.
+
+    ``wait`` pauses, and raises where nobody wants the batch any more. Raises `EngineError`.
+    """
+    until = time.monotonic() + (_SHOWN_SECS if is_shared else 0)
+    while left := unseen(checkpoint, micro_batch, is_shared=is_shared):
+        if time.monotonic() >= until:
+            raise EngineError(
+                f"{counted(len(left), 'file')} of state that executors have written cannot be seen"
+                f" in {checkpoint}; is state_path the same volume there?"
+            )
+        wait(_LOOK_SECS)
 
 
 def unseen(checkpoint: Path, micro_batch: int, *, is_shared: bool) -> frozenset[str]:

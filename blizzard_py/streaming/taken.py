@@ -6,14 +6,16 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from blizzard_py.job import IngestResult, StagedBadRecords
 from blizzard_py.kernels.late_letters import Judged
 from blizzard_py.kernels.lateness import Limits
+from blizzard_py.state.event_times import merged_times
 from blizzard_py.state.members import lifted_letters
-from blizzard_py.state.stream_state import SettledBatch
+from blizzard_py.state.stream_state import OperatorState, SettledBatch
+from blizzard_py.streaming.staged_times import Tally
 
 if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
     from blizzard_py.streaming.query import Settled
@@ -23,11 +25,13 @@ if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
 class Taken:
     """What came of a batch's files, by source: the rows, and what was found of their times.
 
-    ``present`` are the sources with files in it, ``idle`` those that nobody waits for.
+    ``tallies`` are of the same rows, ``present`` are the sources with files in it, ``idle``
+    those that nobody waits for.
     """
 
     accepted: Mapping[str, IngestResult]
     found: Mapping[str, Sequence[Judged]]
+    tallies: Mapping[str, Tally]
     limits: Limits
     present: frozenset[str]
     idle: frozenset[str]
@@ -41,6 +45,19 @@ def late_letters(found: Mapping[str, Sequence[Judged]]) -> list[StagedBadRecords
     return [one for name, each in letters.items() for one in lifted_letters(each, name)]
 
 
+def operators_of(steps: Sequence[tuple[OperatorState, ...]]) -> tuple[OperatorState, ...]:
+    """What each operator holds after the micro-batches of a batch, and did in all of them."""
+    return tuple(
+        replace(
+            each[-1],
+            updated_rows=sum(one.updated_rows for one in each),
+            removed_rows=sum(one.removed_rows for one in each),
+            dropped_rows=sum(one.dropped_rows for one in each),
+        )
+        for each in zip(*steps, strict=True)
+    )
+
+
 def batch_of(
     number: int,
     accepted: IngestResult,
@@ -50,6 +67,7 @@ def batch_of(
 ) -> SettledBatch:
     """The line about a batch; ``accepted`` is what the jobs of all sources have told."""
     found = [one for each in taken.found.values() for one in each]
+    operators = operators_of([one.operators for one in done.micro_batches])
     return SettledBatch(
         batch=number,
         files=len(accepted.files),
@@ -59,8 +77,10 @@ def batch_of(
         late_rows=sum(one.late for one in found),
         partly_late_rows=sum(one.partly for one in found),
         ahead_rows=sum(one.ahead for one in found),
-        dropped_by_spark=sum(one.dropped for one in done.micro_batches),
-        state_rows=done.micro_batches[-1].state_rows,
+        dropped_by_spark=sum(one.dropped_rows for one in operators),
+        state_rows=sum(one.state_rows for one in operators),
         emitted_rows=sum(output.rows for output in outputs.outputs),
         micro_batches=len(done.micro_batches),
+        times=merged_times(each.times for each in taken.tallies.values()),
+        operators=operators,
     )

@@ -71,7 +71,8 @@ class WatchedJobs:
         ahead_us = round(job.started_ts * _MICRO) + self._watch.max_ahead_us
         rule, limits = Rule(self._watch.column), Limits(known.watermark_ms, ahead_us)
         try:
-            found = tally(self._sink, result.outputs, rule, limits, self._width)
+            newest_ms = known.max_event_time_ms
+            found = tally(self._sink, result.outputs, rule, limits, newest_ms, self._width)
         except LookupError:
             raise EngineError(
                 f"{self._name}: rows were written without {self._watch.column!r}, the column of"
@@ -86,7 +87,7 @@ def after(known: StreamState, watch: Watch, found: Tally, files: int, rows: int)
     The watermark is floored to milliseconds, as a query's is. A delay that is shorter by now is
     told by the newest time of all, whichever batch has brought that.
     """
-    newest_ms = None if found.newest_us is None else found.newest_us // _MILLI
+    newest_ms = None if found.times is None else found.times.max_ms
     times = [ms for ms in (newest_ms, known.max_event_time_ms) if ms is not None]
     reached = max(times, default=0) - watch.delay_us // _MILLI
     batch = SettledBatch(
@@ -98,6 +99,7 @@ def after(known: StreamState, watch: Watch, found: Tally, files: int, rows: int)
         late_rows=found.late,
         ahead_rows=found.ahead,
         emitted_rows=rows,
+        times=found.times,
     )
     return settled(
         known,
@@ -105,6 +107,4 @@ def after(known: StreamState, watch: Watch, found: Tally, files: int, rows: int)
         {},
         judged_ms=known.watermark_ms,
         max_event_time_ms=newest_ms,
-        state_bytes=0,
-        operators=(),
     )

@@ -140,6 +140,23 @@ def _settled(at: float, n: int) -> dict[str, Any]:
     return {
         "watermark_ms": 0 if n > 50 else newest - behind,
         "max_event_time_ms": newest,
+        "times": {
+            "count": 5_000,
+            "min_ms": newest - 700_000,
+            "max_ms": newest,
+            "avg_ms": newest - 20_000.5,
+            "behind": [[0, 4_900], [60, 80], [300, 19], [None, 1]],
+        },
+        "operators": [
+            {
+                "name": "stateStoreSave",
+                "state_rows": 40 + n % 7,
+                "state_bytes": 2_048_000,
+                "updated_rows": 31,
+                "removed_rows": 6,
+                "dropped_rows": 0,
+            }
+        ],
         "state_rows": 40 + n % 7,
         "late_rows": 12 if n == 20 else 0,
     }

@@ -43,6 +43,8 @@ function pastNodes(past) {
   if (batches && batches.length) charts.push(bars(`rows in ${plural(batches.length, "batch").replace("batchs", "batches")}`, batches));
   if (commits.length) charts.push(bars(`rows in ${plural(commits.length, "commit")}`, commits));
   nodes.push(el("div", {class: "charts"}, ...charts, ...courses(batches || [])));
+  const settled = (batches || []).find(it => it.event_time?.operators.length);
+  if (settled) nodes.push(operators(settled.event_time));
   if (failed && failed.length) nodes.push(el("h3", {}, "Files that were not ingested"), failures(failed));
   const sheets = [];
   if (batches) sheets.push(el("div", {}, el("h3", {}, "Batches, from the journal"), all.length ? batchSheet(all) : soft("None in the last thirty days.")));

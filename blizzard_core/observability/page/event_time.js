@@ -16,10 +16,33 @@ function course(points) {
     el("span", {}, el("b", {class: "mark newest"}, "┅ newest event "), `${span(behind)} ahead`)), svg,
     el("div", {class: "label"}, el("span", {}, iso(points[points.length - 1].at)), el("span", {}, iso(last.at))));
 }
+// How far rows lie behind the newest time of the batches before theirs: what a delay has to cover.
+function lateness(settled) {
+  const behind = settled[0].event_time.times.behind.map(([secs], n) => [secs, total(settled.map(it => it.event_time.times.behind[n][1]))]);
+  const rows = total(behind.map(it => it[1])), top = Math.max(...behind.map(it => it[1]), 1), width = 300 / behind.length;
+  const edge = n => behind[n][0] === null ? `more than ${span(behind[n - 1][0])}` : behind[n][0] ? `up to ${span(behind[n][0])}` : "not behind";
+  const within = share => edge(behind.findIndex((_, n) => total(behind.slice(0, n + 1).map(it => it[1])) >= share * rows));
+  const svg = shape("svg", {viewBox: "0 0 300 50", preserveAspectRatio: "none", role: "img", "aria-label": `rows by how far behind they came: ${behind.map(([, count], n) => `${edge(n)} ${number(count)}`).join(", ")}`});
+  svg.append(shape("line", {x1: 0, x2: 300, y1: 49.5, y2: 49.5}));
+  behind.forEach(([, count], n) => {
+    const height = count ? Math.max(1.5, Math.log1p(count) / Math.log1p(top) * 47) : 0;  // a few late rows are seen beside millions
+    const bar = shape("rect", {x: n * width, width: width * .8, y: 49.5 - height, height});
+    bar.append(shape("title", {}, `${edge(n)}: ${plural(count, "row")}`));
+    svg.append(bar);
+  });
+  return el("div", {class: "chart lateness"}, el("div", {class: "label"}, el("span", {}, el("b", {}, compact(rows)), " rows by how far behind they came (logarithmic)"),
+    el("span", {}, `99 % ${within(.99)}, 99.9 % ${within(.999)}`)), svg,
+    el("div", {class: "label"}, el("span", {}, edge(0)), el("span", {}, edge(behind.length - 1))));
+}
+function operators(line) {
+  return el("div", {}, el("h3", {}, "Operators of the query, in the last batch"), sheet([["operator", "left"], ["rows of state"], ["bytes"], ["updated"], ["removed"], ["dropped as late"]],
+    line.operators.map(it => [it.name, number(it.state_rows), bytes(it.state_bytes), number(it.updated_rows), number(it.removed_rows), number(it.dropped_rows)]), "Operators"));
+}
 function courses(batches) {
   const settled = batches.filter(it => it.event_time), moved = settled.filter(it => it.event_time.watermark_ms);
   if (!settled.length) return [];
   const open = bars("rows of state: open windows and keys", settled, it => it.event_time.state_rows, settled[0].event_time.state_rows);
   const kept = settled.some(it => it.event_time.state_rows);  // where a watermark is only watched nothing is
-  return [...(moved.length ? [course(moved)] : []), ...(kept ? [open] : []), bars(`late rows in ${plural(settled.length, "batch").replace("batchs", "batches")}`, settled, it => it.event_time.late_rows)];
+  const timed = settled.filter(it => it.event_time.times);
+  return [...(moved.length ? [course(moved)] : []), ...(timed.length ? [lateness(timed)] : []), ...(kept ? [open] : []), bars(`late rows in ${plural(settled.length, "batch").replace("batchs", "batches")}`, settled, it => it.event_time.late_rows)];
 }

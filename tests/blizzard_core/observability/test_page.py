@@ -255,6 +255,13 @@ def test_a_query_over_event_time_has_its_course(browser: Browser, many: Server) 
         labels = page.locator(".chart.rows .label").all_inner_texts()
         assert any("40 rows of state: open windows and keys" in each for each in labels)
         assert any("12 late rows in 60 batches" in each for each in labels)
+        lateness = page.locator(".chart.lateness")
+        assert "300K rows by how far behind they came" in lateness.inner_text()
+        assert "99 % up to 60 s, 99.9 % up to 5 min" in lateness.inner_text()
+        told = lateness.locator("svg").get_attribute("aria-label") or ""
+        assert "up to 60 s 4,800, up to 5 min 1,140, more than 5 min 60" in told
+        operators = page.get_by_role("region", name="Operators").inner_text()
+        assert re.search(r"stateStoreSave\s+40\s+2.0 MB\s+31\s+6\s+0", operators)
     with seen(browser, many, ONE) as page:
         expect(page.locator(".sheet tbody tr")).to_have_count(121, timeout=60_000)
         expect(page.locator(".course")).to_have_count(0)

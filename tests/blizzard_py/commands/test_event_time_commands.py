@@ -17,6 +17,7 @@ from blizzard_py.__main__ import main
 from blizzard_py.app.wiring import build
 from blizzard_py.sources.files.overtaken import not_overtaken
 from blizzard_py.state.checkpoint_document import state_to_json
+from blizzard_py.state.event_times import EventTimes
 from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path
 from blizzard_py.state.stream_state import OperatorState, Packed, SettledBatch, StreamState, settled
 from blizzard_py.streaming.remembered import Side, sides_of
@@ -57,6 +58,15 @@ def test_before_the_first_batch_nothing_is_known(config: Path) -> None:
     assert told["history"] == []
 
 
+TIMES = EventTimes(
+    5,
+    1_706_446_800_000,
+    1_706_451_000_000,
+    1_706_450_400_500.0,
+    (4, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0),
+)
+
+
 def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -> None:
     batch = SettledBatch(
         batch=1,
@@ -67,6 +77,8 @@ def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -
         late_rows=2,
         state_rows=3,
         micro_batches=2,
+        times=TIMES,
+        operators=(OperatorState("stateStoreSave", 3, 99, 5, 2, 0),),
     )
     stream = settled(
         StreamState(query={"policy": "max"}),
@@ -74,8 +86,6 @@ def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -
         {},
         judged_ms=1_706_450_400_000,
         max_event_time_ms=1_706_451_000_000,
-        state_bytes=99,
-        operators=[OperatorState("stateStoreSave", 3)],
     )
     state = SourceState(stream=stream, totals=Totals(batches=1))
     storage = LocalStorage(str(tmp_path / "table"))
@@ -88,7 +98,27 @@ def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -
     text = run("status", str(config)).stdout
     assert f"event time: watermark {told['watermark']}, newest row 2024-01-28T14:10:00Z" in text
     assert "3 rows of state, 2 late rows" in text
-    assert told["operators"] == [{"name": "stateStoreSave", "state_rows": 3}]
+    assert (
+        "  last batch: 5 rows from 2024-01-28T13:00:00Z to 2024-01-28T14:10:00Z, average"
+        " 2024-01-28T14:00:00.500Z\n"
+        "  99.0% of rows: at most 1:00:00 behind the newest of earlier batches\n"
+        "  99.9% of rows: at most 1:00:00 behind the newest of earlier batches\n"
+        "  stateStoreSave: 3 rows and 99 bytes of state; last batch: 5 updated, 2 removed,"
+        " 0 dropped as late\n"
+    ) in text
+    operator = {
+        "name": "stateStoreSave",
+        "state_rows": 3,
+        "state_bytes": 99,
+        "updated_rows": 5,
+        "removed_rows": 2,
+        "dropped_rows": 0,
+    }
+    assert told["operators"] == [operator]
+    assert [each for each in told["behind"] if each["rows"]] == [
+        {"up_to_secs": 0, "rows": 4},
+        {"up_to_secs": 3600, "rows": 1},
+    ]
     web = {"max_event_time_ms": 1_706_451_000_000, "idle": False, "late_rows": 2}
     assert told["sources"] == {"web": {**web, "partly_late_rows": 0, "ahead_rows": 0}}
     [line] = told["history"]
@@ -106,6 +136,14 @@ def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -
         "emitted_rows": 0,
         "micro_batches": 2,
         "max_event_time_ms": 1_706_451_000_000,
+        "times": {
+            "count": 5,
+            "min_ms": 1_706_446_800_000,
+            "max_ms": 1_706_451_000_000,
+            "avg_ms": 1_706_450_400_500.0,
+            "behind": [4, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0],
+        },
+        "operators": [operator],
     }
 
 
@@ -118,6 +156,7 @@ def put_state(tmp_path: Path, watermark_ms: int, rows: int = 0) -> Path:
         used_watermark_ms=0,
         watermark_ms=watermark_ms,
         state_rows=rows,
+        operators=(OperatorState("stateStoreSave", rows),) if rows else (),
     )
     stream = settled(
         StreamState(query={}),
@@ -125,8 +164,6 @@ def put_state(tmp_path: Path, watermark_ms: int, rows: int = 0) -> Path:
         {"offsets/0": Packed("pack", 3)} if rows else {},
         judged_ms=watermark_ms,
         max_event_time_ms=watermark_ms + 10_000,
-        state_bytes=0,
-        operators=[OperatorState("stateStoreSave", rows)] if rows else [],
     )
     storage = LocalStorage(str(tmp_path / "table"))
     document = json.dumps(state_to_json(SourceState(stream=stream, totals=Totals(batches=1)), 5.0))

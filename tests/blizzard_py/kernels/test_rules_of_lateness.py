@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blizzard_core.settings.event_time import Branch, EventTimeSettings
-from blizzard_py.kernels.lateness import Limits, Rule, key_us, may_split, rules_of, split, times_of
+from blizzard_py.kernels.lateness import Limits, Rule, key_us, rules_of, split, times_of
 
 FAR = 1 << 60
 TIMES = st.lists(st.integers(-(10**4), 10**4), min_size=1, max_size=30)
@@ -44,25 +44,6 @@ def test_a_row_is_late_when_its_last_window_is_over(
     assert key_us(rule, np.array(times, np.int64)).tolist() == [max(some) for some in ends]
 
 
-@given(
-    st.one_of(
-        window_rules(),
-        st.just(Rule("t")),
-        st.builds(lambda gap: Rule("t", "session", gap), st.integers(1, 500)),
-    ),
-    TIMES,
-    st.integers(-10, 10),
-    st.integers(-(10**4), 10**4),
-)
-def test_a_batch_is_looked_at_whenever_one_of_its_rows_is_late_or_ahead(
-    rule: Rule, times: list[int], watermark_ms: int, ahead: int
-) -> None:
-    limits = Limits(watermark_ms, ahead)
-    found = split(rule, limits, np.array(times, np.int64))
-    touched = bool(found.late.any() or found.ahead.any() or found.partly)
-    assert may_split(rule, limits, min(times), max(times)) >= touched
-
-
 def test_a_session_is_waited_for_until_its_gap_is_over() -> None:
     rule = Rule("t", "session", 5_000)
     found = split(rule, Limits(10, FAR), np.array([4_999, 5_000, 5_001], np.int64))
@@ -79,7 +60,6 @@ def test_of_what_is_never_forgotten_no_row_is_late_and_some_are_ahead() -> None:
     found = split(rule, limits, np.array([-1, 2_000, 2_001], np.int64))
     assert found.late.tolist() == [False] * 3
     assert found.ahead.tolist() == [False, False, True]
-    assert not may_split(rule, limits, -(10**15), 2_000)
 
 
 def test_a_row_that_is_late_is_not_ahead_too() -> None:

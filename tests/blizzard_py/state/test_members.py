@@ -121,6 +121,7 @@ def test_what_is_of_the_query_counts_with_the_first_source() -> None:
         unaccounted_rows=1,
         state_rows=4,
         operators=(OperatorState("agg", 4),),
+        history=(LINE,),
         sources={
             "app": SourceStream(max_event_time_ms=9, late_rows=2),
             "web": SourceStream(max_event_time_ms=7, late_rows=3, ahead_rows=1),
@@ -136,6 +137,7 @@ def test_what_is_of_the_query_counts_with_the_first_source() -> None:
     )
     assert (web.max_event_time_ms, web.late_rows, web.ahead_rows) == (7, 3, 1)
     assert (web.state_rows, web.unaccounted_rows, web.operators) == (0, 0, ())
+    assert (app.line, web.line) == (LINE, None)
 
 
 def test_a_saved_state_is_read_as_it_was() -> None:

@@ -13,6 +13,7 @@ from blizzard_core.settings.event_time import Branch, EventTimeSettings
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.job import FieldSpec, IngestSettings, Place
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
+from blizzard_py.state.event_times import EventTimes, merged_behind, merged_times
 from blizzard_py.state.source_state import SourceState, Totals
 from blizzard_py.state.stream_query import check_query, fingerprint
 from blizzard_py.state.stream_state import (
@@ -48,20 +49,22 @@ def asked(fields: tuple[FieldSpec, ...] = FIELDS, transform: str = "", **changed
     return fingerprint(given, branches or (Branch("web", given.column, 0),), ingest)
 
 
+TIMES = EventTimes(2, 90_000, 107_000, 98_500.5, (1, 0, 0, 1, *[0] * 9))
+
+
 def batch(number: int, **values: int) -> SettledBatch:
     told = {"files": 1, "rows": 2, "used_watermark_ms": 0, "watermark_ms": 0, **values}
     return SettledBatch(batch=number, **told)
 
 
 def after(state: StreamState, one: SettledBatch, newest: int | None = None) -> StreamState:
+    operator = OperatorState("stateStoreSave", one.state_rows, 10, updated_rows=2)
     return settled(
         state,
-        one,
+        replace(one, operators=(operator,), times=TIMES),
         {"metadata": Packed("state/1.tar", 45)},
         judged_ms=one.used_watermark_ms,
         max_event_time_ms=newest,
-        state_bytes=10,
-        operators=[OperatorState("stateStoreSave", one.state_rows)],
     )
 
 
@@ -82,6 +85,28 @@ def test_counts_add_up_and_the_newest_time_never_falls() -> None:
     state = after(state, batch(3), None)
     assert (state.late_rows, state.ahead_rows, state.partly_late_rows) == (5, 2, 1)
     assert (state.batch, state.max_event_time_ms) == (3, 500)
+
+
+def test_an_older_release_kept_less_of_a_batch() -> None:
+    stream = after(StreamState(query=asked()), batch(1, state_rows=3), 107_000)
+    document = json.loads(json.dumps(state_to_json(SourceState(stream=stream), 5.0)))
+    [line] = document["stream"]["history"]
+    del line["times"], line["operators"]
+    document["stream"]["operators"] = [{"name": "stateStoreSave", "state_rows": 3}]
+    found = state_from_json(document, "here").stream
+    assert found is not None
+    assert found.operators == (OperatorState("stateStoreSave", 3),)
+    assert found.history == (replace(batch(1, state_rows=3), max_event_time_ms=107_000),)
+    assert found.max_event_time_ms == 107_000
+
+
+def test_times_of_parts_are_those_of_all_rows() -> None:
+    other = EventTimes(1, 80_000, 80_000, 80_000.0, (0, 0, 0, 0, 1, *[0] * 8))
+    assert merged_times([TIMES, None, other]) == EventTimes(
+        3, 80_000, 107_000, 92_333.667, (1, 0, 0, 1, 1, *[0] * 8)
+    )
+    assert merged_times([None]) is None
+    assert merged_behind([]) == (0,) * 13
 
 
 def test_what_spark_drops_is_unaccounted_unless_rows_were_late_for_some_windows() -> None:

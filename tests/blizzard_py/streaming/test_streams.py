@@ -117,7 +117,24 @@ def test_windows_come_out_when_the_watermark_has_passed_them(world: EventWorld) 
     journal = sorted((world.root / "table" / "_blizzard" / "journal" / "pages_web").glob("*.json"))
     lines = [json.loads(path.read_text())["event_time"] for path in journal]
     stream = world.stream()
-    assert lines == [asdict(line) for line in stream.history]
+    assert lines == json.loads(json.dumps([asdict(line) for line in stream.history]))
+    base = 1_706_450_400_000
+    told_times = [line["times"] for line in lines if line["times"]]
+    assert [(t["count"], t["min_ms"] - base, round(t["avg_ms"] - base)) for t in told_times] == [
+        (3, 101_000, 103_667),
+        (1, 118_000, 118_000),
+        (3, 101_000, 108_000),
+        (1, 140_000, 140_000),
+    ]
+    # 17, 14 and -1 s behind the newest of the batches before.
+    assert told_times[2]["behind"][:5] == [1, 0, 0, 1, 1]
+    operators = [operator for line in lines for operator in line["operators"]]
+    changes = [(one["updated_rows"], one["removed_rows"]) for one in operators]
+    assert changes == [(3, 0), (1, 2), (1, 0), (0, 0), (1, 2)]
+    assert {one["name"] for one in operators} == {"stateStoreSave"}
+    assert all(one["state_bytes"] for one in operators)
+    # Of the rows that are late ours is the only count: Spark is not given them.
+    assert [one["dropped_rows"] for one in operators] == [0] * 5
     assert [line["max_event_time_ms"] for line in lines] == [
         1_706_450_400_000 + 1000 * newest for newest in (107, 118, 119, 119, 140)
     ]

@@ -8,8 +8,9 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,10 @@ from blizzard_py.edits.rebuild.run import Rebuild
 from blizzard_py.ingest.jobs import PlainJobs
 from blizzard_py.job import IngestJob, IngestResult, JobFile, StagedOutput
 from blizzard_py.kernels.lateness import Limits, Rule
+from blizzard_py.state.event_times import BEHIND_SECS, EventTimes
 from blizzard_py.state.source_state import SourceState, ToReplace
 from blizzard_py.state.stream_state import StreamState, watched_query
-from blizzard_py.streaming.staged_times import Tally, bounds, tally
+from blizzard_py.streaming.staged_times import Tally, tally
 from blizzard_py.streaming.watched import WatchedJobs, after
 from tests.support.direct_engine import DirectEngine
 from tests.support.event_world import BASE, TUMBLING, EventWorld, row
@@ -88,9 +90,30 @@ def test_random_feeds_are_told_as_brute_force_tells_them(tmp_path: Path, seed: i
     assert told(world, "used_watermark_ms") == [0, *watermarks[:-1]]
     assert told(world, "rows") == [len(seconds) for seconds in batches]
     assert world.stream().late_rows == sum(late)
+    assert told(world, "times") == list(times_by_hand(batches))
     given = [BASE + dt.timedelta(seconds=second) for seconds in batches for second in seconds]
     assert Counter(one["ts"] for one in world.table()) == Counter(given)
     assert world.letters() == []
+
+
+def times_by_hand(batches: list[list[float]]) -> Iterator[EventTimes | None]:
+    """Of each batch, one row after the other."""
+    known: Fraction | None = None
+    for seconds in batches:
+        times = [Fraction(round((BASE.timestamp() + one) * 1_000_000), 1000) for one in seconds]
+        behind = [0] * (len(BEHIND_SECS) + 1)
+        for time in times:
+            lag = Fraction(0) if known is None else (known - time) / 1000
+            behind[sum(secs < lag for secs in BEHIND_SECS)] += 1
+        if not times:
+            yield None
+            continue
+        average = round(float(sum(times) / len(times)), 3)
+        yield EventTimes(
+            len(times), int(min(times)), int(max(times)), pytest.approx(average), tuple(behind)
+        )
+        newest = Fraction(int(max(times)))
+        known = newest if known is None else max(known, newest)
 
 
 def test_rows_ahead_move_nothing_and_are_published(tmp_path: Path) -> None:
@@ -162,6 +185,7 @@ def test_delay_may_change_and_another_column_begins_anew(tmp_path: Path) -> None
         "max_event_time_ms": None,
         "late_rows": 0,
         "ahead_rows": 0,
+        "behind": [{"up_to_secs": secs, "rows": 0} for secs in (*BEHIND_SECS, None)],
         "history": [],
     }
     counted = REGISTRY.get_sample_value("blizzard_late_rows_total", {"target": "pages/web"})
@@ -207,7 +231,8 @@ def test_a_query_is_not_rebuilt_away_where_only_a_watermark_is_asked_for(tmp_pat
 
 def test_a_shorter_delay_is_told_by_the_newest_time_of_all() -> None:
     known = StreamState(query=watched_query("ts"), watermark_ms=40, max_event_time_ms=100)
-    found = after(known, Watch("ts", 10_000, 0), Tally(newest_us=50_000), 1, 1)
+    times = EventTimes(1, 50, 50, 50.0, (1, *[0] * 12))
+    found = after(known, Watch("ts", 10_000, 0), Tally(newest_us=50_000, times=times), 1, 1)
     assert (found.watermark_ms, found.max_event_time_ms) == (90, 100)
 
 
@@ -256,38 +281,46 @@ def written(folder: Path, times: Sequence[int | None], *, group: int = 2) -> Sta
     return StagedOutput(place.name, "", len(times), place.stat().st_size, "id")
 
 
-def test_only_row_groups_that_may_hold_late_rows_are_read(tmp_path: Path) -> None:
-    asked: list[int] = []
+def judged(folder: Path, outputs: list[StagedOutput], column: str, *limits: int) -> Tally:
+    rule, sink = Rule(column), LocalStorage(str(folder))
+    return tally(sink, outputs, rule, Limits(*limits), None, 2)
 
-    class Counting(LocalStorage):
-        def read_range(self, path: str, start: int, end: int) -> bytes:
-            asked.append(end - start)
-            return super().read_range(path, start, end)
 
-    output = written(tmp_path, [*range(100_000, 200_000), 5, 6], group=50_000)
-    sink = Counting(str(tmp_path))
-    found = tally(sink, [output], Rule("ts"), Limits(0, 10**9), 2)
-    assert (found, len(asked)) == (Tally(0, 0, 199_999), 1)
-    asked.clear()
-    found = tally(sink, [output], Rule("ts"), Limits(1, 10**9), 2)
-    assert found == Tally(2, 0, 199_999)
-    assert sum(asked[1:]) < 1_000  # two values of 100,002
+def test_the_times_of_all_row_groups_are_counted(tmp_path: Path) -> None:
+    hour = 3_600_000_000
+    output = written(tmp_path, [hour, hour - 1, hour - 5_000_000, 7, 9 * hour, hour + 1])
+    limits, sink = Limits(3_500_000, 8 * hour), LocalStorage(str(tmp_path))
+    found = tally(sink, [output, output], Rule("ts"), limits, 3_600_000, 2)
+    assert (found.late, found.ahead, found.newest_us) == (2, 2, hour + 1)
+    assert found.times == EventTimes(
+        10,
+        0,
+        3_600_000,
+        round((4 * hour - 4_999_993) / 5 / 1000, 3),
+        (4, 2, 2, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0),
+    )
+    counted = tally(sink, [output], Rule("ts", "window", 10, 1), Limits(0, 9 * hour), None, 2)
+    assert (counted.late, counted.partly) == (0, 0)
+    partly = tally(
+        sink, [output], Rule("ts", "window", 10_000, 1_000), Limits(1, 9 * hour), None, 2
+    )
+    assert (partly.late, partly.partly) == (0, 1)
 
 
 def test_rows_without_a_time_are_neither_late_nor_ahead(tmp_path: Path) -> None:
     output = written(tmp_path, [None, None, 7_000, None, 1_000])
-    limits = Limits(1, 10**9)
-    found = tally(LocalStorage(str(tmp_path)), [output], Rule("ts"), limits, 2)
-    assert found == Tally(1, 0, 7_000)
+    found = judged(tmp_path, [output], "ts", 1, 10**9)
+    times = EventTimes(2, 1, 7, 4.0, (2, *[0] * 12))
+    assert found == Tally(1, 0, 0, 7_000, times)
     nothing = written(tmp_path, [None, None])
-    assert tally(LocalStorage(str(tmp_path)), [nothing], Rule("ts"), limits, 2) == Tally()
-    assert tally(LocalStorage(str(tmp_path)), [], Rule("ts"), limits, 2) == Tally()
+    assert judged(tmp_path, [nothing], "ts", 1, 10**9) == Tally()
+    assert judged(tmp_path, [], "ts", 1, 10**9) == Tally()
 
 
 def test_a_file_without_the_column_is_named_not_passed_over(tmp_path: Path) -> None:
     output = written(tmp_path, [1])
     with pytest.raises(LookupError, match="other"):
-        tally(LocalStorage(str(tmp_path)), [output], Rule("other"), Limits(1, 1), 2)
+        judged(tmp_path, [output], "other", 1, 1)
 
 
 def test_a_field_of_a_struct_is_not_taken_for_a_column_with_a_dot(tmp_path: Path) -> None:
@@ -297,10 +330,8 @@ def test_a_field_of_a_struct_is_not_taken_for_a_column_with_a_dot(tmp_path: Path
     place = tmp_path / "part.parquet"
     pq.write_table(table, place)
     output = StagedOutput(place.name, "", 2, place.stat().st_size, "id")
-    sink = LocalStorage(str(tmp_path))
-    assert bounds(sink, [output], "seen.at") is None
-    found = tally(sink, [output], Rule("seen.at"), Limits(1, 10**9), 2)
-    assert found == Tally(1, 0, 7_000)
+    found = judged(tmp_path, [output], "seen.at", 1, 10**9)
+    assert (found.late, found.newest_us) == (1, 7_000)
 
 
 def test_a_batch_of_which_nothing_is_known_leaves_the_watermark() -> None:

@@ -1,0 +1,52 @@
+"""How many queries start at a time."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from blizzard_core.errors import Cancelled
+from blizzard_py.streaming.starts import STARTS, turn
+
+
+def wanted() -> None:
+    """Nobody has given up."""
+
+
+def test_few_queries_start_at_a_time() -> None:
+    at_once: list[int] = []
+    starting: set[int] = set()
+    together = threading.Barrier(STARTS)
+
+    def start(number: int) -> None:
+        with turn(wanted):
+            starting.add(number)
+            together.wait(timeout=60)  # all that may start do so together
+            at_once.append(len(starting))
+            together.wait(timeout=60)
+            starting.discard(number)
+
+    threads = [threading.Thread(target=start, args=(n,)) for n in range(3 * STARTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(at_once) == 3 * STARTS
+    assert max(at_once) == STARTS
+
+
+def test_who_waits_for_a_turn_can_be_told_to_stop() -> None:
+    def unwanted() -> None:
+        raise Cancelled("stopped")
+
+    with turn(wanted), turn(wanted), pytest.raises(Cancelled), turn(unwanted):
+        raise AssertionError("it has no turn")
+    with turn(wanted), turn(wanted):
+        pass  # one that gave up took no turn with it
+
+
+def test_a_start_that_fails_gives_its_turn_back() -> None:
+    for _ in range(STARTS + 1):
+        with pytest.raises(ValueError, match="start"), turn(wanted):
+            raise ValueError("start")

@@ -39,7 +39,7 @@ from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.new_fields import schema_diff
 from blizzard_py.app.operations import is_asked
 from blizzard_py.app.replacing import replace_range
-from blizzard_py.app.validation import lost_checkpoints, validate_pipelines
+from blizzard_py.app.validation import checkpoint_notes, validate_pipelines
 from blizzard_py.commands import (
     checkpoint,
     convert,
@@ -139,7 +139,7 @@ def validate(config: Path) -> int:
     loaded = load_config(config)
     notes = validate_asked(loaded)
     notes += validate_pipelines(loaded)
-    notes += lost_checkpoints(loaded)
+    notes += checkpoint_notes(loaded)
     pipelines, tables = len(loaded.pipelines), len(loaded.tables)
     click.echo(f"{config}: ok, {counted(pipelines, 'pipeline')}, {counted(tables, 'table')}")
     sinks = (pipeline.sink for pipeline in loaded.pipelines.values())

@@ -124,7 +124,7 @@ class SourceSettings(CommonSource):
     partition_depth: int | None = Field(default=None, ge=0, le=16, examples=[2])
     """By default from the template, else from the first file in a folder."""
     max_tracked_partitions: int = Field(default=64, ge=1)
-    """Of each key before a date; older ones are closed; a poll costs a LIST for each."""
+    """Those with a date, of each key before it; older ones are closed. A poll costs a LIST each."""
     grace_period_secs: Annotated[float, Field(ge=0)] | Literal["auto"] = 300
     """How long a file may appear below one that was seen; auto: as measured."""
     min_age_secs: float = Field(default=0, ge=0)

@@ -145,7 +145,7 @@ class TableSettings(Settings):
     )
     """How far back to look for files."""
     max_tracked_partitions: int = Field(default=64, ge=1)
-    """Older ones are closed; a poll costs a LIST for each."""
+    """Those with a date; older ones are closed; a poll costs a LIST for each."""
     grace_period_secs: float = Field(default=300, ge=0)
     """How long a file may appear below one that was seen."""
     reconcile_interval_secs: float = Field(default=3600, ge=0)

@@ -1,10 +1,14 @@
 """The floors: which partitions are closed, so that a poll's cost stays bounded. Pure.
 
-A poll costs one listing per tracked partition. So only the newest are tracked,
-and a floor rises over the others: what sorts below it is closed and is not
-listed any more, which also means that it never looks new again. Two things
-raise it: more partitions than may be tracked, and a lookback that moves with
+A poll costs one listing per tracked partition. So of those whose names say a time
+only the newest are tracked, and a floor rises over the others: what sorts below it is
+closed and is not listed any more, which also means that it never looks new again. Two
+things raise it: more partitions than may be tracked, and a lookback that moves with
 time.
+
+**No time.** Partitions whose names say no time (``partition=17``, ``device=a``) may all be
+written to for ever, so the limit closes none of them, and they stay open below a floor that
+rises over others. Only a lookback closes them, since it says which names are old.
 
 **Heads.** With another key before the time (``region=eu/date=2024-01-28``) partitions
 follow one another in time only below one head (``region=eu``). So each head has a
@@ -26,19 +30,18 @@ whose grace is over allow:
 * never over files above the partition depth (a source that mixes depths): they are
   tracked under their own directories, which no listing of partitions covers.
 
-Partitions that are named by a time count apart from those that are not, if
-there are both: a few odd directories must not close the real ones.
+Only partitions that are named by a time count: odd directories must not close the real ones.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.partition_time import family_of, head_of, is_timed, span_of
-from blizzard_core.watermark.paths import joined, partition_key
+from blizzard_core.watermark.paths import joined, partition_key, split
 from blizzard_core.watermark.progress import Progress
 
 # For so long after its time a partition counts as written to.
@@ -63,29 +66,38 @@ def raised(
     if not progress.depth:
         return progress
     held = list(pending)
-    tracked = _tracked(progress, "")
-    timed = [p for p in tracked if is_timed(p)]
+    if lookback is not None:
+        tracked = _tracked(progress, "")
+        told = [p for p in tracked if is_timed(p)] or tracked
+        ceiling = _ceiling(progress, "", told, tracked, held, now, until)
+        free = [p for p in told if partition_key(p) <= ceiling]
+        wanted = [lookback] if partition_key(lookback) <= ceiling else free[-1:]
+        progress = _closed(progress, "", wanted, tracked)
+    timed = [p for p in _tracked(progress, "") if is_timed(p)]
     heads: dict[str, list[str]] = defaultdict(list)
     for partition in timed:
         heads[head_of(partition)].append(partition)
     # A head counts as one, by its lowest partition.
     units = [*heads.pop("", ()), *(found[0] for found in heads.values())]
-    counted = sorted(units, key=partition_key) or tracked
-    if lookback is not None or len(counted) > limit:
-        ceiling = _ceiling(progress, "", timed or tracked, held, now, until)
-        wanted = _surplus(counted, limit, ceiling)
-        if lookback is not None:
-            free = [p for p in timed or tracked if partition_key(p) <= ceiling]
-            wanted += [lookback] if partition_key(lookback) <= ceiling else free[-1:]
-        progress = _closed(progress, "", wanted)
+    if len(units) > limit:
+        ceiling = _ceiling(progress, "", timed, timed, held, now, until)
+        wanted = _surplus(sorted(units, key=partition_key), limit, ceiling)
+        progress = _closed(progress, "", wanted, timed)
     left = {head: [p for p in found if p in progress.partitions] for head, found in heads.items()}
     resting = _resting(left, limit, now)
     for head, counted in left.items():
         most = 1 if head in resting else limit
         if len(counted) > most:
-            ceiling = _ceiling(progress, head, counted, held, now, until)
-            progress = _closed(progress, head, _surplus(counted, most, ceiling))
+            ceiling = _ceiling(progress, head, counted, counted, held, now, until)
+            progress = _closed(progress, head, _surplus(counted, most, ceiling), counted)
     return progress
+
+
+def timeless(progress: Progress, paths: Iterable[str] = ()) -> set[str]:
+    """The partitions whose names tell no time: tracked, or with one of ``paths``."""
+    depth = progress.depth or 0
+    found = {*progress.partitions, *(split(path, depth)[0] for path in paths)}
+    return {p for p in found if p and p.count("/") + 1 == depth and not is_timed(p)}
 
 
 def _resting(heads: Mapping[str, Sequence[str]], limit: int, now: float) -> set[str]:
@@ -116,17 +128,19 @@ def _surplus(counted: Sequence[str], limit: int, ceiling: bytes) -> list[str]:
     return [min(counted[-limit], free[-1], key=partition_key)]
 
 
-def _closed(progress: Progress, head: str, wanted: Sequence[str]) -> Progress:
+def _closed(
+    progress: Progress, head: str, wanted: Sequence[str], closing: Iterable[str]
+) -> Progress:
     """The progress with its floor for ``head`` at the highest of ``wanted``; it never goes back.
 
-    Without a head it is the source's floor.
+    Without a head it is the source's floor. Of ``closing`` those below it are tracked no more.
     """
     floor = max(wanted, key=partition_key, default=None)
     known = progress.floors.get(head) if head else progress.floor
     if floor is None or (known is not None and partition_key(floor) <= partition_key(known)):
         return progress
     low, within = partition_key(floor), f"{head}/" if head else ""
-    gone = {p for p in _tracked(progress, within) if partition_key(p) < low}
+    gone = {p for p in closing if partition_key(p) < low}
     floors = {
         other: its
         for other, its in progress.floors.items()
@@ -160,12 +174,17 @@ def _ceiling(
     progress: Progress,
     head: str,
     partitions: Sequence[str],
+    closing: Collection[str],
     pending: Iterable[str],
     now: float,
     until: str | None,
 ) -> bytes:
-    """What the floor must not pass, as the key of a path; ``b""`` holds it where it is."""
+    """What the floor must not pass, as the key of a path; ``b""`` holds it where it is.
+
+    Partitions of the full depth that are not ``closing`` stay open below it.
+    """
     within, depth = f"{head}/" if head else "", progress.depth or 0
+    closing = frozenset(closing)
     over = [p for p in partitions if progress.partitions[p].before is not None]
     held = [partition_key(over[-1]) if over else b""]
     held += [order_key(path) for path in pending if path.startswith(within)]
@@ -177,6 +196,6 @@ def _ceiling(
             continue
         if not partition or partition.count("/") + 1 < depth:
             held.append(order_key(joined(partition, known.before or "")))
-        elif known.done:
+        elif known.done and partition in closing:
             held.append(partition_key(partition))
     return min(held)

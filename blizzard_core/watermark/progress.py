@@ -36,6 +36,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from blizzard_core.storage.protocol import order_key
+from blizzard_core.watermark.partition_time import is_timed
 from blizzard_core.watermark.paths import depth_of, joined, partition_key, split
 
 State = Literal["Initial", "Active", "Idle"]
@@ -129,7 +130,24 @@ def is_new(progress: Progress, path: str) -> bool:
 
 
 def closed_by(progress: Progress, path: str) -> str | None:
-    """The floor that a path sorts below, so that no listing shows it; None if there is none."""
+    """The floor that a path sorts below, so that no listing shows it; None if there is none.
+
+    Tracked partitions whose names say no time stay open below floors.
+    """
+    floor = _floor_over(progress, path)
+    if floor is None or _stays_open(progress, split(path, progress.depth or 0)[0]):
+        return None
+    return floor
+
+
+def _stays_open(progress: Progress, partition: str) -> bool:
+    """Whether the partition is tracked, at the full depth, and its name says no time."""
+    if not partition or partition not in progress.partitions or is_timed(partition):
+        return False
+    return partition.count("/") + 1 == progress.depth
+
+
+def _floor_over(progress: Progress, path: str) -> str | None:
     key = order_key(path)
     if progress.floor is not None and key < partition_key(progress.floor):
         return progress.floor
@@ -148,9 +166,9 @@ def gaps(progress: Progress) -> tuple[Gap, ...]:
     With tracked partitions p₁ < p₂ < … of exactly the tracked depth and their
     scan starts bᵢ: ``[floor, p₁/)``, ``(p₁/b₁, p₂/)``, …, ``(pₙ/bₙ, ∞)``. A partition without
     a scan start is no reason to list twice: there is nothing in it to be left out.
-    What a head's floor closes is left out, too. Shallower files lie inside these ranges and
-    are filtered afterwards; jumping over *their* directories would jump over deeper
-    partitions too.
+    What a head's floor closes is left out, too, but for partitions that stay open.
+    Shallower files lie inside these ranges and are filtered afterwards; jumping over
+    *their* directories would jump over deeper partitions too.
     """
     depth = progress.depth
     start = f"{progress.floor}/" if progress.floor else ""
@@ -171,7 +189,13 @@ def gaps(progress: Progress) -> tuple[Gap, ...]:
             found.append(Gap(start, low))
         start = max(start, high, key=order_key)
     found.append(Gap(start, None))
-    return tuple(found)
+    found += [
+        # "0" follows "/".
+        Gap(f"{partition}/{known.before or ''}", f"{partition}0")
+        for partition, known in progress.partitions.items()
+        if _floor_over(progress, f"{partition}/") and _stays_open(progress, partition)
+    ]
+    return tuple(sorted(found, key=lambda gap: order_key(gap.after)))
 
 
 def lowest_of(paths: Iterable[str], depth: int | None) -> dict[str, bytes]:

@@ -254,6 +254,7 @@ def _plan_source(
         "list_requests": 0 if on_disk else found.requests,
         "directories_read": found.requests if on_disk else None,
         "keys_listed": found.keys,
+        "notes": list(found.notes),
         **_event_time_of(config, source, state),
     }
 

@@ -41,8 +41,8 @@ def validate_pipelines(config: Config) -> list[str]:
     return notes
 
 
-def lost_checkpoints(config: Config) -> list[str]:
-    """Sources that a start would refuse since their checkpoint is gone or has another name.
+def checkpoint_notes(config: Config) -> list[str]:
+    """Sources whose checkpoint is gone or has another name, and remarks on what others track.
 
     A store out of reach from here is left to what is said of the table, which lies in the same.
     """
@@ -52,6 +52,9 @@ def lost_checkpoints(config: Config) -> list[str]:
         try:
             if source.sink.uri not in away:
                 check_cold_start(source.parts)
+                if source.parts.has_files:
+                    shown = source.source.shown(source.load())
+                    told += [f"{source.parts.name}: {note}" for note in shown.get("notes", ())]
         except StorageError:
             away.add(source.sink.uri)
         except BlizzardError as error:

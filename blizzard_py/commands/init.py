@@ -106,6 +106,7 @@ def _from_files(path: Path, source_uri: str, table_uri: str) -> int:
         told += f" {counted(len(found.left_out), 'field')} left out, with the reason."
     if found.layout:
         told += f" Directories are named {found.layout}."
+    told += "".join(f" {note}." for note in found.notes)
     _tell(path, told)
     return 0
 

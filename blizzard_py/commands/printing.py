@@ -92,6 +92,9 @@ def _print_files(sources: Sequence[tuple[str, dict[str, Any]]]) -> None:
             for name, found in sources
         ),
     )
+    for name, found in sources:
+        for note in found["notes"]:
+            click.echo(printable(f"{name}: {note}"))
 
 
 def _requests(found: Mapping[str, Any]) -> str:
@@ -162,6 +165,8 @@ def print_status(document: dict[str, Any]) -> None:
                 _print_event_time(f"{pipeline}/{source}", found["event_time"])
             if found["lag"]["error"]:
                 print_error(f"{pipeline}/{source}: lag is not known: {found['lag']['error']}")
+            for note in found.get("notes", ()):
+                click.echo(printable(f"{pipeline}/{source}: {note}"))
             if found["refused"]["files"]:
                 click.echo(printable(_refused(f"{pipeline}/{source}", found["refused"])))
                 click.echo(f"  {found['refused']['remedy']}")

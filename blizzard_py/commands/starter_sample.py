@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from blizzard_core.errors import StorageError
+from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
+from blizzard_core.watermark.paths import depth_of
+from blizzard_core.watermark.progress import Progress
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.inference import Inference, Rules
-from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.files.discovery import accepts, notes_of
 from blizzard_py.sources.files.layout import layout_of
 from blizzard_py.sources.files.sampling import chosen, first_lines
 
@@ -34,7 +37,7 @@ class Sample:
     """What was found: columns from ``records`` of ``files``, or the ``problem`` why there are none.
 
     ``left_out`` are fields that cannot be columns, with the reason; ``layout`` is the template
-    of directories that are named by time, if they are.
+    of directories that are named by time, if they are. ``notes`` are remarks on the source.
     """
 
     fields: tuple[FieldSpec, ...] = ()
@@ -43,6 +46,7 @@ class Sample:
     records: int = 0
     layout: str = ""
     problem: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def sample(storage: Storage) -> Sample:
@@ -55,6 +59,9 @@ def sample(storage: Storage) -> Sample:
             )
             return Sample(problem=f"{storage.uri} holds no NDJSON file yet{told}: {_NAMES}")
         layout = layout_of(entry.path for entry in entries)
+        paths = [entry.path for entry in entries]
+        progress = Progress(depth=depth_of(paths))
+        notes = tuple(notes_of(SourceSettings(source_uri=storage.uri), progress, paths))
         inference = Inference(Rules(timestamps=True))
         files = chosen(entries, SAMPLE_FILES)
         for file in files:
@@ -67,7 +74,7 @@ def sample(storage: Storage) -> Sample:
     if not found.fields:
         read = f"no line of {files[0].path}{_and_others(len(files))} can be read as NDJSON"
         problem = f"{read}, which has one JSON object to a line and no list around them"
-    return Sample(found.fields, found.left_out, len(files), found.records, layout, problem)
+    return Sample(found.fields, found.left_out, len(files), found.records, layout, problem, notes)
 
 
 def _and_others(files: int) -> str:

@@ -60,6 +60,7 @@ class Found:
     now. ``scanned`` says when the look was and how far it went: with ``until`` there is more
     behind. ``apart`` are items that are not looked at for now. Without ``again`` there is nothing
     more to find at once, also where something was done: what comes meanwhile is the next poll's.
+    ``notes`` are remarks for people.
     """
 
     files: tuple[Entry, ...]
@@ -69,6 +70,7 @@ class Found:
     scanned: Scanned
     apart: Apart
     again: bool = field(default=True, kw_only=True)
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,11 +156,11 @@ def test_keys_with_empty_components_are_not_closed_with_partitions() -> None:
     world.put("/a.json", "slash a")
     pipeline = None
     for number in range(5):
-        world.put(f"d={number}/1.json", f"d{number}")
+        world.put(f"y={1970 + number}/1.json", f"d{number}")
         pipeline = poll(world, pipeline)
         world.now += 10
     world.put("/b.json", "slash b")
-    world.put("d=4/2.json", "d4b")
+    world.put("y=1974/2.json", "d4b")
     polls(world, pipeline)
     assert world.rows() == ["d0", "d1", "d2", "d3", "d4", "d4b", "slash a", "slash b"]
 

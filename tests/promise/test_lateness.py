@@ -251,11 +251,11 @@ def closed(**source: object) -> World:
         late_sweep_interval_secs=1000.0, max_tracked_partitions=1, grace_period_secs=1, **source
     )
     for number in range(1, 4):
-        world.put(f"d={number}/1.ndjson", f"r{number}")
+        world.put(f"y={1970 + number}/1.ndjson", f"r{number}")
     pipeline = poll(world)
     for name in ("2", "3"):
         world.now += 10
-        world.put(f"d=3/{name}.ndjson", f"r3-{name}")
+        world.put(f"y=1973/{name}.ndjson", f"r3-{name}")
         poll(world, pipeline)
     return world
 
@@ -263,24 +263,24 @@ def closed(**source: object) -> World:
 def test_a_sweep_that_cannot_list_stops_nothing_and_finds_what_is_late_afterwards() -> None:
     # An old directory was archived with chmod 700, or the store keeps failing a page of it.
     world = closed(late_files="quarantine")
-    world.put("d=1/0.ndjson", "late")
+    world.put("y=1971/0.ndjson", "late")
     real = world.source.list_range
 
     def denied(after: str, until: str | None) -> Iterator[Page]:
-        if order_key(after) < order_key("d=1/") and (until is None or until > "d=1/"):
+        if order_key(after) < order_key("y=1971/") and (until is None or until > "y=1971/"):
             raise AccessDenied("mem://raw/d=1: permission denied")
         yield from real(after, until)
 
     world.source.list_range = denied
     pipeline = world.pipeline()
     for number in range(50):
-        world.put(f"d=3/5{number:02}.ndjson", f"new {number}")
+        world.put(f"y=1973/5{number:02}.ndjson", f"new {number}")
         world.now += 300
         one_cycle(pipeline)
     assert sum(row.startswith("new") for row in world.rows()) == 50
     world.source.list_range = real
     sweeps(world, pipeline)
-    assert letter_paths(world) == ["d=1/0.ndjson"]
+    assert letter_paths(world) == ["y=1971/0.ndjson"]
 
 
 def test_polls_go_on_while_a_large_sweep_is_under_way() -> None:
@@ -288,8 +288,8 @@ def test_polls_go_on_while_a_large_sweep_is_under_way() -> None:
     world = closed(late_files="quarantine")
     world.source.page_keys = 10
     for number in range(3000):
-        at(world, f"d=0/{number:05}.json.other", "no data")
-    world.put("d=1/0.ndjson", "late")
+        at(world, f"y=1970/{number:05}.json.other", "no data")
+    world.put("y=1971/0.ndjson", "late")
     world.now += 1000
     pages = 0
 
@@ -300,21 +300,21 @@ def test_polls_go_on_while_a_large_sweep_is_under_way() -> None:
     world.source.between_pages = counted
     pipeline = world.pipeline()
     for number in range(10):
-        world.put(f"d=3/5{number:02}.ndjson", f"new {number}")
+        world.put(f"y=1973/5{number:02}.ndjson", f"new {number}")
         pages = 0
         poll(world, pipeline)
         assert f"new {number}" in world.rows()
         assert pages < 150, "one poll listed a large part of the source"
         world.now += 60
-    assert letter_paths(world) == ["d=1/0.ndjson"]
+    assert letter_paths(world) == ["y=1971/0.ndjson"]
 
 
 @pytest.mark.parametrize("dies", range(0, 60, 4))
 def test_a_sweep_whose_daemon_dies_anywhere_tells_of_a_file_once(dies: int) -> None:
     # Death at any change of a sweep that writes a letter, then a restart.
     world = closed(late_files="quarantine")
-    world.put("d=1/0.ndjson", "late")
-    world.put("d=3/9.ndjson", "new")
+    world.put("y=1971/0.ndjson", "late")
+    world.put("y=1973/9.ndjson", "new")
     world.now += 1000
     changes = 0
 
@@ -325,7 +325,7 @@ def test_a_sweep_whose_daemon_dies_anywhere_tells_of_a_file_once(dies: int) -> N
 
     killed(world, when)
     sweeps(world, polls(world))
-    assert letter_paths(world) == ["d=1/0.ndjson"]
+    assert letter_paths(world) == ["y=1971/0.ndjson"]
     assert "new" in world.rows()
     assert "late" not in world.rows()
 

@@ -144,12 +144,12 @@ def test_years_of_partitions_leave_a_small_checkpoint(pauses: list[float]) -> No
     world = World(partition_depth=1, grace_period_secs=GRACE, max_tracked_partitions=2)
     pipeline = world.pipeline()
     for number, pause in enumerate(pauses):
-        world.put(f"d={number:03d}/1.json", f"r{number}")
+        world.put(f"y={1970 + number}/1.json", f"r{number}")
         world.drain(pipeline)
         world.now += pause
     world.now += 2 * GRACE
     world.drain(pipeline)
-    world.put("d=999/1.json", "last")
+    world.put("y=2020/1.json", "last")
     world.drain(pipeline)
     assert len(world.checkpoint()["partition_watermarks"]) <= 3
     world.drain()

@@ -196,11 +196,11 @@ def test_a_clock_that_was_wrong_once_stops_no_sweep_and_no_floor(whose: str, yea
 
     for storage in (world.source, world.sink, world.dlq):
         storage.clock = store
-    world.put("d=00/1.ndjson", "r")
+    world.put("y=1970/1.ndjson", "r")
     poll(world)
     error = years * 365 * DAY
     world.now = true + (error if whose == "machine" else 0)
-    world.put("d=01/1.ndjson", "r")
+    world.put("y=1971/1.ndjson", "r")
     pipeline = poll(world)
     world.now += 2000
     true += 2000
@@ -211,11 +211,11 @@ def test_a_clock_that_was_wrong_once_stops_no_sweep_and_no_floor(whose: str, yea
     for number in range(2, 40):
         true += 600
         world.now = true
-        world.put(f"d={number:02}/1.ndjson", "r")
+        world.put(f"y={1970 + number}/1.ndjson", "r")
         pipeline = poll(world, pipeline)
         if number == 20:
-            world.put("d=00/0.ndjson", "late")
+            world.put("y=1970/0.ndjson", "late")
     polls(world, pipeline, times=3, secs=600)
     assert world.rows() == ["r"] * 40
-    assert letter_paths(world) == ["d=00/0.ndjson"]
+    assert letter_paths(world) == ["y=1970/0.ndjson"]
     assert len(world.checkpoint()["partition_watermarks"]) <= 3

@@ -1,14 +1,18 @@
 """Directories of CSV files as a source: scanned whole, filtered by row.
 
 Everything is read as text, and the kernel makes the declared types of it. An unquoted empty field
-is null, a quoted one is the empty text. Rows with another number of fields than the header, or
-text that is no UTF-8, are bad records, once: with the window that the file's highest value lies in.
+is null, a quoted one is the empty text. Names in headers are matched without regard to case and
+outer blanks where one column alone fits. Rows with another number of fields than the header, with
+text that is no UTF-8, or with a quote that is not closed are bad records, once: with the window
+that the file's highest value lies in. So is a file without the watermark's column.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +21,7 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from blizzard_core.bounds import CSV_BAD_ROWS, CSV_COLUMNS
@@ -45,6 +50,7 @@ class CsvForm:
 
     columns: Sequence[Declared]
     delimiter: str
+    names: Sequence[str] = ()
     driver: str = "csv"
     endings: tuple[str, ...] = (".csv", ".csv.gz", ".csv.zst")
     bounds: tuple[BoundKind, ...] = ("rows",)
@@ -54,11 +60,12 @@ class CsvForm:
         """One scan of the watermark's columns; without them the header alone."""
         tally = Tally(self.columns)
         check_unchanged(storage, file)
-        with _opened(storage, file, self.delimiter) as table:
-            schema = pa.schema([(name, pa.string()) for name in table.header])
-            present = [each.name for each in self.columns if each.name in table.header]
+        with _opened(storage, file, self.delimiter, self.names) as table:
+            schema = pa.schema([(name, pa.string()) for name in table.own])
+            present = [each.name for each in self.columns if each.name in table.own]
             if not columns or not present:
-                return Facts(schema, {}, dict.fromkeys(columns, Range(values=False)))
+                nothing = Range(nulls=bool(table.header), values=False)
+                return Facts(schema, {}, dict.fromkeys(columns, nothing))
             for batch in table.batches(present):
                 arrays, unread = _values(batch, self.columns)
                 tally.add(arrays, unread)
@@ -76,7 +83,8 @@ class CsvForm:
 def connect(access: Access, selection: Selection) -> DirectoryConnection:
     """The CSV files of a directory; the option ``delimiter`` is one character."""
     delimiter = format_options(access).get("delimiter", ",")
-    form = CsvForm(watermark_columns(selection), delimiter)
+    names = (*(each.name for each in selection.fields), *selection.columns)
+    form = CsvForm(watermark_columns(selection), delimiter, names)
     return DirectoryConnection(access, selection, form)
 
 
@@ -93,7 +101,8 @@ def read(
         storage = stores.at(file.name.root)
         with told("a planned file"):
             check_unchanged(storage, file)
-            with _opened(storage, file, spec["delimiter"]) as table:
+            names = [*wanted, *(each.name for each in columns)]
+            with _opened(storage, file, spec["delimiter"], names) as table:
                 yield from _rows(table, window, kept, columns, wanted, file)
             check_unchanged(storage, file)
 
@@ -106,8 +115,13 @@ def _rows(
     wanted: Sequence[str],
     file: PlannedFile,
 ) -> Iterator[pa.RecordBatch | bytes]:
+    lacks = [name for name in window.columns if name not in table.own] if window else []
+    if window and len(lacks) == len(window.columns):
+        if table.header and file.has_bad:
+            yield table.unusable(lacks)
+        return
     names = dict.fromkeys([*wanted, *(each.name for each in columns)])
-    for batch in table.batches([name for name in names if name in table.header]):
+    for batch in table.batches([name for name in names if name in table.own]):
         if table.bad and file.has_bad:
             yield b"".join(table.bad)
         table.bad.clear()
@@ -142,32 +156,73 @@ def _values(batch: pa.RecordBatch, columns: Sequence[Declared]) -> tuple[list[pa
     return arrays, unread
 
 
-class _Blocks(io.RawIOBase):
-    """Blocks of bytes as a file that is read forward."""
+_QUOTE = '"'
+# Stands before each byte that is no UTF-8, in hexadecimal digits. No text has this character.
+_ODD = "\ufdd0"
+_MARK = re.compile(_ODD.encode() + rb"([0-9a-f]{2})")
 
-    def __init__(self, found: Iterator[bytes]) -> None:
+
+def _marked(error: UnicodeError) -> tuple[str, int]:
+    """A handler of errors for `codecs`."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    found = error.object[error.start : error.end]
+    return "".join(f"{_ODD}{byte:02x}" for byte in found), error.end
+
+
+codecs.register_error("csv-marked", _marked)
+
+
+class _Blocks(io.RawIOBase):
+    """Blocks of bytes as a file that is read forward, with ``end`` behind an odd number of quotes.
+
+    Arrow takes an open quote at the end for closed, and all that is behind it for one value.
+    Bytes that are no UTF-8 are marked: Arrow cannot show a row that has them.
+    """
+
+    def __init__(self, found: Iterator[bytes], end: bytes) -> None:
         super().__init__()
         self._found = found
+        self._is_over = False
         self._rest = memoryview(b"")
+        self._end = end
+        self._last = b"\n"
+        self._decoder = codecs.getincrementaldecoder("utf-8")("csv-marked")
+        self.is_odd = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if not self._rest:
-            self._rest = memoryview(next(self._found, b""))
+        while not self._rest and not self._is_over:
+            block = next(self._found, None)
+            self._is_over = block is None
+            self._rest = memoryview(self._checked(block or b""))
         size = min(len(buffer), len(self._rest))
         buffer[:size] = self._rest[:size]
         self._rest = self._rest[size:]
         return size
 
+    def _checked(self, block: bytes) -> bytes:
+        if self._decoder.getstate()[0] or not block.isascii():
+            block = self._decoder.decode(block, final=self._is_over).encode()
+        self.is_odd ^= bool(block.count(b'"') % 2)
+        self._last = block[-1:] or self._last
+        if self._is_over and self.is_odd:
+            block += (b"" if self._last == b"\n" else b"\n") + self._end
+        return block
+
 
 @dataclass(slots=True)
 class _Table:
-    """An open CSV file: its header, its rows, and those that are none as lines for the parser."""
+    """An open CSV file: its header, its rows, and those that are none as lines for the parser.
+
+    ``own`` maps the table's names of columns to the file's.
+    """
 
     where: str
     header: Sequence[str]
+    own: Mapping[str, str]
     stream: _Blocks
     delimiter: str
     bad: list[bytes] = field(default_factory=list)
@@ -186,15 +241,15 @@ class _Table:
                     invalid_row_handler=self._refused,
                 ),
                 convert_options=pacsv.ConvertOptions(
-                    column_types=dict.fromkeys(self.header, pa.binary()),
-                    include_columns=list(columns),
+                    column_types=dict.fromkeys(self.header, pa.string()),
+                    include_columns=[self.own[name] for name in columns],
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
                     null_values=[""],
                 ),
             )
             for batch in reader:
-                yield self._decoded(batch)
+                yield self._good(batch.rename_columns(list(columns)))
         except pa.ArrowInvalid as error:
             if len(self.bad) > CSV_BAD_ROWS:
                 raise SourceError(
@@ -209,25 +264,52 @@ class _Table:
                 " not closed; mend the file"
             ) from error
 
+    def unusable(self, lacks: Sequence[str]) -> bytes:
+        """The line for a file whose rows cannot be told to be of a window."""
+        header = self.delimiter.join(self.header)
+        return _line(
+            f"no row is read: the file has no column {', '.join(lacks)}; mend its header or set the"
+            f" option delimiter; the header is: {header}".encode("utf-8", "surrogateescape")
+        )
+
     def _refused(self, row: Any) -> str:
-        told = f"{row.actual_columns} fields instead of {row.expected_columns}: {row.text}"
-        self.bad.append(_line(told.encode("utf-8", "surrogateescape")))
+        text = row.text
+        end = _end(self.header, self.delimiter)
+        if self.stream.is_odd and text.endswith(end):
+            # What was put behind the file: alone on its line, where no quote was open.
+            text = text.removesuffix(end)
+            if not text:
+                return "skip"
+            told = f"a quote is not closed: {text}"
+        else:
+            told = f"{row.actual_columns} fields instead of {row.expected_columns}: {text}"
+        self.bad.append(_line(_unmarked(told)))
         # Where no row is good Arrow reads on to the end, and all of them would be held.
         return "skip" if len(self.bad) <= CSV_BAD_ROWS else "error"
 
-    def _decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        try:
-            return batch.cast(pa.schema([(name, pa.string()) for name in batch.schema.names]))
-        except pa.ArrowInvalid:
-            pass
-        rows = batch.to_pylist()
-        good = [all(map(_is_utf8, row.values())) for row in rows]
-        for row, keeps in zip(rows, good, strict=True):
-            if not keeps:
-                fields = self.delimiter.encode().join(value or b"" for value in row.values())
-                self.bad.append(_line(b"not UTF-8: " + fields))
-        kept = batch.filter(pa.array(good))
-        return kept.cast(pa.schema([(name, pa.string()) for name in batch.schema.names]))
+    def _good(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows without those that hold what is no UTF-8."""
+        odd = pa.repeat(pa.scalar(value=False), batch.num_rows)
+        for column in batch.columns:
+            odd = pc.or_(odd, pc.fill_null(pc.match_substring(column, _ODD), fill_value=False))
+        if len(self.header) == 1 and self.stream.is_odd:
+            # Then what was put behind the file is a row as well, where no quote was open.
+            end = _end(self.header, self.delimiter).removeprefix(_QUOTE) + "\n"
+            kept = pc.fill_null(pc.not_equal(batch.column(0), end), fill_value=True)
+            batch, odd = batch.filter(kept), odd.filter(kept)
+        if not pc.any(odd).as_py():
+            return batch
+        for row in batch.filter(odd).to_pylist():
+            fields = self.delimiter.join(value or "" for value in row.values())
+            self.bad.append(_line(b"not UTF-8: " + _unmarked(fields)))
+        return batch.filter(pc.invert(odd))
+
+
+def _unmarked(text: str) -> bytes:
+    """The text's bytes as they stand in the file."""
+    return _MARK.sub(
+        lambda found: bytes([int(found[1], 16)]), text.encode("utf-8", "surrogateescape")
+    )
 
 
 def _line(told: bytes) -> bytes:
@@ -235,17 +317,14 @@ def _line(told: bytes) -> bytes:
     return b"csv row, " + told[:_BAD_BYTES].replace(b"\n", b" ").replace(b"\r", b" ") + b"\n"
 
 
-def _is_utf8(value: bytes | None) -> bool:
-    try:
-        (value or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 @contextmanager
-def _opened(storage: Storage, file: PlannedFile, delimiter: str) -> Iterator[_Table]:
-    """The file with its header read. Raises `SourceError` for a header that cannot be used."""
+def _opened(
+    storage: Storage, file: PlannedFile, delimiter: str, names: Sequence[str] = ()
+) -> Iterator[_Table]:
+    """The file with its header read, as columns of these names.
+
+    Raises `SourceError` for a header that cannot be used.
+    """
     where = f"{storage.uri}/{file.name.path}"
     with blocks(storage, file) as found:
         first = next(found, b"")
@@ -260,4 +339,32 @@ def _opened(storage: Storage, file: PlannedFile, delimiter: str) -> Iterator[_Ta
         twice = sorted(name for name, times in Counter(header).items() if times > 1)
         if twice:
             raise SourceError(f"{where}: the header has {', '.join(twice)} twice; rename them")
-        yield _Table(where, header, _Blocks(chain([first], found)), delimiter)
+        end = f"{_end(header, delimiter)}\n".encode()
+        stream = _Blocks(chain([first], found), end)
+        yield _Table(where, header, _own(header, names), stream, delimiter)
+
+
+def _end(header: Sequence[str], delimiter: str) -> str:
+    """The line that closes an open quote, with delimiters that make too many fields of its row."""
+    return _QUOTE + delimiter * max(len(header), 8)
+
+
+def _own(header: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """The file's columns by the table's ``names``, as those are spelled.
+
+    A column has another name in the table if it is that but for case and outer blanks, the
+    file has no column of that very name, and no other column or name is alike.
+    """
+    own = {name: name for name in header}
+    names = list(dict.fromkeys(names))
+    for name in names:
+        alike = [each for each in header if _folded(each) == _folded(name)]
+        rivals = [each for each in names if _folded(each) == _folded(name)]
+        if len(alike) == 1 == len(rivals) and name not in own:
+            del own[alike[0]]
+            own[name] = alike[0]
+    return own
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold()

@@ -141,7 +141,8 @@ class DirectoryConnection:
         highs = {name: _highest(facts.ranges[name] for facts in found) for name in orders}
         value = {name: orders[name].value(key) for name, key in highs.items() if key is not None}
         odd = self._outside_folder(looked, found)
-        warnings = (*_warnings(found, names), *([odd] if odd else []))
+        without = [] if self._selection.nulls != "first" else _without(looked, found, names)
+        warnings = (*_warnings(found, names), *without, *([odd] if odd else []))
         return Bound(kind, value, warnings=warnings)
 
     def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
@@ -333,3 +334,31 @@ def _warnings(facts: Sequence[Facts], names: Sequence[str]) -> tuple[str, ...]:
         return ()
     rows = counted(unread, "row")
     return (f"{rows} without a readable value of {', '.join(names)}: taken as null",)
+
+
+def _without(
+    files: Sequence[PlannedFile], facts: Sequence[Facts], names: Sequence[str]
+) -> list[str]:
+    """Remarks on files with rows that have no watermark, which belong to the first window only."""
+    told = ", ".join(names)
+    empty: list[str] = []
+    some: list[str] = []
+    for file, known in zip(files, facts, strict=True):
+        ranges = [known.ranges.get(name, Range()) for name in names]
+        if all(each.nulls for each in ranges):
+            (some if any(each.values for each in ranges) else empty).append(file.name.path)
+    found = []
+    if empty:
+        found.append(
+            f"{counted(len(empty), 'file')} without any value of {told}, such as {empty[-1]}: its"
+            " rows belong to the first window, and none is read once that is done. Mend the file's"
+            " header or keys (names count without case and outer blanks in CSV only), or the option"
+            " delimiter. Where its values are below the watermark by then, read it by a backfill"
+        )
+    if some:
+        found.append(
+            f"{counted(len(some), 'file')} with rows that have no value of {told}, such as"
+            f" {some[-1]}: such rows are read with the first window and never after it; fill the"
+            " column, choose another one, or say nulls: never or nulls: fail"
+        )
+    return found

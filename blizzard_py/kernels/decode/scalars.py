@@ -48,6 +48,11 @@ def _by_arrow(array: pa.Array, target: pa.DataType) -> pa.Array:
 def _integer(spec: FieldSpec, array: pa.Array) -> pa.Array:
     if pa.types.is_temporal(array.type):
         raise NoSuchCast
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        # Arrow reads hexadecimal digits as well, and no other reader here does.
+        odd = pc.match_substring(array, "x", ignore_case=True)
+        if pc.any(odd).as_py():
+            raise ValueError(f"{array.filter(odd)[0]} is no {spec.type}")
     return _by_arrow(array, arrow_type(spec))
 
 

@@ -16,6 +16,7 @@ from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.errors import StateError
 from blizzard_core.settings.sources import SourceCompression, SourceSettings
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
+from blizzard_core.watermark.floor import timeless
 from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.partition_time import family_of, is_timed, span_of
 from blizzard_core.watermark.paths import partition_key, split
@@ -94,6 +95,19 @@ def check_tracking(state: SourceState, source: SourceSettings, where: str) -> No
             f"{where}: was kept without a watermark, the configuration now says use_watermark:"
             " true; set it back, or give the source another id (which ingests everything again)"
         )
+
+
+def notes_of(source: SourceSettings, progress: Progress, paths: Iterable[str] = ()) -> list[str]:
+    """The remarks for people on what polls of a source cost; ``paths`` are found and not done."""
+    limit = source.max_tracked_partitions
+    if not source.use_watermark or len(open_ones := timeless(progress, paths)) <= limit:
+        return []
+    note = (
+        f"{len(open_ones):,} partitions have names without a time, such as {min(open_ones)}."
+        f" max_tracked_partitions ({limit}) closes none of them, and each costs a LIST with every"
+        " poll; poll less often, or set a smaller partition_depth"
+    )
+    return [note]
 
 
 def starting_point(state: SourceState, source: SourceSettings, now: float, where: str) -> Progress:
@@ -233,6 +247,7 @@ def discover(
         Scanned(began, now, found.until),
         apart,
         found.progress,
+        notes=tuple(notes_of(source, found.progress, (entry.path for entry in entries))),
     )
 
 

@@ -288,6 +288,7 @@ def _together(found: Mapping[str, Found]) -> Found:
         ),
         _apart([each.apart for each in found.values()]),
         again=any(each.again for each in found.values()),
+        notes=tuple(f"{name}: {note}" for name, each in found.items() for note in each.notes),
     )
 
 

@@ -15,7 +15,13 @@ from blizzard_core.watermark.progress import Lowest
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.planning.directories import PartitionError, partition_of
 from blizzard_py.sources.files.advance import NOTHING, Work, held_by, hold_all
-from blizzard_py.sources.files.discovery import Discovery, FirstSeen, Scope, check_tracking
+from blizzard_py.sources.files.discovery import (
+    Discovery,
+    FirstSeen,
+    Scope,
+    check_tracking,
+    notes_of,
+)
 from blizzard_py.sources.files.late_files import LateFiles
 from blizzard_py.sources.files.out_of_turn import OutOfTurn
 from blizzard_py.sources.files.overtaken import not_overtaken
@@ -69,6 +75,7 @@ class FileSource(ABC):
                 if partition and known.watermark is not None
             },
             "grace_period_secs": grace_of(self._source, state, self._clock()),
+            "notes": notes_of(self._source, state.progress),
         }
 
     def explain(self, name: str) -> Story:

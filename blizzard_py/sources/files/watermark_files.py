@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from blizzard_core.bounds import SCAN_FILES
 from blizzard_core.errors import OrderError
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest, Progress, Scanned
 from blizzard_py.sources.activity import Apart
 from blizzard_py.sources.files.advance import Window, end_scan, finish_batch
@@ -30,6 +32,9 @@ from blizzard_py.sources.story import Standing
 from blizzard_py.state.lateness import measured
 from blizzard_py.state.source_state import Batch, SourceState
 
+# A partition whose newest file is younger was in use when it was closed.
+ACTIVE_SECS = 86_400.0
+
 
 class WatermarkFiles(FileSource):
     """Lists what lies above the scan start of each partition."""
@@ -39,6 +44,8 @@ class WatermarkFiles(FileSource):
         self._scanned: Scanned | None = None
         self._young = 0
         self._warned: set[str] = set()  # kinds of problems, each told once a process
+        # By partition the time of the newest file that this process has found in it.
+        self._written: dict[str, float] = {}
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:
         return discover(
@@ -71,6 +78,9 @@ class WatermarkFiles(FileSource):
     def _learned(self, state: SourceState, found: Discovery) -> SourceState:
         self._guard_order(found, state)
         self._tell_apart(found.apart)
+        if found.notes and "notes" not in self._warned:
+            self._warned.add("notes")
+            self._log.warning("polls_cost_much", notes=found.notes)
         scanned = found.scanned
         paths = [file.path for file in (*found.files, *found.young)]
         lateness = measured(
@@ -83,7 +93,9 @@ class WatermarkFiles(FileSource):
         oldest = lookback_floor(self._source.partition_filter, scanned.ended)
         window = Window(grace, self._source.max_tracked_partitions, oldest)
         cold = state.origin is None and state.progress.state == "Initial"
+        before = state.progress.partitions.keys()
         state = end_scan(state, found.progress, paths, scanned, window)
+        self._tell_closed(found, before - state.progress.partitions.keys())
         if state.origin is None:
             # Where this source began, also if nothing is there yet: a floor that followed the
             # clock would pass over what comes while nobody looks. What an original did is not
@@ -122,6 +134,26 @@ class WatermarkFiles(FileSource):
             if finding.kind not in self._warned:
                 self._warned.add(finding.kind)
                 self._log.warning("order_guard", kind=finding.kind, problem=finding.message)
+
+    def _tell_closed(self, found: Discovery, closed: Collection[str]) -> None:
+        """Say which partitions are not looked at any more, and warn where one was in use."""
+        depth = found.progress.depth or 0
+        for entry in found.files:
+            partition = split(entry.path, depth)[0]
+            self._written[partition] = max(self._written.get(partition, 0.0), entry.modified)
+        if not closed:
+            return
+        newest = {partition: self._written.pop(partition, 0.0) for partition in closed}
+        active = [p for p, at in newest.items() if at > found.scanned.ended - ACTIVE_SECS]
+        self._log.info("partitions_closed", partitions=len(closed), highest=max(closed))
+        if active:
+            self._log.warning(
+                "active_partitions_closed",
+                partitions=len(active),
+                example=max(active),
+                remedy="files came there within a day, and what comes from now on is late; set"
+                " max_tracked_partitions above the number of partitions that are written to",
+            )
 
     def _tell_apart(self, apart: Apart) -> None:
         if apart.files and "apart" not in self._warned:

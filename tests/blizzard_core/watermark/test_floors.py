@@ -299,8 +299,8 @@ def test_with_more_heads_than_may_be_tracked_the_order_of_the_source_counts(
 
 @settings(max_examples=300, deadline=None)
 @given(
-    paths=st.sets(PATHS, min_size=1),
-    more=st.sets(PATHS),
+    paths=st.sets(PATHS | st.builds(str.format, ODD, st.sampled_from(HEADS)), min_size=1),
+    more=st.sets(PATHS | st.builds(str.format, ODD, st.sampled_from(HEADS))),
     tracked=st.integers(1, 3),
 )
 def test_listing_the_gaps_finds_what_looks_new_in_a_full_listing(

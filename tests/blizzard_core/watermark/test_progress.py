@@ -202,11 +202,57 @@ def three_days(seen: float = NOW) -> Progress:
 
 
 def test_the_floor_rises_up_to_the_partitions_that_are_to_be_tracked() -> None:
-    progress = raised(scanned(three_days(), NOW + 10 * GRACE), 2, None, (), NOW)
-    assert progress.floor == "d=2"
-    assert set(progress.partitions) == {"d=2", "d=3"}
-    assert raised(progress, 1, "d=1", (), NOW).floor == "d=3"  # never back
-    assert raised(scanned(three_days(), NOW + 10 * GRACE), 3, None, (), NOW).floor is None
+    days = [f"d=1970-01-0{day}" for day in (1, 2, 3)]
+    three = done(Progress(depth=1), *(f"{day}/a" for day in days), seen=NOW)
+    progress = raised(scanned(three, NOW + 10 * GRACE), 2, None, (), NOW)
+    assert progress.floor == days[1]
+    assert set(progress.partitions) == set(days[1:])
+    assert raised(progress, 1, days[0], (), NOW).floor == days[2]  # never back
+    assert raised(scanned(three, NOW + 10 * GRACE), 3, None, (), NOW).floor is None
+
+
+def test_the_limit_closes_no_partition_that_tells_no_time() -> None:
+    numbers = [f"partition={number}" for number in range(100)]
+    progress = passed(Progress(depth=1), [f"{partition}/a" for partition in numbers])
+    after = raised(progress, 2, None, (), NOW)
+    assert after == progress
+    assert all(is_new(after, f"{partition}/b") for partition in numbers)
+    # A lookback says which names are old.
+    assert raised(progress, 2, "partition=50", (), NOW).floor == "partition=50"
+
+
+@pytest.mark.parametrize("head", ["", "region=eu/"])
+def test_what_tells_no_time_stays_open_below_a_floor(head: str) -> None:
+    depth = 1 + bool(head)
+    days = [f"{head}date=1970-01-0{day}/b" for day in (1, 2, 3)]
+    odd = [f"{head}{name}/b" for name in ("backfill", "date=again", "zz")]
+    progress = passed(Progress(depth=depth), [*days, *odd])
+    after = raised(progress, 1, None, (), NOW)
+    assert (after.floors.get("region=eu") if head else after.floor) == f"{head}date=1970-01-03"
+    assert set(after.partitions) == {f"{head}{n}" for n in ("backfill", "date=again", "zz")} | {
+        f"{head}date=1970-01-03"
+    }
+    for name in ("backfill", "date=again", "zz", "date=1970-01-03"):
+        assert is_new(after, f"{head}{name}/c")
+        assert not is_new(after, f"{head}{name}/b")
+        assert not is_new(after, f"{head}{name}/a")
+    assert not is_new(after, f"{head}date=1970-01-02/c")
+    assert not is_new(after, f"{head}cc/c")  # nothing of it was there: it is found late
+    assert [gap.after for gap in gaps(after)] == sorted(
+        (gap.after for gap in gaps(after)), key=order_key
+    )
+    storage = MemoryStorage()
+    names = ("backfill", "date=again", "zz", "date=1970-01-02", "date=1970-01-03")
+    storage.objects = {f"{head}{name}/{file}": (b"", 0) for name in names for file in "abc"}
+    found = scan(storage, after, lambda _path: True, 1)
+    assert [entry.path for entry in found.entries] == sorted(
+        f"{head}{name}/c" for name in names if name != "date=1970-01-02"
+    )
+    # One that is always in grace keeps no old date open.
+    busy = passed(done(after, f"{head}backfill/c"), [f"{head}date=1970-01-0{n}/b" for n in (4, 5)])
+    assert busy.partitions[f"{head}backfill"].done
+    later = raised(busy, 1, None, (), NOW)
+    assert (later.floors.get("region=eu") if head else later.floor) == f"{head}date=1970-01-05"
 
 
 def test_the_floor_rises_with_the_lookback_but_not_beyond_the_highest_that_is_over() -> None:
@@ -237,7 +283,7 @@ def test_odd_partitions_neither_close_those_named_by_a_time_nor_count_with_them(
     odd = [f"zz-{number}/a" for number in range(9)]
     progress = passed(Progress(depth=1), [*days, *odd])
     assert raised(progress, 2, None, (), NOW).floor == "date=2024-01-02"
-    assert raised(passed(Progress(depth=1), odd), 2, None, (), NOW).floor == "zz-7"
+    assert raised(passed(Progress(depth=1), odd), 2, None, (), NOW).floor is None
 
 
 @pytest.mark.parametrize(
@@ -491,9 +537,13 @@ def test_what_appears_within_grace_of_the_scan_that_saw_a_higher_name_is_done_ex
     check_promise(model, story, batch)
 
 
+# Some that the limit closes, and one that stays open below them.
+PLACES = ("d=1970-01-01", "d=1970-01-02", "d=1970-01-03", "d=1")
+
+
 @settings(max_examples=600, deadline=None)
 @given(
-    story=rounds(st.builds("d={}/{}".format, st.integers(1, 3), st.sampled_from("abcd"))),
+    story=rounds(st.builds("{}/{}".format, st.sampled_from(PLACES), st.sampled_from("abcd"))),
     tracked=st.sampled_from([None, 1]),
     limit=st.sampled_from([None, None, 1]),
 )

@@ -76,6 +76,7 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
         "watermark": None,
         "partition_watermarks": {},
         "grace_period_secs": 300,
+        "notes": [],
         "last_update_ts": None,
         "dead_letters": {
             **dict.fromkeys(("objects", "letters", "records", "bytes"), 0),

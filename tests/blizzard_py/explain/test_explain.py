@@ -300,15 +300,15 @@ def test_a_name_in_grace_that_the_journal_no_longer_tells_is_done() -> None:
 def test_a_closed_partition_tells_its_floor() -> None:
     world = World(max_tracked_partitions=2)
     for day in range(1, 6):
-        world.put(f"d={day}/1.ndjson", "r")
+        world.put(f"y={1970 + day}/1.ndjson", "r")
         world.drain()
         world.now += 400
     world.drain()
-    world.put("d=6/1.ndjson", "r")
+    world.put("y=1976/1.ndjson", "r")
     world.drain()
-    assert ask(world, "d=1/1.ndjson").verdict == "ingested"
+    assert ask(world, "y=1971/1.ndjson").verdict == "ingested"
     forget_journal(world)
-    found = ask(world, "d=1/1.ndjson")
+    found = ask(world, "y=1971/1.ndjson")
     assert found.verdict == "closed"
     assert found.compared_with is not None
     assert found.compared_with.floor == world.checkpoint()["floor"]

@@ -500,19 +500,19 @@ def test_a_listing_that_fails_fails_the_poll_and_moves_nothing() -> None:
 def test_only_the_newest_partitions_stay_tracked_and_old_ones_never_look_new() -> None:
     world = World(max_tracked_partitions=3)
     for day in range(10, 30):
-        world.put(f"d={day}/1.ndjson", f"r{day}")
+        world.put(f"y={1970 + day}/1.ndjson", f"r{day}")
     pipeline = world.drain()
     assert len(world.checkpoint()["partition_watermarks"]) == 20  # all within the grace period
     world.now += 301
-    world.put("d=30/1.ndjson", "r30")
+    world.put("y=2000/1.ndjson", "r30")
     world.drain(pipeline)
     world.now += 301
     world.drain(pipeline)
-    world.put("d=30/2.ndjson", "more")
+    world.put("y=2000/2.ndjson", "more")
     world.drain(pipeline)
     document = world.checkpoint()
-    assert document["floor"] == "d=28"
-    assert set(document["partition_watermarks"]) == {"d=28", "d=29", "d=30"}
+    assert document["floor"] == "y=1998"
+    assert set(document["partition_watermarks"]) == {"y=1998", "y=1999", "y=2000"}
     world.drain()
     assert world.rows() == sorted([*(f"r{day}" for day in range(10, 31)), "more"])
 
@@ -520,14 +520,14 @@ def test_only_the_newest_partitions_stay_tracked_and_old_ones_never_look_new() -
 def test_a_file_that_waits_keeps_its_partition_open() -> None:
     world = World(max_tracked_partitions=1)
     for day in range(10, 20):
-        world.put(f"d={day}/1.ndjson", f"r{day}")
-    world.engine.flaky["d=12/1.ndjson"] = 3
+        world.put(f"y={1970 + day}/1.ndjson", f"r{day}")
+    world.engine.flaky["y=1982/1.ndjson"] = 3
     pipeline = world.pipeline()
     pipeline.cycle(threading.Event())
     world.now += 1000
     with pytest.raises(Unavailable):
         pipeline.cycle(threading.Event())
-    assert world.checkpoint().get("floor", "") <= "d=12"
+    assert world.checkpoint().get("floor", "") <= "y=1982"
     for _ in range(2):
         with contextlib.suppress(Unavailable):
             world.drain(pipeline)

@@ -118,6 +118,8 @@ BAD = [
     (spec("float64"), pa.array(["1e400"])),
     (spec("float32"), pa.array([1e300])),
     (spec("float64"), pa.array([2**53 + 1])),
+    (spec("int64"), pa.array(["0x1F", "0X1f", "-0x1"])),
+    (spec("int32"), pa.array(["0x1F"])),
     (spec("boolean"), pa.array([2])),
     (spec("boolean"), pa.array(["yes"])),
     (spec("timestamp"), pa.array([EARLY, LATE], pa.timestamp("us"))),

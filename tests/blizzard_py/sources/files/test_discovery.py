@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
+import json
 
 import pytest
 
 from blizzard_core.bounds import FIRST_PAGE_KEYS
+from blizzard_core.log import configure
 from blizzard_core.settings.sources import PartitionFilter, SourceSettings
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
@@ -224,3 +227,37 @@ def test_an_empty_component_makes_no_later_file_late() -> None:
     world.put("date=2024-01-28//1.json", "odd too")
     world.drain(worker)
     assert world.rows() == ["09", "10", "11", "odd", "odd too"]
+
+
+def test_partitions_without_a_time_are_all_ingested_and_told() -> None:
+    world = World(grace_period_secs=10, max_tracked_partitions=4)
+    rows = []
+    worker = world.pipeline()
+    for offset in range(3):
+        for partition in range(10):
+            rows.append(f"{partition}-{offset}")
+            world.put(f"partition={partition}/{offset:05}.json", rows[-1])
+        world.drain(worker)
+        world.now += 3600
+    assert world.rows() == sorted(rows)
+    [note] = worker.source.shown(worker.load())["notes"]
+    assert note.startswith("10 partitions have names without a time, such as partition=0. ")
+    assert worker.discover(worker.load()).notes == (note,)
+
+
+def test_closing_what_is_in_use_is_told() -> None:
+    out = io.StringIO()
+    configure("info", out)
+    world = World(grace_period_secs=10, max_tracked_partitions=2)
+    worker = world.pipeline()
+    for turn in range(3):
+        for month in range(1, 7):
+            world.put(f"date=2024-{month:02}-01/{turn}.json", "r")
+        world.drain(worker)
+        world.now += 60
+    world.put("date=2024-06-01/3.json", "r")
+    world.drain(worker)
+    told = {line["event"]: line for line in map(json.loads, out.getvalue().splitlines())}
+    assert told["partitions_closed"]["partitions"] == 4
+    assert told["active_partitions_closed"]["partitions"] == 4
+    assert "max_tracked_partitions" in told["active_partitions_closed"]["remedy"]

@@ -187,18 +187,18 @@ def test_a_late_file_in_a_closed_partition_is_found() -> None:
         late_files="ingest",
     )
     for day in range(1, 6):
-        world.put(f"d={day}/5.ndjson", f"r{day}")
+        world.put(f"y={1970 + day}/5.ndjson", f"r{day}")
         world.drain()
         world.now += GRACE + 2
-    world.put("d=6/5.ndjson", "r6")
+    world.put("y=1976/5.ndjson", "r6")
     world.drain()
-    assert world.checkpoint()["floor"] >= "d=4"
-    world.put("d=1/9.ndjson", "late above what was done there")
-    world.put("d=0/1.ndjson", "late in a partition that never was")
+    assert world.checkpoint()["floor"] >= "y=1974"
+    world.put("y=1971/9.ndjson", "late above what was done there")
+    world.put("y=1970/1.ndjson", "late in a partition that never was")
     world.now += INTERVAL
     world.drain()
     assert len(world.rows()) == 8
-    assert set(world.checkpoint()["partition_watermarks"]) <= {"d=4", "d=5", "d=6"}
+    assert set(world.checkpoint()["partition_watermarks"]) <= {"y=1974", "y=1975", "y=1976"}
 
 
 # -- what is not late ----------------------------------------------------------------
@@ -397,7 +397,7 @@ def test_the_fault_above_is_one_that_a_poll_would_raise() -> None:
 # -- exactly what was not done ---------------------------------------------------------
 
 
-names = st.sampled_from([f"d={day}/{n}.ndjson" for day in (1, 2) for n in range(8)])
+names = st.sampled_from([f"y={1970 + day}/{n}.ndjson" for day in (1, 2) for n in range(8)])
 
 
 @settings(max_examples=150, deadline=None)

@@ -141,7 +141,11 @@ class DirectoryConnection:
         highs = {name: _highest(facts.ranges[name] for facts in found) for name in orders}
         value = {name: orders[name].value(key) for name, key in highs.items() if key is not None}
         odd = self._outside_folder(looked, found)
-        without = [] if self._selection.nulls != "first" else _without(looked, found, names)
+        without = (
+            []
+            if self._selection.nulls != "first"
+            else _without(looked, found, names, is_exact=self._form.driver != "parquet")
+        )
         warnings = (*_warnings(found, names), *without, *([odd] if odd else []))
         return Bound(kind, value, warnings=warnings)
 
@@ -337,9 +341,13 @@ def _warnings(facts: Sequence[Facts], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _without(
-    files: Sequence[PlannedFile], facts: Sequence[Facts], names: Sequence[str]
+    files: Sequence[PlannedFile], facts: Sequence[Facts], names: Sequence[str], *, is_exact: bool
 ) -> list[str]:
-    """Remarks on files with rows that have no watermark, which belong to the first window only."""
+    """Remarks on files with rows that have no watermark, which belong to the first window only.
+
+    A footer may not say whether there are nulls: without ``is_exact`` only files that have
+    nothing else are told.
+    """
     told = ", ".join(names)
     empty: list[str] = []
     some: list[str] = []
@@ -355,7 +363,7 @@ def _without(
             " header or keys (names count without case and outer blanks in CSV only), or the option"
             " delimiter. Where its values are below the watermark by then, read it by a backfill"
         )
-    if some:
+    if some and is_exact:
         found.append(
             f"{counted(len(some), 'file')} with rows that have no value of {told}, such as"
             f" {some[-1]}: such rows are read with the first window and never after it; fill the"

@@ -41,6 +41,9 @@ FILES_APART = Gauge(
 LATE_FILES = Counter(
     "blizzard_late_files_total", "Files that appeared where no poll looks any more.", ["target"]
 )
+CHANGED_FILES = Counter(
+    "blizzard_changed_files_total", "Files that were changed after they were settled.", ["target"]
+)
 LATE_PARTITIONS = Histogram(
     "blizzard_late_partitions_behind",
     "How many tracked partitions sort above that of a late file.",

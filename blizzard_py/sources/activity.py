@@ -149,6 +149,10 @@ class SourceActivity(Activity):
         metrics.LATE_FILES.labels(self.name).inc()
         metrics.LATE_PARTITIONS.labels(self.name).observe(partitions_behind)
 
+    def changed(self, files: int) -> None:
+        """The sweep found files that were changed after they were settled."""
+        metrics.CHANGED_FILES.labels(self.name).inc(files)
+
     def knows(self, state: SourceState) -> None:
         """The state that the source goes on from."""
         with self._lock:

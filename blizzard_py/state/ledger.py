@@ -16,6 +16,7 @@ path           a batch has settled it
 ``noted``      it was passed before there was a ledger, or another run settled it
 ``history``    it lay below the origin of the cold start, which nobody asked for
 ``since/T``    rows came of it after T, when the live source was started over; a replay's only
+``changed``    a sweep has told that it was changed since, as it is now
 ``before``     no path but a batch of another run that was there when a backfill began over
 =============  =================================================================
 
@@ -45,6 +46,7 @@ _ROWS = "\0rows/"
 _NOTED = "\0noted/"
 _HISTORY = "\0history/"
 _BEFORE = "\0before/"
+_CHANGED = "\0changed/"
 _MARKS = ("", _NONE, _ROWS, _NOTED, _HISTORY)
 
 
@@ -127,6 +129,14 @@ class Ledger:
     def note_history(self, paths: Iterable[str]) -> tuple[Segment, ...] | None:
         """These lie below the origin of the cold start; the segments to save, then `saved`."""
         return self._set.adding(f"{_HISTORY}{path}" for path in paths)
+
+    def note_changed(self, stamps: Iterable[str]) -> tuple[Segment, ...] | None:
+        """These files, as they are now, were told to be changed; segments to save, then `saved`."""
+        return self._set.adding(f"{_CHANGED}{stamp}" for stamp in stamps)
+
+    def not_told(self, stamps: Sequence[str]) -> list[str]:
+        """Those of the files, as they are now, that were not told to be changed."""
+        return self._without(_CHANGED, stamps)
 
     def note_before(self, batches: Iterable[str]) -> tuple[Segment, ...] | None:
         """These batches of other runs were there when this one began over; then `saved`."""

@@ -148,13 +148,18 @@ class Sweep:
     """The late sweep: when the last one began, and up to which path the one under way has come.
 
     ``whole`` means that the ledger knows all that was done since a cold start; else, and
-    below the origin always, the first sweep notes what it meets, until ``noted``.
+    below the origin always, the first sweep notes what it meets, until ``noted``. ``before`` is
+    when the one before it began; ``changed`` counts files that sweeps found changed after they
+    were settled, the last of which is ``last_changed``.
     """
 
     began: float = 0.0
     cursor: str | None = None
     whole: bool = False
     noted: bool = False
+    before: float = 0.0
+    changed: int = 0
+    last_changed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

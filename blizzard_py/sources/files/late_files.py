@@ -17,6 +17,7 @@ from blizzard_core.errors import StorageError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.files.advance import NOTHING
+from blizzard_py.sources.files.changed_files import ChangedFiles, stamp_of
 from blizzard_py.sources.files.out_of_turn import OutOfTurn
 from blizzard_py.sources.files.sweep import (
     LateSweep,
@@ -34,7 +35,7 @@ from blizzard_py.state.lateness import with_worst
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.siblings import siblings_of
-from blizzard_py.state.source_state import Batch, SourceState, Sweep
+from blizzard_py.state.source_state import Batch, SourceState
 from blizzard_py.state.transitions import begin_batch
 
 # Late files that are named one by one in the log for each slice.
@@ -51,6 +52,7 @@ class LateFiles:
         self._out_of_turn = out_of_turn
         self._sink = parts.stores.sink
         self._ledger = Ledger(self._sink, parts.id, parts.concurrency)
+        self._changed = ChangedFiles(parts)
         self._sweep = LateSweep(parts.stores.source, parts.files, self._ledger)
         self._epoch = 0
         self._loaded = False
@@ -78,13 +80,15 @@ class LateFiles:
             self._ledger.load(state.ledger, self._epoch)
             self._loaded = True
         if state.sweep.cursor is None:
-            state = replace(state, sweep=replace(state.sweep, began=now, cursor=""))
+            sweep = replace(state.sweep, began=now, before=state.sweep.began, cursor="")
+            state = replace(state, sweep=sweep)
         state = self._noted(state, self._ledger.fold())
         if not lists(self._source):
             state = replace(state, sweep=replace(state.sweep, cursor=None))
             return self._dealt_with(state, ())
         try:
             found = self._sweep.next_slice(state)
+            changed = self._changed_in(state, found.listed, now)
         except StorageError as error:
             # Polls go on: what cannot be listed now is looked at later.
             self._sweep.rest(now, self._source.late_sweep_interval_secs)
@@ -99,6 +103,7 @@ class LateFiles:
                 remedy=f"they came below {state.origin!r}, where the cold start began; `blizzard"
                 " backfill` takes them in",
             )
+        state = self._told_changed(state, changed)
         late, elsewhere = self._divided(found.late)
         state = self._noted(state, self._ledger.note([*found.known, *elsewhere]))
         state = self._moved_on(state, found)
@@ -106,6 +111,46 @@ class LateFiles:
 
     def _noted(self, state: SourceState, segments: tuple[Segment, ...] | None) -> SourceState:
         return state if segments is None else replace(state, ledger=segments)
+
+    def _changed_in(
+        self, state: SourceState, listed: Sequence[Entry], now: float
+    ) -> Sequence[Entry]:
+        """Those of the files that are not as they were when they were settled, and not told yet."""
+        if self._source.units is not None or self._parts.suffix:
+            return ()  # what is offered again is read again, and a replay's files are its own
+        unsettled = set(self._ledger.not_settled([entry.path for entry in listed]))
+        busy = {entry.path for batch in state.in_flight for entry in batch.files}
+        busy.update(entry.path for entry in state.queue)
+        settled = [e for e in listed if e.path not in unsettled and e.path not in busy]
+        changed = self._changed.among(settled, state.sweep.before, now) if settled else []
+        fresh = set(self._ledger.not_told([stamp_of(entry) for entry in changed]))
+        # Those without rows have letters or reports.
+        return [
+            entry
+            for entry in changed
+            if stamp_of(entry) in fresh and self._ledger.settled_as(entry.path) != "none"
+        ]
+
+    def _told_changed(self, state: SourceState, changed: Sequence[Entry]) -> SourceState:
+        """Say which files were changed after they were settled; nothing more of them is read."""
+        for entry in changed[:_NAMED]:
+            self._log.warning(
+                "file_changed",
+                path=entry.path,
+                bytes=entry.size,
+                remedy="it was changed after it was listed for its batch, and is not read again;"
+                " `blizzard backfill --replace` with --from and --to of this path reads it in the"
+                " place of its rows, `units: {}` does so with every change",
+            )
+        if len(changed) > _NAMED:
+            self._log.warning("files_changed_more", files=len(changed) - _NAMED)
+        if not changed:
+            return state
+        self._upkeep.activity.changed(len(changed))
+        state = self._noted(state, self._ledger.note_changed(map(stamp_of, changed)))
+        number = state.sweep.changed + len(changed)
+        sweep = replace(state.sweep, changed=number, last_changed=changed[-1].path)
+        return replace(state, sweep=sweep)
 
     def _divided(self, late: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
         """Those that are late, and the paths that a backfill or a replay has dealt with.
@@ -127,7 +172,8 @@ class LateFiles:
     def _moved_on(self, state: SourceState, found: Slice) -> SourceState:
         sweep = replace(state.sweep, cursor=found.cursor)
         if found.cursor is None:
-            sweep = Sweep(began=sweep.began, whole=True, noted=True)
+            sweep = replace(sweep, cursor=None, whole=True, noted=True)
+            self._changed.forget()
             listed = self._sweep.over()
             now = self._upkeep.clock()
             if not self._sweep.has_outgrown:

@@ -11,6 +11,7 @@ from typing import Any
 from blizzard_core.errors import StorageError, Unavailable
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, is_bare, root_exists
+from blizzard_core.text import counted
 from blizzard_core.watermark.progress import Lowest
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.planning.directories import PartitionError, partition_of
@@ -75,7 +76,7 @@ class FileSource(ABC):
                 if partition and known.watermark is not None
             },
             "grace_period_secs": grace_of(self._source, state, self._clock()),
-            "notes": notes_of(self._source, state.progress),
+            "notes": [*notes_of(self._source, state.progress), *_changed(state)],
         }
 
     def explain(self, name: str) -> Story:
@@ -223,3 +224,16 @@ def _lowest(state: SourceState, batch: Batch, work: Work | None) -> Lowest:
     others = (other for other in state.in_flight if other.batch != batch.batch)
     paths = [entry.path for other in others for entry in other.files]
     return held_by(paths, state.progress.depth, work.lowest)
+
+
+def _changed(state: SourceState) -> list[str]:
+    """The remark that files were changed after they were settled."""
+    sweep = state.sweep
+    if not sweep.changed:
+        return []
+    told = (
+        f"{counted(sweep.changed, 'change')} of files after they were ingested, the last that was"
+        f" found of {sweep.last_changed}: nothing more of them was read. `blizzard backfill"
+        " --replace` reads such a file in the place of its rows"
+    )
+    return [told]

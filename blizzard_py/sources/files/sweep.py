@@ -90,14 +90,15 @@ class Slice:
 
     ``late`` are files to deal with, ``known`` those to note as done before there was a
     ledger, ``history`` those below the origin that no sweep met before: they are a
-    backfill's, whenever they came. ``cursor`` is where the next goes on, None after the
-    last.
+    backfill's, whenever they came. ``listed`` are all files that are the source's by name.
+    ``cursor`` is where the next goes on, None after the last.
     """
 
     late: tuple[Entry, ...]
     known: tuple[str, ...]
     history: tuple[str, ...]
     cursor: str | None
+    listed: tuple[Entry, ...] = ()
 
 
 class LateSweep:
@@ -141,9 +142,9 @@ class LateSweep:
             self._files += len(entries)
         if self._listed is not None:
             self._listed.append(self._ledger.digests_listed([entry.path for entry in entries]))
-        if not self._looks_for_late:
-            return Slice((), (), (), cursor)
         wanted = [e for e in entries if self._accept(e.path) and not is_hidden(e.path)]
+        if not self._looks_for_late:
+            return Slice((), (), (), cursor, tuple(wanted))
         return self._sorted(state, wanted, cursor)
 
     def over(self) -> Digests | None:
@@ -177,7 +178,10 @@ class LateSweep:
             # The checkpoint lists them until they are dealt with: the rest is the next slice's.
             late = sorted(late, key=order_key)[:LATE_AT_ONCE]
             cursor = late[-1]
-        return Slice(tuple(passed[path] for path in late), known, history, cursor)
+        if cursor is not None:
+            wanted = [entry for entry in wanted if order_key(entry.path) <= order_key(cursor)]
+        found = tuple(passed[path] for path in late)
+        return Slice(found, known, history, cursor, tuple(wanted))
 
 
 def is_passed(state: SourceState, path: str) -> bool:

@@ -27,6 +27,10 @@ _CHECKPOINT_COLUMNS = (
     "txn.version",
     "sidecar.path",
 )
+CHECKPOINT_REMEDY = (
+    "If the commits before it, or an older checkpoint, are still there, delete it; else restore it"
+    " from a backup"
+)
 # In milliseconds: the numbers of the log have 64 bits.
 _LATEST = 2**63
 # Where each kind of action has a time.
@@ -72,7 +76,9 @@ def checkpoint_paths(storage: Storage, path: str, transactions: dict[str, int]) 
             if any(_field(batch, "sidecar", "path")):
                 raise StateError(f"{where}: has sidecar files, which are not supported here")
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise StateError(f"{where}: is not a readable checkpoint ({error})") from error
+        raise StateError(
+            f"{where}: is not a readable checkpoint ({error}). {CHECKPOINT_REMEDY}"
+        ) from error
 
 
 def _batch_paths(batch: pa.RecordBatch, kind: str, key: str, root: str) -> Iterator[Known]:

@@ -294,7 +294,8 @@ def _commits(
         if actions is None:
             raise StateError(
                 f"{storage.uri}/{commit_path(number)}: is missing, and no checkpoint that can be"
-                " read here covers it; which files the table had is not certain"
+                " read here covers it; which files the table had is not certain. Restore the"
+                " entry, or a whole checkpoint of a later version, from a backup"
             )
         yield actions
 

@@ -16,6 +16,7 @@ from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.active_files import Logged, bounds_in
+from penguin_py.delta.checkpoint_files import CHECKPOINT_REMEDY
 
 
 class LoggedBounds:
@@ -67,4 +68,6 @@ class LoggedBounds:
                 raise Unavailable(f"{self._storage.uri}/{part}: was cleaned up") from error
             except (pa.ArrowException, OSError, ValueError) as error:
                 where = f"{self._storage.uri}/{part}"
-                raise StateError(f"{where}: is not a readable checkpoint ({error})") from error
+                raise StateError(
+                    f"{where}: is not a readable checkpoint ({error}). {CHECKPOINT_REMEDY}"
+                ) from error

@@ -59,6 +59,11 @@ from penguin_py.settings import Table
 # `Exception`.
 _PANIC = "PanicException"
 _KEPT = "delta.deletedFileRetentionDuration"
+_RESTORE = (
+    " Where it is a checkpoint that is damaged or missing and the commits before it, or an older"
+    f" checkpoint, are still there: delete {LOG}/_last_checkpoint and the damaged file. Else"
+    " restore the log from a backup"
+)
 T = TypeVar("T")
 
 
@@ -358,7 +363,7 @@ class DeltaLog:
             raise StateError(
                 f"{self._table.uri}: {'; '.join(told)}"
                 if told
-                else f"{self._table.uri}/{LOG}: the log cannot be read: {told_by(error)}"
+                else f"{self._table.uri}/{LOG}: the log cannot be read: {told_by(error)}.{_RESTORE}"
             ) from error
 
 

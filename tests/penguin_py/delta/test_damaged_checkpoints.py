@@ -1,0 +1,134 @@
+"""A log checkpoint of a writer that died: readers go on without it, and so does Penguin."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from pathlib import Path
+
+import pytest
+
+from blizzard_core.delta_checkpoint import newest_checkpoint
+from blizzard_core.errors import StateError
+from tests.support.penguin_world import World, footer_pool
+
+NEWEST = 4
+OLDER = f"{2:020d}.checkpoint.parquet"
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Executor]:
+    with footer_pool() as found:
+        yield found
+
+
+@pytest.fixture
+def world(tmp_path: Path, pool: Executor) -> World:
+    """Five commits, and a checkpoint of version 2 and of the newest."""
+    world = World(str(tmp_path / "table"), pool)
+    world.tampered = True
+    for number in range(NEWEST + 1):
+        world.put(f"{number}.parquet", {"id": [number]})
+        world.run()
+        if number in (2, NEWEST):
+            world.delta().create_checkpoint()
+    shutil.rmtree(Path(world.uri, "_penguin"))
+    return world
+
+
+def checkpoint(world: World, version: int = NEWEST, part: str = "") -> Path:
+    return Path(world.uri, "_delta_log", f"{version:020d}.checkpoint{part}.parquet")
+
+
+def cut(path: Path, keep: int) -> None:
+    path.write_bytes(path.read_bytes()[:keep])
+
+
+def without_hint(world: World) -> None:
+    """delta-rs opens no table whose hint names a checkpoint that it cannot read."""
+    Path(world.uri, "_delta_log", "_last_checkpoint").unlink()
+
+
+def goes_on(world: World) -> None:
+    world.put("new.parquet", {"id": [100]})
+    world.run()
+    assert sorted(row["id"] for row in world.rows()) == [0, 1, 2, 3, 4, 100]
+
+
+@pytest.mark.parametrize("keep", [0, 3, 11, 500])
+def test_an_empty_or_cut_checkpoint_is_passed_over(world: World, keep: int) -> None:
+    cut(checkpoint(world), keep)
+    assert newest_checkpoint(world.storage, NEWEST) == (2, [f"_delta_log/{OLDER}"])
+
+
+def test_a_table_goes_on_when_the_newest_checkpoint_is_empty(world: World) -> None:
+    cut(checkpoint(world), 0)
+    without_hint(world)
+    goes_on(world)
+
+
+def test_commits_count_when_no_checkpoint_is_whole(world: World) -> None:
+    for version in (2, NEWEST):
+        cut(checkpoint(world, version), 0)
+    without_hint(world)
+    assert newest_checkpoint(world.storage, NEWEST) is None
+    goes_on(world)
+
+
+@pytest.mark.parametrize("keep", [3, 500])
+def test_a_checkpoint_that_delta_rs_cannot_read_is_named(world: World, keep: int) -> None:
+    """And what the message says helps."""
+    cut(checkpoint(world), keep)
+    with pytest.raises(
+        StateError, match=r"delete _delta_log/_last_checkpoint and the damaged file"
+    ):
+        world.run()
+    without_hint(world)
+    checkpoint(world).unlink()
+    goes_on(world)
+
+
+def test_a_checkpoint_without_one_of_its_parts_is_passed_over(world: World) -> None:
+    checkpoint(world).rename(checkpoint(world, part=f".{1:010d}.{2:010d}"))
+    assert newest_checkpoint(world.storage, NEWEST) == (
+        2,
+        [f"_delta_log/{2:020d}.checkpoint.parquet"],
+    )
+
+
+def test_a_cut_part_costs_the_whole_checkpoint(world: World) -> None:
+    first, second = (checkpoint(world, part=f".{n:010d}.{2:010d}") for n in (1, 2))
+    shutil.copy(checkpoint(world), second)
+    checkpoint(world).rename(first)
+    assert newest_checkpoint(world.storage, NEWEST) is not None
+    cut(second, 200)
+    found = newest_checkpoint(world.storage, NEWEST)
+    assert found is not None
+    assert found[0] == 2
+
+
+def test_a_hint_that_points_to_nothing_is_passed_over(world: World) -> None:
+    checkpoint(world).unlink()
+    assert newest_checkpoint(world.storage, NEWEST) == (2, [f"_delta_log/{OLDER}"])
+    with pytest.raises(StateError, match="delete _delta_log/_last_checkpoint"):
+        world.run()  # delta-rs goes by the hint
+    without_hint(world)
+    goes_on(world)
+
+
+def test_a_log_that_nothing_covers_is_refused_with_a_remedy(world: World) -> None:
+    cut(checkpoint(world), 0)
+    cut(checkpoint(world, 2), 0)
+    for version in range(3):
+        Path(world.uri, "_delta_log", f"{version:020d}.json").unlink()
+    with pytest.raises(StateError, match=r"(?i)restore"):
+        world.run()
+
+
+def test_a_checkpoint_that_is_garbage_is_refused_with_a_remedy(world: World) -> None:
+    path = checkpoint(world)
+    data = path.read_bytes()
+    path.write_bytes(data[:4] + b"\xff" * (len(data) - 8) + data[-4:])
+    with pytest.raises(StateError, match=r"(?i)delete it|restore"):
+        world.run()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from typing import Any, Literal, Self
+from zoneinfo import available_timezones
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
@@ -129,6 +130,20 @@ class SplitSettings(Settings):
         return _checked_columns([by])[0] if by else by
 
 
+class TableWatermark(QueryWatermark):
+    """As `QueryWatermark`; times of a table's columns may lack a zone."""
+
+    zone: str | None = Field(default=None, examples=["America/Los_Angeles"])
+    """Whose wall times the columns hold, where they are times without a zone; by default UTC."""
+
+    @field_validator("zone")
+    @classmethod
+    def _is_a_zone(cls, zone: str | None) -> str | None:
+        if zone is not None and zone not in available_timezones():
+            raise ValueError(f"{zone!r} is no time zone; write Europe/Berlin or UTC")
+        return zone
+
+
 class TableSourceSettings(QuerySource):
     """A table, or what a query gives, of a database or a lake.
 
@@ -148,7 +163,7 @@ class TableSourceSettings(QuerySource):
     """Instead of `table`."""
     filter: str = Field(default="", examples=["status <> 'draft'"])
     """Only rows for which it holds."""
-    watermark: QueryWatermark | None = Field(default=None, examples=[{"columns": ["updated_at"]}])
+    watermark: TableWatermark | None = Field(default=None, examples=[{"columns": ["updated_at"]}])
     """What tells new rows."""
     split: SplitSettings = SplitSettings()
     """Into how many tasks a window is cut."""

@@ -97,6 +97,7 @@ def selection_of(pipeline: PipelineSettings, source: Asked, driver: str) -> Sele
         fields=fields,
         columns=columns,
         nulls=source.marks.nulls,
+        zone=(source.watermark.zone if source.watermark else None) or "",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -12,13 +12,13 @@ from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.query_checks import Asked
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_py.columns import effective
+from blizzard_py.columns.calendars import settled_wall
 from blizzard_py.columns.literals import column_name
 from blizzard_py.columns.statements import closed, window_where
 from blizzard_py.connections.http.connection import HttpConnection
 from blizzard_py.connections.protocol import Bound, Selection
 from blizzard_py.connections.sql.statements import plain_identifier
 from blizzard_py.connections.sqlite.clock import is_time, until
-from blizzard_py.job import FieldSpec
 from blizzard_py.reading import BoundKind, Window
 from blizzard_py.sources.tables import replacing, windows
 from blizzard_py.sources.tables.source import AskedSource
@@ -48,7 +48,6 @@ def plan_of(
 
     ``now`` is aware. Raises `SourceError`, `StorageError`.
     """
-    fields = settings[2].fields
     asking, known = source.asking, state.columns or ColumnState()
     watermark = windows.from_stored(known.watermark)
     kept = known.window
@@ -58,11 +57,11 @@ def plan_of(
     if kept is not None:
         bound = Bound(kept.kind, windows.from_stored(kept.up_to))
     elif offline:
-        bound = _offline(settings[1], fields, now, watermark)
+        bound = _offline(settings[1], settings[2], now, watermark)
     else:
         bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
     if kept is None:
-        kept = windows.planned(known, asking, fields, bound, now.timestamp())
+        kept = windows.planned(known, asking, settings[2].fields, bound, now.timestamp())
     tasks = known.tasks if known.window is not None else ()
     slices: tuple[tuple[str, Window], ...] = ()
     if kept is not None and asking.replaces:
@@ -124,14 +123,14 @@ def _snapshot_plan(
 
 
 def _offline(
-    source: Asked, fields: Sequence[FieldSpec], now: dt.datetime, stored: Mapping[str, Any]
+    source: Asked, selection: Selection, now: dt.datetime, stored: Mapping[str, Any]
 ) -> Bound:
     """The bound as of ``now``, of columns that are times as far as the schema says.
 
     A value has the form of the stored one: text of SQLite, a time without a zone, a date.
     """
     mark = source.marks
-    kinds = {field.name: field.type for field in fields}
+    kinds = {field.name: field.type for field in selection.fields}
     if mark.bound in {"max", "version", "rows"} or not mark.columns:
         raise SourceError(
             f"bound {mark.bound or 'version'} is known by asking only; leave --offline out"
@@ -145,7 +144,7 @@ def _offline(
     for column in mark.columns:
         kind = kinds.get(column, "timestamp")
         if stored.get(column) is not None:
-            value[column] = _formed(column, moment, stored[column])
+            value[column] = _formed(column, moment, stored[column], selection.walls)
         elif kind == "date":
             value[column] = moment.date() - dt.timedelta(days=1)
         elif kind == "timestamp":
@@ -160,13 +159,13 @@ def _offline(
     return Bound(mark.bound or "clock", value)
 
 
-def _formed(column: str, moment: dt.datetime, like: Any) -> Any:
+def _formed(column: str, moment: dt.datetime, like: Any, zone: dt.tzinfo) -> Any:
     if isinstance(like, str) and is_time(like):
-        return until(moment, like)
+        return until(moment, like, zone)
     if isinstance(like, dt.datetime):
-        return moment if like.tzinfo else moment.replace(tzinfo=None)
+        return moment if like.tzinfo else settled_wall(moment, zone)
     if isinstance(like, dt.date):
-        return moment.date() - dt.timedelta(days=1)
+        return settled_wall(moment, zone).date() - dt.timedelta(days=1)
     raise SourceError(
         f"column {column}: the watermark is {like!r}, which is no time: where it ends is known by"
         " asking only; leave --offline out"

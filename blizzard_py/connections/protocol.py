@@ -28,10 +28,12 @@ about 16 MB, whichever is less).
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -62,7 +64,8 @@ class Selection:
     """What is read: a table or a query, the user's filter, the fields, the watermark's columns.
 
     One of ``table`` and ``query`` is given. ``filter`` is ANDed to everything. ``fields``
-    are the declared ones: only they (and ``columns``) are asked for; ``()`` means all.
+    are the declared ones: only they (and ``columns``) are asked for; ``()`` means all. ``zone`` is
+    whose wall times the columns hold, ``""`` if nobody has said so: then UTC's.
     """
 
     table: str = ""
@@ -71,6 +74,12 @@ class Selection:
     fields: tuple[FieldSpec, ...] = ()
     columns: tuple[str, ...] = ()
     nulls: Nulls = "first"
+    zone: str = ""
+
+    @property
+    def walls(self) -> dt.tzinfo:
+        """Whose wall times they are, where times have no zone of their own."""
+        return ZoneInfo(self.zone) if self.zone else dt.UTC
 
 
 @dataclass(frozen=True, slots=True)

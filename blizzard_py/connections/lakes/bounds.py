@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.errors import SourceError
+from blizzard_py.columns.calendars import settled_wall
 from blizzard_py.columns.windows import last_full_tick
 from blizzard_py.connections.lakes import filters
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
@@ -85,17 +86,24 @@ def highest_bound(
     )
 
 
-def clock_bound(orders: Mapping[str, Ordered], now: dt.datetime, settle_secs: float) -> Bound:
-    """So long ago, for columns of times and dates. Raises `SourceError` for others."""
+def clock_bound(
+    orders: Mapping[str, Ordered],
+    now: dt.datetime,
+    settle_secs: float,
+    zone: dt.tzinfo = dt.UTC,
+) -> Bound:
+    """So long ago, for columns of times and dates. Raises `SourceError` for others.
+
+    Dates and times without a zone are of the clocks of ``zone``.
+    """
     moment = now - dt.timedelta(seconds=settle_secs)
     value: dict[str, object] = {}
     for name, order in orders.items():
         if order.order not in {"time", "date"}:
             raise SourceError(f"column {name} is {order.type} and has no clock; use bound: max")
-        naive = order.order == "time" and not order.type.tz
-        value[name] = last_full_tick(
-            moment.replace(tzinfo=None) if naive else moment, str(order.type)
-        )
+        naive = order.order == "date" or not order.type.tz
+        own = settled_wall(moment, zone) if naive else moment
+        value[name] = last_full_tick(own, str(order.type))
     return Bound("clock", value, warnings=(f"rows that come {settle_secs:g} s late are missed",))
 
 

@@ -100,7 +100,7 @@ class DeltaConnection:
             return Bound(kind, {VERSION: handle.version(), TABLE: str(handle.metadata().id)})
         orders = self._orders(handle)
         if kind == "clock":
-            return clock_bound(orders, self._now(), settle_secs)
+            return clock_bound(orders, self._now(), settle_secs, self._selection.walls)
         if kind != "max":
             raise refuse_bound("delta", kind, ("version", "max", "clock"))
         return highest_bound(kind, self._snapshot(handle, orders), orders, self._highest)

@@ -129,7 +129,7 @@ class DirectoryConnection:
         names = self._selection.columns
         if kind == "clock":
             orders = self._orders(self._known(files))
-            return clock_bound(orders, self._now(), settle_secs)
+            return clock_bound(orders, self._now(), settle_secs, self._selection.walls)
         found: list[Facts] = []
         groups = self._newest_first(files)
         for group in groups:

@@ -104,7 +104,7 @@ class IcebergConnection:
             return Bound(kind, {VERSION: current.sequence_number, TABLE: uuid})
         orders = self._orders(table)
         if kind == "clock":
-            return clock_bound(orders, self._now(), settle_secs)
+            return clock_bound(orders, self._now(), settle_secs, self._selection.walls)
         if kind != "max":
             raise refuse_bound("iceberg", kind, ("version", "max", "clock"))
         ids = _ids(table)

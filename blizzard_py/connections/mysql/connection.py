@@ -48,10 +48,12 @@ class MysqlConnection(SqlConnection):
         self._now()
         found = [_REPLICA] if self._read_only else []
         for column in self._watermark_columns():
-            if (kind := self._types[column.name].name) in ("datetime", "date"):
+            kind = self._types[column.name].name
+            if kind in ("datetime", "date") and not self._selection.zone:
                 found.append(
                     f"{column.name} is a {kind}, which has no zone, and its values are taken for"
-                    " UTC: rows of writers in zones west of that would be missed"
+                    " UTC: rows of writers in zones west of that would be missed; set"
+                    " watermark.zone to theirs"
                 )
             if self._selection.table and not self._is_indexed(column):
                 found.append(

@@ -209,10 +209,12 @@ class PostgresqlConnection(SqlConnection):
                 " of before, and those below the watermark would be missed; read what it is made of"
             )
         for column in columns:
-            if self._types[column.name].name in ("timestamp", "date"):
+            bare = self._types[column.name].name in ("timestamp", "date")
+            if bare and not self._selection.zone:
                 yield (
                     f"{column.name} is a {column.type}, which has no zone, and its values are"
-                    " taken for UTC: rows of writers in zones west of that would be missed"
+                    " taken for UTC: rows of writers in zones west of that would be missed;"
+                    " set watermark.zone to theirs"
                 )
 
     def _is_fed(self) -> bool:

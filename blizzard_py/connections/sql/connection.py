@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
+from blizzard_py.columns.calendars import settled_wall
 from blizzard_py.columns.windows import last_full_tick
 from blizzard_py.connections.compared import check_instants
 from blizzard_py.connections.placeholders import Values, in_sql, is_of_one
@@ -284,11 +285,12 @@ class SqlConnection(ABC):
 
     def _until(self, column: SourceColumn, instant: datetime) -> Any:
         """The last value of the column that is surely below ``instant``, in its own type."""
-        below = instant.astimezone(UTC) - timedelta(microseconds=1)
-        value = last_full_tick(below, self._tick(column))
-        if not isinstance(value, datetime) or self._zoned(column):
-            return value
-        return value.replace(tzinfo=None)
+        own = instant.astimezone(UTC) if self._zoned(column) else self._wall(instant)
+        return last_full_tick(own - timedelta(microseconds=1), self._tick(column))
+
+    def _wall(self, instant: datetime) -> datetime:
+        """The wall time below which all is over, of those who write times without a zone."""
+        return settled_wall(instant, self._selection.walls)
 
     def _tick(self, column: SourceColumn) -> str:
         """The column's type in the words of `last_full_tick`."""

@@ -7,10 +7,13 @@ space, and a bound in the other form would skip a day.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta, tzinfo
 
+from blizzard_py.columns.calendars import settled_wall
 from blizzard_py.columns.windows import last_full_tick
 
+_DIGIT = re.compile(r"\d")
 _FORM = re.compile(r"\d{4}-\d\d-\d\d(?:([ T])\d\d:\d\d:\d\d(?:\.(\d{1,6}))?(Z|\+00:00)?)?")
 
 
@@ -27,17 +30,38 @@ def same_form(value: object, other: object) -> bool:
     return mine is not None and its is not None and _shape(mine) == _shape(its)
 
 
+def unlike(values: Iterable[str]) -> tuple[str, ...]:
+    """Find two values that are not written alike, so that text does not sort as time does."""
+    known: dict[object, str] = {}
+    for value in values:
+        found = _FORM.fullmatch(value)
+        known.setdefault(_shape(found) if found else _DIGIT.sub("0", value), value)
+        if len(known) > 1:
+            return tuple(known.values())
+    return ()
+
+
+def says_zone(text: str) -> bool:
+    """Whether a stored time says its zone, so that it is no wall time of somebody's."""
+    found = _FORM.fullmatch(text)
+    return found is not None and found[3] is not None
+
+
 def _shape(found: re.Match[str]) -> tuple[str | None, bool, str | None]:
     return found[1], found[2] is not None, found[3]
 
 
-def until(instant: datetime, like: str) -> str:
-    """The last time that is surely below ``instant``, in the form of ``like``."""
-    below = instant.astimezone(UTC) - timedelta(microseconds=1)
+def until(instant: datetime, like: str, zone: tzinfo = UTC) -> str:
+    """The last time that is surely below ``instant``, in the form of ``like``.
+
+    A form that says no zone is of the wall times of ``zone``.
+    """
     found = _FORM.fullmatch(like)
+    where = UTC if found is not None and found[3] else zone
+    below = settled_wall(instant, where) - timedelta(microseconds=1)
     if found is None or found[1] is None:
         return str(last_full_tick(below, "date"))
     digits = len(found[2] or "")
-    value = last_full_tick(below, f"datetime({digits})").replace(tzinfo=None)
+    value = last_full_tick(below, f"datetime({digits})")
     text: str = value.isoformat(found[1], "microseconds")
     return text[: 19 + (digits + 1 if digits else 0)] + (found[3] or "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from blizzard_py.connections.sql.connection import SqlConnection
 from blizzard_py.connections.sql.faults import guarded
 from blizzard_py.connections.sql.statements import identifier, select
 from blizzard_py.connections.sqlite import types
-from blizzard_py.connections.sqlite.clock import same_form, until
+from blizzard_py.connections.sqlite.clock import is_time, same_form, says_zone, unlike, until
 from blizzard_py.connections.sqlite.session import connect, judge, path_of
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
@@ -36,12 +36,42 @@ class SqliteConnection(SqlConnection):
         self._session: Any = None
 
     def warnings(self) -> Sequence[str]:
-        return [
+        found = [
             f"no index gives the order of {column.name}: each window costs a read of everything"
             " (EXPLAIN: a sort of all rows); create an index on it"
             for column in self._watermark_columns()
             if not self._is_indexed(column)
         ]
+        return [*found, *self._doubts_of_times()]
+
+    def _doubts_of_times(self) -> Iterator[str]:
+        """Look at some times of each column. Raises `SourceError` where they are not alike."""
+        for column in self._watermark_columns():
+            if column.kind not in ("time", "date"):
+                continue
+            name = identifier(column.name, self.dialect)
+            rows = select([f"{name} AS v"], self._source, f"{name} IS NOT NULL", *self._filter())
+            values: list[Any] = []
+            for order in ("", f" ORDER BY {name}", f" ORDER BY {name} DESC"):
+                part = f"SELECT CAST(v AS TEXT) AS v FROM ({rows}{order} LIMIT {_SAMPLE_ROWS})"  # noqa: S608  # of our own statement
+                values += self._ask(part).column("v").to_pylist()
+            odd = unlike(values)
+            if odd:
+                raise SourceError(
+                    f"column {column.name}: times are compared as text, and {' and '.join(odd)}"
+                    " are not written alike: rows would be missed; rewrite them in one form, or"
+                    f" give a query with strftime('%Y-%m-%d %H:%M:%f', {column.name})"
+                )
+            if values and not is_time(values[0]):
+                yield (
+                    f"column {column.name} has {values[0]!r}, which is not written as"
+                    " YYYY-MM-DD[ HH:MM:SS[.ffffff]][Z]: bound: clock cannot read it; use max"
+                )
+            elif values and not self._selection.zone and not says_zone(values[0]):
+                yield (
+                    f"column {column.name} is a time without a zone and is taken for UTC: rows of"
+                    " writers in zones west of that would be missed; set watermark.zone to theirs"
+                )
 
     def key(self) -> Sequence[str]:
         return [row["name"] for row in self._table_info("pk > 0 ORDER BY pk")]
@@ -158,7 +188,9 @@ class SqliteConnection(SqlConnection):
                     f"bound: clock cannot be compared with the values of {column.name}: they are"
                     " not written alike as YYYY-MM-DD[ HH:MM:SS[.ffffff]][Z]; use bound: max"
                 )
-            value[column.name] = until(now - timedelta(seconds=settle_secs), high)
+            value[column.name] = until(
+                now - timedelta(seconds=settle_secs), high, self._selection.walls
+            )
         return Bound("clock", value)
 
     def _spec(self, listed: Sequence[str], *conditions: str) -> dict[str, Any]:

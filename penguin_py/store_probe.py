@@ -24,7 +24,7 @@ def probe_path(state_name: str) -> str:
 
 
 def ask(storage: Storage, state_name: str, clock: StoreClock) -> None:
-    """Set the clock to the store's; three requests. Raises `StorageError`.
+    """Set the clock to the store's; three requests, four the first time. Raises `StorageError`.
 
     Again before each sweep, which goes by times of files: the store's own clock may have been
     put right since. An hour off is no matter to it, and polls are not to see time jump.

@@ -16,7 +16,8 @@ look first who the writer is (`blizzard_core.checkpoint.writer`) and leave the f
 
 A refused save is not proof: if the answer to an applied write is lost, its
 repetition is refused too. So the file is read back first, and what we tried to
-write counts as written if it is there.
+write counts as written if it is there. A file that is still ours, of this epoch, was
+taken over by nobody: the save is made again over what is there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any, TypeVar
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import encode, parsed
 from blizzard_core.checkpoint.writer import Admission, Writer, anybody, this_process
-from blizzard_core.errors import Conflict, FencedError, NotFound
+from blizzard_core.errors import Conflict, FencedError, NotFound, Unavailable
 from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Storage
 
@@ -37,6 +38,8 @@ T = TypeVar("T")
 
 # Daemons that start at the same moment take the file from each other this often at most.
 _TAKE_TRIES = 5
+# A save that is refused over our own state is made again this often at most.
+_SAVE_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class FencedFile:
         epoch; the later ones (after an error) first check that the file is still ours. Raises
         `FencedError`, `StateError`, `StorageError`.
         """
+        seen: set[str | None] = set()
         for _ in range(_TAKE_TRIES):
             try:
                 raw, version = self._storage.read_versioned(self._path)
@@ -93,9 +97,12 @@ class FencedFile:
             try:
                 self._put({**(fresh() if document is None else document)}, epoch)
             except Conflict:
+                seen.add(version)
                 continue
             self._epoch = epoch
             return state
+        if len(seen) == 1:
+            raise self._refused()
         raise FencedError(f"{self._where}: others take it over again and again; this one stops")
 
     def replace(self, document: Mapping[str, Any], version: str | None, epoch: int) -> None:
@@ -139,18 +146,41 @@ class FencedFile:
             raise self._fenced(self._stored()) from None
 
     def _put(self, document: Mapping[str, Any], epoch: int) -> None:
-        """Write with our name on it; a refusal that was our own doing is none."""
+        """Write with our name on it; a refusal that was our own doing is none.
+
+        Raises `Conflict` if another wrote, `Unavailable` if the store refuses without that.
+        """
         data = encode({**document, "writer": self._writer(epoch)})
-        try:
-            self._version = self._storage.put_if(self._path, data, self._version)
-        except Conflict:
+        for _ in range(_SAVE_TRIES):
             try:
-                raw, version = self._storage.read_versioned(self._path)
-            except NotFound:
-                raw, version = b"", ""
-            if raw != data:
-                raise
-            self._version = version
+                self._version = self._storage.put_if(self._path, data, self._version)
+            except Conflict:
+                try:
+                    raw, version = self._storage.read_versioned(self._path)
+                except NotFound:
+                    raw, version = b"", ""
+                if raw != data and not self._wrote(raw, epoch):
+                    raise
+                self._version = version
+                if raw == data:
+                    return
+            else:
+                return
+        raise self._refused()
+
+    def _refused(self) -> Unavailable:
+        return Unavailable(
+            f"{self._where}: the store refuses to replace it again and again, though nobody else"
+            " has written it; it is tried again, see whether the server honours If-Match"
+        )
+
+    def _wrote(self, raw: bytes, epoch: int) -> bool:
+        """Whether these bytes are a save of this process, in this epoch."""
+        try:
+            found = writer_of(json_value(raw), self._where)
+        except ValueError:
+            return False
+        return found is not None and (found.id, found.epoch) == (self._id, epoch)
 
     def _writer(self, epoch: int) -> dict[str, Any]:
         return asdict(Writer(self._id, epoch, this_process()))

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+
+from blizzard_core.storage.opening import normalize_uri, problems_of
 
 # Names become parts of file names and of Spark job groups.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 Options = dict[str, str]
+
+
+def _one_spelling(uri: str) -> str:
+    """A place as everything behind the settings compares, stores and shows it.
+
+    One that something is wrong with stays as written, for the error that names it.
+    """
+    return uri if not uri or problems_of(uri, {}) else normalize_uri(uri)
+
+
+Uri = Annotated[str, AfterValidator(_one_spelling)]
 
 
 class Settings(BaseModel):

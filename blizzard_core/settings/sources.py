@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from blizzard_core.bounds import DIRECTORIES, EXPANSION, LETTERS
-from blizzard_core.settings.base import Name, Options, Settings
+from blizzard_core.settings.base import Name, Options, Settings, Uri
 from blizzard_core.settings.event_time import SourceEventTime
 from blizzard_core.settings.schema import OwnSchema
 
@@ -113,7 +113,7 @@ class SourceSettings(CommonSource):
     """From one look for new files to the next."""
     kind: Literal["files"] = "files"
     """Files that arrive in a directory."""
-    source_uri: str = Field(validation_alias="source_uri", examples=["${BUCKET:-s3://raw}/events/"])
+    source_uri: Uri = Field(validation_alias="source_uri", examples=["${BUCKET:-s3://raw}/events/"])
     """Where the files arrive; `path` is accepted too."""
     use_watermark: bool = True
     """false: keep the set of names done, for names that do not sort."""
@@ -224,7 +224,7 @@ class ErrorSettings(Settings):
     """Stop the pipeline at so many bad files; 0: never."""
     max_retries: int = Field(default=3, ge=0)
     """Further tries for a file that cannot be read."""
-    dlq_path: str | None = Field(default=None, examples=["s3://lake/dlq"])
+    dlq_path: Uri | None = Field(default=None, examples=["s3://lake/dlq"])
     """Where dead letters go; by default `_blizzard/dlq` in the table."""
     max_expansion: int = Field(default=EXPANSION, ge=1)
     """Bytes that a stored byte of a file may become, beyond the first 16 MiB."""

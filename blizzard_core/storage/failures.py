@@ -88,14 +88,16 @@ _MEANINGS = {
     "AuthorizationHeaderMalformed": _REGION,
     "IllegalLocationConstraintException": _REGION,
     "PermanentRedirect": _REGION,
+    # Nothing was written, and nothing is known of another writer: AWS says to try again.
+    "ConditionalRequestConflict": "another request changed the object just then; try again",
     "507": _FULL,
     "QuotaExceeded": _FULL,
     "XMinioStorageFull": _FULL,
 }
+_LACKING = frozenset({"NotImplemented", "501"})
 _CONFLICT = frozenset(
     {
         "PreconditionFailed",
-        "ConditionalRequestConflict",
         "ConditionNotMet",
         "BlobAlreadyExists",
         "412",
@@ -190,6 +192,11 @@ def _answered(uri: str, code: str, *, absent: bool) -> StorageError | None:
         return bucket_missing(uri)
     if absent or code in _MISSING:
         return NotFound(f"{uri}: not found")
+    if code in _LACKING:
+        return StorageError(
+            f"{uri}: this store does not implement what is asked of it ({code}); use a server, or a"
+            " version of it, that has conditional PUT and ListObjectsV2 (docs/guarantees.md)"
+        )
     if code in _CONFLICT:
         return Conflict(f"{uri}: changed by another writer")
     return None

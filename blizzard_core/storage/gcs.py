@@ -15,6 +15,7 @@ from blizzard_core.bounds import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.errors import Conflict, Unavailable
 from blizzard_core.storage.failures import bucket_missing
 from blizzard_core.storage.objects import FileSystem, Patience, modified_of
+from blizzard_core.storage.order import Ascending
 from blizzard_core.storage.protocol import Entry, Page, order_key
 from blizzard_core.storage.sending import bounded
 from blizzard_core.storage.stored_bytes import Part, StoredBytes
@@ -99,13 +100,15 @@ class GCSStorage(StoredBytes):
         }
         low = order_key(after)
         high = None if until is None else order_key(until)
+        order = Ascending(self.uri, after, inclusive=True)
         while True:
             answer = self._call("", partial(self._list, **arguments))
             items = answer.get("items", [])
+            paths = [item["name"][len(self._prefix) :] for item in items]
+            order.check(paths)
             entries: list[Entry] = []
             past = False
-            for item in items:
-                path = item["name"][len(self._prefix) :]
+            for path, item in zip(paths, items, strict=True):
                 key = order_key(path)
                 if high is not None and key >= high:
                     past = True

@@ -26,7 +26,7 @@ from blizzard_core.storage.protocol import Storage, StorageOptions
 from blizzard_core.storage.sharing import shared
 from blizzard_core.text import shortened
 
-_S3 = frozenset({"s3", "s3a"})
+_S3 = frozenset({"s3", "s3a", "s3n"})
 _GCS = frozenset({"gs", "gcs"})
 _AZURE = frozenset({"az", "abfs", "abfss"})
 SCHEMES = frozenset({"", "file", "memory"}) | _S3 | _GCS | _AZURE
@@ -74,24 +74,59 @@ _ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP")} | dict.fromkeys(
 
 def scheme_of(uri: str) -> str:
     """The URI's scheme in lower case; ``""`` for a plain path."""
+    if uri[:6].lower() == "file:/":  # Hadoop writes one slash
+        return "file"
     return uri.partition("://")[0].lower() if "://" in uri else ""
 
 
 def normalize_uri(uri: str) -> str:
     """One spelling per place: absolute local paths, no trailing slash, no user part.
 
-    ``file:///a/b/``, ``/a/b`` and ``/a/./b`` are the same place; ``s3a`` is ``s3``.
+    ``file:///a/b/``, ``file:/a/b``, ``/a/b`` and ``/a/./b`` are the same place; ``s3a`` is ``s3``.
     """
     scheme = scheme_of(uri)
     if scheme in {"", "file"}:
-        path = uri.partition("://")[2] if scheme else uri
+        path = _local_path(uri)
         # POSIX leaves open what two slashes at the beginning mean, and Python keeps them.
         return f"/{os.path.normpath(Path(path).absolute()).lstrip('/')}"
     parts = urlsplit(uri)
     host = parts.netloc.rpartition("@")[2] if scheme not in _AZURE else parts.netloc
     name = "s3" if scheme in _S3 else "gs" if scheme in _GCS else scheme
-    path = "/".join(p for p in parts.path.split("/") if p)
+    path = "/".join(_resolved(parts.path)[0])
     return f"{name}://{host}/{path}" if path else f"{name}://{host}"
+
+
+def is_same_place(one: str, other: str) -> bool:
+    """Whether two URIs that nothing is wrong with are spellings of one place.
+
+    An Azure account that only one of them names may stand in the options of the other.
+    """
+    if scheme_of(one) not in _AZURE or scheme_of(other) not in _AZURE:
+        return normalize_uri(one) == normalize_uri(other)
+    roots = {azure_root(bucket_root(normalize_uri(uri))) for uri in (one, other)}
+    accounts = {azure_account(uri) for uri in (one, other)} - {None}
+    return len(roots) == 1 and len(accounts) < 2
+
+
+def _local_path(uri: str) -> str:
+    rest = uri[len("file:") :] if scheme_of(uri) else uri
+    return rest[2:] if scheme_of(uri) and rest.startswith("//") else rest
+
+
+def _resolved(path: str) -> tuple[list[str], bool]:
+    """A key's components without empty ones and dots, and whether ``..`` leads above the bucket.
+
+    delta-rs resolves a table's URI so, and both daemons have to mean one place.
+    """
+    found: list[str] = []
+    is_outside = False
+    for part in path.split("/"):
+        if part == "..":
+            is_outside |= not found
+            del found[-1:]
+        elif part not in {"", "."}:
+            found.append(part)
+    return found, is_outside
 
 
 def problems_of(uri: str, options: StorageOptions) -> list[str]:
@@ -103,7 +138,7 @@ def problems_of(uri: str, options: StorageOptions) -> list[str]:
     found = []
     if scheme not in {"", "file"} and not uri.partition("://")[2].strip("/"):
         found.append("names no bucket")
-    if scheme == "file" and not uri.partition("://")[2].startswith("/"):
+    if scheme == "file" and not _local_path(uri).startswith("/"):
         found.append("has a host; a local path is written /data/raw or file:///data/raw")
     if scheme not in {"", "file"} and set("?#\t\r\n") & set(uri):
         # A URI's path ends at the first two, and parsers drop the others.
@@ -112,6 +147,8 @@ def problems_of(uri: str, options: StorageOptions) -> list[str]:
         has_password = bool(urlsplit(uri).password)
     except ValueError:  # a bracket that is not closed, digits that no standard knows
         return [*found, "is no URI; write scheme://bucket/path, or a local path"]
+    if scheme not in {"", "file"} and _resolved(urlsplit(uri).path)[1]:
+        found.append("leads above its bucket by ..; write the place without it")
     if has_password:
         found.append("must not carry credentials; use storage_options")
     names = _names_for(scheme)

@@ -1,9 +1,12 @@
 """S3 and everything that speaks its API: listings from any key, conditional PUT.
 
-Some servers that speak it take ``If-Match`` and ``If-None-Match`` on a PUT and pay no
-heed to them. Two daemons would replace each other's state there, and two commits of one
-version each other. So the first conditional write of a storage is made once more, and has
-to be refused.
+Some servers that speak it take ``If-Match`` or ``If-None-Match`` on a PUT and ignore it. Two
+daemons would replace each other's state there, and two commits of one version each other. So
+after the first conditional write of a storage both conditions are tried, and both have to be
+refused.
+
+Other servers list in another order than that of bytes (SeaweedFS: ``a/`` before ``a-b/``), or in
+none (directory buckets). Such listings raise: what comes out of order would never be found.
 """
 
 from __future__ import annotations
@@ -21,11 +24,15 @@ from s3fs import core as s3fs  # type: ignore[import-untyped]  # ships no types
 from blizzard_core.bounds import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.errors import Conflict, StorageError, Unavailable
 from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience
+from blizzard_core.storage.order import Ascending
 from blizzard_core.storage.protocol import Entry, Page, order_key
 from blizzard_core.storage.sending import bounded
 
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500
+_NOT_IMPLEMENTED = 501
+# An ETag that no object of ours has: that of a body whose digest is zero.
+_NO_SUCH_ETAG = f'"{"0" * 32}"'
 
 
 class S3FileSystem(FileSystem, Protocol):
@@ -82,10 +89,16 @@ def _session_class(patience: Patience) -> type[AIOHTTPSession]:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Throttling and server errors, for which s3fs by itself knows one code only."""
+    """Throttling and server errors, for which s3fs by itself knows one code only.
+
+    And a conditional write that met another request: nothing was written, and S3 says to repeat it.
+    """
     response = getattr(error, "response", None) or {}
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return bool(status == _TOO_MANY_REQUESTS or status >= _SERVER_ERRORS)
+    if response.get("Error", {}).get("Code") == "ConditionalRequestConflict":
+        return True
+    failed = status >= _SERVER_ERRORS and status != _NOT_IMPLEMENTED
+    return bool(status == _TOO_MANY_REQUESTS or failed)
 
 
 # s3fs retries time-outs, broken connections and cut bodies; this adds the rest. It is
@@ -101,7 +114,7 @@ class S3Storage(ObjectStorage):
         self._s3 = fs
         self._bucket, _, prefix = self._root.partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
-        # Whether this store was seen to refuse a write for its condition.
+        # Whether this store was seen to refuse writes for both conditions.
         self._refuses = False
 
     @property
@@ -120,13 +133,15 @@ class S3Storage(ObjectStorage):
             arguments["StartAfter"] = self._prefix + after
         low = order_key(after)
         high = None if until is None else order_key(until)
+        order = Ascending(self.uri, after)
         while True:
             answer = self._call("", partial(self._s3.call_s3, "list_objects_v2", **arguments))
             contents = answer.get("Contents", [])
+            paths = [item["Key"][len(self._prefix) :] for item in contents]
+            order.check(paths)
             entries: list[Entry] = []
             past = False
-            for item in contents:
-                path = item["Key"][len(self._prefix) :]
+            for path, item in zip(paths, contents, strict=True):
                 key = order_key(path)
                 if high is not None and key >= high:
                     past = True
@@ -159,28 +174,24 @@ class S3Storage(ObjectStorage):
         return found
 
     def put_if(self, path: str, data: bytes, version: str | None) -> str:
-        """As `Storage.put_if`. Raises `StorageError` if the store ignores conditions."""
-        try:
-            found = super().put_if(path, data, version)
-            # The same data once more changes nothing where it is taken. A version that has not
-            # changed could be replaced again with good reason.
-            if not self._refuses and found != version:
-                self._repeat(path, data, version)
-        except Conflict:
+        """As `Storage.put_if`. Raises `StorageError` if the store ignores a condition."""
+        found = super().put_if(path, data, version)
+        if not self._refuses:
+            self._check_refused(path, data, None, "If-None-Match")
+            self._check_refused(path, data, _NO_SUCH_ETAG, "If-Match")
             self._refuses = True
-            raise
         return found
 
-    def _repeat(self, path: str, data: bytes, version: str | None) -> None:
+    def _check_refused(self, path: str, data: bytes, version: str | None, condition: str) -> None:
+        """Write what was just written under a condition that fails; taken, it changes nothing."""
         try:
             super().put_if(path, data, version)
         except Conflict:
-            self._refuses = True
             return
         raise StorageError(
-            f"{self.uri}/{path}: this store ignores If-Match and If-None-Match, so daemons and"
-            " commits would overwrite each other unnoticed; update the server to a version that"
-            " honours conditional PUT, or use another store"
+            f"{self.uri}/{path}: this store ignores {condition}, so daemons and commits would"
+            " overwrite each other unnoticed; update the server to a version that honours"
+            " conditional PUT, or use another store"
         )
 
     def _put_if(self, key: str, data: bytes, version: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blizzard_core.errors import StateError
+from blizzard_core.storage.opening import is_same_place
 from blizzard_py.state.source_state import Identity, SourceState
 
 
@@ -32,7 +33,7 @@ def check_identity(
             " everything there; or, if it gives the same rows under its new name, say so with"
             f" `blizzard rename --moved-from '{known.uri}'`"
         )
-    if known.uri != parts_identity.uri:
+    if not is_same_place(known.uri, parts_identity.uri):
         raise StateError(
             f"{where}: is of the files below {known.uri}, the configuration now says"
             f" {parts_identity.uri}; set source_uri back, give the source another `id:` to ingest"

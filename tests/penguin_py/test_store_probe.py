@@ -59,7 +59,7 @@ def test_a_store_that_ignores_conditions_is_refused_before_the_first_commit(
     proxy.dropped = CONDITIONS
     wire.put("a.parquet", {"id": [1]})
     for _ in range(2):  # the object that is left of the first time proves nothing
-        with pytest.raises(StorageError, match="ignores If-Match and If-None-Match") as refused:
+        with pytest.raises(StorageError, match="ignores If-None-Match") as refused:
             started(wire).cycle(threading.Event())
         assert not refused.value.retryable
         assert "update the server" in str(refused.value)
@@ -74,10 +74,10 @@ def test_a_state_file_is_not_taken_over_where_conditions_are_ignored(
     wire: World, proxy: FaultProxy
 ) -> None:
     path = "_blizzard/x_checkpoint.json"
-    for dropped in ("if-none-match", "if-match"):  # the second finds a file, and replaces it
-        proxy.dropped = frozenset({dropped})
+    for dropped in ("If-None-Match", "If-Match"):  # the second finds a file, and replaces it
+        proxy.dropped = frozenset({dropped.lower()})
         file = FencedFile(wire.storage, path)
-        with pytest.raises(StorageError, match="ignores If-Match"):
+        with pytest.raises(StorageError, match=f"ignores {dropped}"):
             file.take(lambda document, _where: document, lambda: {"a": 0})
 
 
@@ -85,11 +85,11 @@ def test_a_store_is_put_to_the_test_once(wire: World, proxy: FaultProxy) -> None
     storage = wire.storage
     proxy.seen.clear()
     version = storage.put_if("state", b"1", None)
-    assert len(proxy.seen) == 2
+    assert len(proxy.seen) == 3
     assert storage.put_if("state", b"2", version) != version
     with pytest.raises(Conflict):
         storage.put_if("state", b"3", version)
-    assert len(proxy.seen) == 4
+    assert len(proxy.seen) == 5
     # A write that leaves the object as it is may be made again, which proves nothing.
     other = open_storage(wire.uri, wire.options)
     version = other.read_versioned("state")[1]
@@ -97,10 +97,10 @@ def test_a_store_is_put_to_the_test_once(wire: World, proxy: FaultProxy) -> None
 
 
 def test_a_start_asks_three_times_whoever_asked_before(wire: World, proxy: FaultProxy) -> None:
-    for _ in range(3):
+    for requests in (4, 3, 3):  # the first write is followed by both conditions that fail
         proxy.seen.clear()
         ask(wire.storage, "events", StoreClock(time.time, time.monotonic))
-        assert len(proxy.seen) == 3, proxy.seen
+        assert len(proxy.seen) == requests, proxy.seen
     assert wire.storage.read(probe_path("events")) == b""
 
 

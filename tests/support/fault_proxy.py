@@ -60,6 +60,11 @@ class FaultProxy:
     dated: dict[str, float] = field(default_factory=dict)
     # Request headers, in lower case, that never reach the store.
     dropped: frozenset[str] = frozenset()
+    # The status and code of an answer to a request (its method, its headers in lower case)
+    # that never reaches the store; None lets it through.
+    refuse: Callable[[str, dict[str, str]], tuple[int, str] | None] = lambda _method, _headers: None
+    # The body of each listing, as the client gets it.
+    relist: Callable[[bytes], bytes] = lambda data: data
     lock: threading.Lock = field(default_factory=threading.Lock)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -101,7 +106,10 @@ class _Handler(BaseHTTPRequestHandler):
         fault = self.proxy.next_fault() if listing else None
         self.proxy.seen.append(f"{self.command} {self.path}")
         lost = self.proxy.lose(self.command)
-        if lost is not None:
+        refused = self.proxy.refuse(self.command, {k.lower(): v for k, v in self.headers.items()})
+        if refused is not None:
+            self._send(refused[0], {"Content-Type": "application/xml"}, _refusal(refused[1]))
+        elif lost is not None:
             with self.proxy.lock:
                 self.proxy.lost += 1
             if isinstance(lost, float):
@@ -120,6 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(fault, {"Content-Type": "application/xml"}, _error(fault))
         else:
             status, headers, data = self._forward(body)
+            if listing:
+                data = self.proxy.relist(data)
             self._send(status, headers, data, cut=fault == "cut")
 
     do_POST = do_PUT = do_DELETE = do_HEAD = do_GET  # noqa: N815  # the base's names
@@ -203,7 +213,11 @@ def _with_time(contents: bytes, dated: dict[str, float]) -> bytes:
 
 
 def _error(status: int) -> bytes:
-    return f"<Error><Code>{_CODES[status]}</Code><Message>as asked</Message></Error>".encode()
+    return _refusal(_CODES[status])
+
+
+def _refusal(code: str) -> bytes:
+    return f"<Error><Code>{code}</Code><Message>as asked</Message></Error>".encode()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 from blizzard_core.checkpoint.fence import FencedFile, writer_of
 from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.daemon import Loop, run
-from blizzard_core.errors import BucketMissing, Conflict, FencedError, StateError
+from blizzard_core.errors import BucketMissing, Conflict, FencedError, StateError, Unavailable
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
@@ -147,6 +147,44 @@ def test_a_lost_answer_is_not_a_conflict() -> None:
     file = FencedFile(storage, PATH)
     file.take(plain, lambda: {"a": 0})
     file.save({"a": 1})
+    file.save({"a": 2})
+    assert json.loads(storage.read(PATH))["a"] == 2
+
+
+class Refuses(MemoryStorage):
+    """Says to this many conditional writes that another was there, though nobody was."""
+
+    left = 0
+
+    def put_if(self, path: str, data: bytes, version: str | None) -> str:
+        if self.left:
+            self.left -= 1
+            raise Conflict(f"{self.uri}/{path}: changed by another writer")
+        return super().put_if(path, data, version)
+
+
+def test_a_conflict_over_our_own_state_is_tried_again() -> None:
+    storage = Refuses()
+    file = FencedFile(storage, PATH)
+    storage.left = 1
+    file.take(plain, lambda: {"a": 0})
+    storage.left = 2
+    file.save({"a": 1})
+    assert json.loads(storage.read(PATH))["a"] == 1
+    storage.left = 99
+    with pytest.raises(Unavailable, match="though nobody else has written it"):
+        file.save({"a": 2})
+    with pytest.raises(Unavailable, match="though nobody else has written it"):
+        file.take(plain, lambda: {"a": 0})
+
+
+def test_our_own_older_save_that_came_back_is_replaced() -> None:
+    storage = MemoryStorage()
+    file = FencedFile(storage, PATH)
+    file.take(plain, lambda: {"a": 0})
+    older = storage.read(PATH)
+    file.save({"a": 1})
+    storage.put_atomic(PATH, older)
     file.save({"a": 2})
     assert json.loads(storage.read(PATH))["a"] == 2
 

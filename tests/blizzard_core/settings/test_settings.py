@@ -113,6 +113,24 @@ def test_path_is_another_name_for_source_uri(tmp_path: Path) -> None:
     assert any("source_uri or path, not both" in problem for problem in problems(tmp_path, both))
 
 
+def test_places_have_one_spelling_behind_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for source, table in (("raw", "lake/t"), ("./raw/", f"file:{tmp_path}/lake//t/")):
+        document = changed(
+            pipelines__events__sources__main={"source_uri": source},
+            pipelines__events__sink__table_uri=table,
+            pipelines__events__error_handling__dlq_path="s3a://letters//x/",
+            tables__events__table_uri=table,
+        )
+        config = load(tmp_path, document)
+        pipeline = config.pipelines["events"]
+        assert pipeline.sources["main"].source_uri == f"{tmp_path}/raw"
+        assert pipeline.sink.table_uri == config.tables["events"].table_uri == f"{tmp_path}/lake/t"
+        assert pipeline.error_handling.dlq_path == "s3://letters/x"
+
+
 def test_everything_wrong_is_told_at_once_with_its_place_and_line(tmp_path: Path) -> None:
     text = """\
 pipelines:

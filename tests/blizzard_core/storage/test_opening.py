@@ -23,7 +23,13 @@ from blizzard_core.errors import (
 )
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.objects import Patience
-from blizzard_core.storage.opening import fsspec_arguments, normalize_uri, open_storage, problems_of
+from blizzard_core.storage.opening import (
+    fsspec_arguments,
+    is_same_place,
+    normalize_uri,
+    open_storage,
+    problems_of,
+)
 from blizzard_core.storage.protocol import join
 from blizzard_core.storage.s3 import client_arguments
 
@@ -218,6 +224,38 @@ def test_one_spelling_per_place() -> None:
     assert Path(normalize_uri("relative/x")).is_absolute()
     assert join("", "a/", "/b") == "a/b"
     assert problems_of("gs://b/x", {}) == []
+
+
+@pytest.mark.parametrize(
+    ("spellings", "place"),
+    [
+        (["s3://b/x/", "s3a://b/x", "s3n://b//x//", "s3://b/./x", "s3://b/a/../x"], "s3://b/x"),
+        (["gs://b/x", "gcs://b/x/", "gs://b//x"], "gs://b/x"),
+        (["az://c/x/", "az://c/./x", "az://c//y/../x"], "az://c/x"),
+        (["/a/b", "/a/b/", "//a//b", "file:/a/b", "file:///a/b/", "FILE:/a/c/../b"], "/a/b"),
+    ],
+)
+def test_spellings_of_a_place_become_one(spellings: list[str], place: str) -> None:
+    for uri in spellings:
+        assert problems_of(uri, {}) == []
+        assert normalize_uri(uri) == place
+        assert normalize_uri(normalize_uri(uri)) == place
+        assert is_same_place(uri, place)
+        assert not is_same_place(uri, f"{place}y")
+
+
+def test_azure_places_differ_by_their_accounts() -> None:
+    named = "abfss://c@one.dfs.core.windows.net/x"
+    assert is_same_place(named, "abfs://c@one.dfs.core.windows.net//x/")
+    assert is_same_place(named, "az://c/x")
+    assert not is_same_place(named, "abfss://c@two.dfs.core.windows.net/x")
+    assert not is_same_place(named, "az://c/y")
+    assert not is_same_place("az://c/x", "s3://c/x")
+
+
+@pytest.mark.parametrize("uri", ["s3://b/..", "s3://b/a/../../x", "az://c/../x"])
+def test_a_uri_that_leads_above_its_bucket_is_refused(uri: str) -> None:
+    assert any("above its bucket" in problem for problem in problems_of(uri, {}))
 
 
 def test_an_unwritable_directory_is_named(tmp_path: Path) -> None:

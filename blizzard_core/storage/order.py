@@ -1,0 +1,35 @@
+"""The order of a listing, which everything above relies on and not every server keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from blizzard_core.errors import StorageError
+from blizzard_core.storage.protocol import order_key
+
+
+class Ascending:
+    """Holds the keys of one listing, page by page, against the order of UTF-8 bytes.
+
+    A poll asks for what lies above a name. A server that lists in another order never shows
+    what it sorts below, and nobody would miss it.
+    """
+
+    def __init__(self, uri: str, after: str, *, inclusive: bool = False) -> None:
+        """``after`` is the start of the listing; with ``inclusive`` it may be the first key."""
+        self._uri = uri
+        self._last = after
+        self._may_repeat = inclusive
+
+    def check(self, paths: Iterable[str]) -> None:
+        """Raise `StorageError` at the first key that is not above the one before it."""
+        last = order_key(self._last)
+        for path in paths:
+            key = order_key(path)
+            if key < last or (key == last and self._last and not self._may_repeat):
+                raise StorageError(
+                    f"{self._uri}/: this store does not list keys in the order of their bytes: it"
+                    f" lists {path!r} behind {self._last!r}, so new files would never be found;"
+                    " use a store or a server version that does (docs/guarantees.md)"
+                )
+            self._last, last, self._may_repeat = path, key, False

@@ -40,16 +40,7 @@ def _checked_columns(names: list[str]) -> list[str]:
 
 
 class QueryWatermark(WithBackward):
-    """What tells new rows from those that were read: columns that only grow.
-
-    With several columns a row is new if any of them is. ``bound`` is where a window ends,
-    fixed before it is read: below the oldest open transaction (``settled``), ``settle_secs``
-    before the server's time (``clock``), a version of the table (``version``), the highest
-    value there is (``max``) or that was read (``rows``); docs/tables.md says what each can
-    miss. With a look-back rows are read again, and ``reread: new_only`` keeps those
-    apart by ``key`` that were published before; ``reread: replace`` puts what is read in the
-    place of what was published.
-    """
+    """What tells new rows, as far as tables and APIs have it in common."""
 
     columns: list[str] = Field(default_factory=list, examples=[["updated_at"]])
     """Required but where versions are read."""
@@ -131,7 +122,16 @@ class SplitSettings(Settings):
 
 
 class TableWatermark(QueryWatermark):
-    """As `QueryWatermark`; times of a table's columns may lack a zone."""
+    """What tells new rows from those that were read: columns that only grow.
+
+    With several columns a row is new if any of them is. ``bound`` is where a window ends,
+    fixed before it is read: below the oldest open transaction (``settled``), ``settle_secs``
+    before the server's time (``clock``), a version of the table (``version``), the highest
+    value there is (``max``) or that was read (``rows``); docs/tables.md says what each can
+    miss. With a look-back rows are read again, and ``reread: new_only`` keeps those
+    apart by ``key`` that were published before; ``reread: replace`` puts what is read in the
+    place of what was published.
+    """
 
     zone: str | None = Field(default=None, examples=["America/Los_Angeles"])
     """Whose wall times the columns hold, where they are times without a zone; by default UTC."""

@@ -50,6 +50,7 @@ from blizzard_py.sources.tables.names import item_name, parsed_name
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.last_error import last_error
 from blizzard_py.state.siblings import BACKFILL
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.units.instants import stamp
@@ -273,6 +274,7 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
         "watermark": state.progress.value,
         **source.source.shown(state),
         "last_update_ts": state.last_update_ts,
+        "last_error": last_error(source.parts.stores.sink, source.parts.home_id),
         "lag": _lag_of(source, state),
         "dead_letters": _letters_of(source),
         "refused": refusals(refused_outputs(source.parts), way_out(source.parts)),

@@ -163,6 +163,8 @@ def print_status(document: dict[str, Any]) -> None:
         for source, found in block["sources"].items():
             if found.get("event_time"):
                 _print_event_time(f"{pipeline}/{source}", found["event_time"])
+            if (error := found["last_error"]) is not None:
+                print_error(f"{pipeline}/{source}: {_failed(error)}")
             if found["lag"]["error"]:
                 print_error(f"{pipeline}/{source}: lag is not known: {found['lag']['error']}")
             for note in found.get("notes", ()):
@@ -170,6 +172,11 @@ def print_status(document: dict[str, Any]) -> None:
             if found["refused"]["files"]:
                 click.echo(printable(_refused(f"{pipeline}/{source}", found["refused"])))
                 click.echo(f"  {found['refused']['remedy']}")
+
+
+def _failed(error: Mapping[str, Any]) -> str:
+    times = f" ({error['times']:,} in a row)" if error["times"] > 1 else ""
+    return f"failed at {in_utc(error['at'])} UTC{times}: {error['kind']}: {error['error']}"
 
 
 def _print_event_time(name: str, told: Mapping[str, Any]) -> None:

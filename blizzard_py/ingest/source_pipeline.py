@@ -33,7 +33,14 @@ from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.fence import FencedFile
 from blizzard_core.checkpoint.writer import Admission, anybody
 from blizzard_core.daemon import StopEvent
-from blizzard_core.errors import NotFound, StateError, Unavailable, Unfinished
+from blizzard_core.errors import (
+    Cancelled,
+    FencedError,
+    NotFound,
+    StateError,
+    Unavailable,
+    Unfinished,
+)
 from blizzard_core.log import get_logger
 from blizzard_core.storage.clock import StoreClock
 from blizzard_core.watermark.progress import observed
@@ -48,6 +55,7 @@ from blizzard_py.sources.protocol import Opener, Upkeep, Work
 from blizzard_py.state.beginning import begins_at
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
+from blizzard_py.state.last_error import ErrorNote
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import NO_BATCH, Batch, SourceState, checkpoint_path
 from blizzard_py.state.stream_state import watched_query
@@ -92,6 +100,7 @@ class SourcePipeline(SourceView):
         self._batches = BatchRunner(parts, self.source, upkeep, self._jobs)
         self._limits = parts.limits
         self._items = f"{self.source.items}(s) of {parts.stores.source.uri}"
+        self._note = ErrorNote(parts.stores.sink, parts.id, parts.clock)
         # The state that is gone on from; None where it has to be read first.
         self._state: SourceState | None = None
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
@@ -111,6 +120,17 @@ class SourcePipeline(SourceView):
 
     def cycle(self, stop: StopEvent) -> bool:
         """Ingest everything that is there now, batch by batch; True if any file was done."""
+        try:
+            done = self._tried(stop)
+        except (Cancelled, FencedError, Unfinished):
+            raise  # nothing is wrong here, or the source is somebody else's
+        except Exception as error:
+            self._note.write(error)
+            raise
+        self._note.clear()
+        return done
+
+    def _tried(self, stop: StopEvent) -> bool:
         try:
             return self._cycle(stop)
         except (StateError, NotFound):

@@ -50,6 +50,11 @@ class StatePaths:
         return f"{STATE_FOLDER}/state/{self.id}"
 
     @property
+    def error(self) -> str:
+        """The last error that ended a cycle (`blizzard_py.state.last_error`)."""
+        return f"{STATE_FOLDER}/errors/{self.id}.json"
+
+    @property
     def journal(self) -> str:
         """The folder of the journal."""
         return f"{JOURNAL_FOLDER}/{self.id}"

@@ -488,7 +488,9 @@ def test_a_listing_that_fails_fails_the_poll_and_moves_nothing() -> None:
     world.source.list_range = broken  # type: ignore[method-assign, assignment]  # the fault
     with pytest.raises(StorageError):
         pipeline.cycle(threading.Event())
-    assert world.sink.objects == before
+    after = dict(world.sink.objects)
+    assert b"mem://raw: 503" in after.pop("_blizzard/errors/events_main.json")[0]
+    assert after == before
     world.source.list_range = listing  # type: ignore[method-assign]  # mended
     world.drain(pipeline)
     assert world.rows() == sorted([*ROWS, "new"])

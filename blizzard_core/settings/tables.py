@@ -8,9 +8,10 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from blizzard_core.bounds import NEW_COLUMNS
-from blizzard_core.settings.base import Name, Options, Settings, Uri
+from blizzard_core.settings.base import Name, Options, Settings
 from blizzard_core.settings.partitioning import PartitionBy
 from blizzard_core.settings.sources import MetadataColumn, PartitionFilter
+from blizzard_core.settings.table_place import TableUri
 
 ParquetCompression = Literal["snappy", "zstd", "lz4", "gzip", "uncompressed"]
 
@@ -49,7 +50,7 @@ class SinkSettings(Settings):
     that a row came out with).
     """
 
-    table_uri: Uri = Field(examples=["${BUCKET:-s3://lake}/tables/events"])
+    table_uri: TableUri = Field(examples=["${BUCKET:-s3://lake}/tables/events"])
     """The directory of the Delta table."""
     file_size_mb: int = Field(default=128, ge=1, le=16_384)
     """As stored; files come out close to it."""
@@ -128,7 +129,7 @@ class TableSettings(Settings):
     removed; without them the table's own properties decide.
     """
 
-    table_uri: Uri = Field(examples=["${BUCKET:-s3://lake}/tables/events"])
+    table_uri: TableUri = Field(examples=["${BUCKET:-s3://lake}/tables/events"])
     """The directory of the Delta table."""
     poll_interval_secs: float = Field(default=10, gt=0)
     """From one look for new files to the next."""

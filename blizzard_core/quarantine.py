@@ -26,6 +26,8 @@ from blizzard_core.text import utf8_name
 
 # Stands for the stage of a line that takes a file off the record.
 RELEASED = "released"
+# The stage of outputs that were deleted before they were committed.
+MISSING = "missing"
 
 # No store has a file of so many bytes.
 _LARGEST = 2**63
@@ -39,7 +41,7 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 class Record:
     """One line: which file it was, and why it is there. Sizes in bytes, times in epoch seconds.
 
-    ``modified`` is None in lines of releases that did not write it.
+    ``modified`` and ``output_id`` are None in lines that do not have them.
     """
 
     path: str
@@ -49,6 +51,7 @@ class Record:
     size: int
     modified: float | None
     retry_count: int
+    output_id: str | None = None
 
     def is_of(self, entry: Entry) -> bool:
         """Whether the file is still the one that was looked at."""
@@ -143,4 +146,5 @@ def record_of(line: bytes) -> Record | None:
         size if isinstance(size, int) and size < _LARGEST else -1,
         modified if isinstance(modified, int | float) else None,
         count if isinstance(count, int) else 0,
+        output_id if isinstance(output_id := found.get("output_id"), str) else None,
     )

@@ -26,6 +26,7 @@ from blizzard_core.cli import (
     print_table,
     verbose_option,
 )
+from blizzard_core.daemon import REFUSED
 from blizzard_core.settings.load import load_config
 from blizzard_core.text import counted, in_utc, printable
 from penguin_py import app
@@ -55,7 +56,8 @@ def main() -> None:
     """Commit the Parquet files that arrive in table directories to their Delta logs.
 
     CONFIG is the YAML file that both daemons read. Exit codes: 0 done, 1 a table
-    failed, 2 bad configuration or usage, 4 a secret was renewed, 130 interrupted.
+    failed, 2 bad configuration or usage, 4 a secret was renewed, 5 published outputs are
+    gone, 130 interrupted.
     """
 
 
@@ -121,7 +123,8 @@ def plan(config: Path, as_json: bool) -> int:
 @command
 def status(config: Path, as_json: bool) -> int:
     """Show the state of every table, from storage alone."""
-    return answer(app.status(load_config(config)), _print_status, as_json=as_json)
+    found = app.status(load_config(config))
+    return answer(found, _print_status, as_json=as_json) or _code_of(found[0])
 
 
 @main.command(
@@ -144,9 +147,8 @@ def reconcile(config: Path, dry_run: bool, as_json: bool) -> int:
     With --dry-run the footers of the next commit's files are read, and what it
     would refuse is shown.
     """
-    return answer(
-        app.reconcile(load_config(config), dry_run=dry_run), _print_reconcile, as_json=as_json
-    )
+    found = app.reconcile(load_config(config), dry_run=dry_run)
+    return answer(found, _print_reconcile, as_json=as_json) or _code_of(found[0])
 
 
 @main.command(
@@ -184,6 +186,18 @@ def discard(
     document = {**asdict(found), "dry_run": dry_run}
     document["committed"] = [] if dry_run else sorted({*outputs}.difference(found.outputs))
     return answer((document, []), _print_discarded, as_json=as_json)
+
+
+def _code_of(document: dict[str, Any]) -> int:
+    """The exit code: published outputs that are gone are rows in no table."""
+    return REFUSED if any(found["missing"] for found in document["tables"].values()) else 0
+
+
+def _print_missing(name: str, found: dict[str, Any]) -> None:
+    """A line for each output that was deleted before it was committed."""
+    for path in found["missing"]:
+        why = "deleted before it was committed; `blizzard redo CONFIG --quarantined`"
+        click.echo(printable(f"{name}: missing: {path}: {why}"))
 
 
 def _print_discarded(document: dict[str, Any]) -> None:
@@ -263,6 +277,7 @@ def _print_status(document: dict[str, Any]) -> None:
             click.echo(
                 f"{name}: {count:,} more in quarantine were redone or given up; nothing is missing"
             )
+        _print_missing(name, found)
         _print_blocked(name, found)
 
 
@@ -290,6 +305,7 @@ def _print_reconcile(document: dict[str, Any]) -> None:
     for name, found in document["tables"].items():
         for path in found["orphans"]:
             click.echo(printable(f"{name}: orphan: {path}"))
+        _print_missing(name, found)
         if found["dry_run"]:
             _print_refusals(name, found)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from blizzard_core.errors import CommitError
 from blizzard_core.observability.activity import Activity, Finished, Letter, Poll, age
+from blizzard_core.quarantine import MISSING
 from blizzard_core.storage.protocol import Entry
 from penguin_py import metrics
 from penguin_py.memory.state import Memory
@@ -44,6 +45,7 @@ class TableActivity(Activity):
         for chore in CHORES:
             for status in ("done", "failed"):
                 metrics.CHORES.labels(name, chore, status)
+        metrics.FILES_QUARANTINED.labels(name, MISSING)
         for metric in (
             metrics.FILES_DISCOVERED,
             metrics.LIST_REQUESTS,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from blizzard_core.daemon import Loop, run
+from blizzard_core.daemon import REFUSED, Loop, run
 from blizzard_core.errors import BlizzardError
 from blizzard_core.log import get_logger
 from blizzard_core.observability.metered_storage import Metered
@@ -78,6 +78,8 @@ def run_daemon(config: Config, *, once: bool, where: str = "CONFIG") -> int:
     ):
         log.info("started", tables=[worker.name for worker in workers], once=once)
         code = run(workers, loop, stop)
+        if once and not code and any(worker.missing(worker.snapshot()) for worker in workers):
+            code = REFUSED
         log.info("stopped", exit_code=code)
     return code
 
@@ -132,6 +134,7 @@ def _reconcile_table(pipeline: TablePipeline, *, dry_run: bool) -> dict[str, Any
         "retries": [entry.path for entry in found.retries],
         "overdue": [entry.path for entry in found.overdue],
         "orphans": [entry.path for entry in found.orphans],
+        "missing": pipeline.missing(pipeline.snapshot()),
         "dry_run": dry_run,
         **({} if forecast is None else _told(forecast)),
     }
@@ -200,6 +203,7 @@ def _status_of(pipeline: TablePipeline) -> dict[str, Any]:
         },
         "last_update_ts": snapshot.memory.updated,
         "quarantine": _quarantine_of(pipeline, snapshot),
+        "missing": pipeline.missing(snapshot),
         "groups": {s: found.to_json() for s, found in pipeline.groups(snapshot).items()},
     }
 

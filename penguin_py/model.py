@@ -17,7 +17,7 @@ REMOVED_KEPT_SECS = 7 * 86_400.0
 # Stores and daemons have clocks of their own.
 CLOCK_SKEW_SECS = 3600.0
 # What is done to a table once in a while; see `penguin_py.upkeep`.
-CHORES = ("reconcile", "optimize", "vacuum")
+CHORES = ("reconcile", "optimize", "vacuum", "published")
 
 
 class CommitConflict(CommitError):
@@ -75,12 +75,13 @@ class Rejection:
     """A file that will not be committed, and why.
 
     ``stage`` is where it failed: ``read``, ``partition``, ``schema``, ``output_id``,
-    ``writer``.
+    ``writer``; ``missing`` is one that is gone, of which ``output_id`` is known.
     """
 
     entry: Entry
     stage: str
     reason: str
+    output_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from concurrent.futures import Executor
 from dataclasses import replace
 
 from blizzard_core.daemon import StopEvent
+from blizzard_core.errors import StateError
 from blizzard_core.log import get_logger
-from blizzard_core.quarantine import Record
+from blizzard_core.quarantine import MISSING, Record
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress, mark_idle
 from penguin_py.activity import TableActivity
@@ -27,6 +28,7 @@ from penguin_py.groups.discarding import Discarded
 from penguin_py.groups.runner import Groups
 from penguin_py.groups.standing import Standing
 from penguin_py.intake.footers import accepts
+from penguin_py.intake.missing import Published
 from penguin_py.intake.naming import lowered
 from penguin_py.intake.ownership import Owners
 from penguin_py.intake.quarantine import Quarantine
@@ -40,6 +42,10 @@ from penguin_py.poll import LIST_CONCURRENCY, Poll
 from penguin_py.settings import Table
 from penguin_py.table_view import TableView
 from penguin_py.upkeep import Upkeep
+
+# How often the journals are asked what was published, and from when on without a last look.
+PUBLISHED_LOOK_SECS = 3600.0
+PUBLISHED_BEFORE_SECS = 86_400.0
 
 
 class TablePipeline:
@@ -79,6 +85,8 @@ class TablePipeline:
             table, log, self._view, self._poll, self._quarantine, judge, clock, self.activity
         )
         self._groups = Groups(table, storage, log, pool, self._view, clock, self.activity)
+        self._published = Published(storage, pool)
+        self._looked: float | None = None
         # When the sweep was made whose stragglers are in the queue.
         self._swept: float | None = None
 
@@ -166,6 +174,11 @@ class TablePipeline:
     def left_out(self) -> tuple[str, ...]:
         """Parquet files that the last look met and ``file_pattern`` does not take."""
         return self._poll.left_out
+
+    def missing(self, snapshot: Snapshot) -> list[str]:
+        """The published outputs on record as gone whose rows did not come since."""
+        records = {p: r for p, r in self._quarantine.records().items() if r.stage == MISSING}
+        return sorted(records.keys() - self.settled(snapshot, records))
 
     def quarantined(self) -> dict[str, Record]:
         """What is on record as not committed, by path."""
@@ -271,12 +284,37 @@ class TablePipeline:
         if memory.txn_version:
             for name in self._chores.care(due):
                 memory = self._mark_done(memory, name, now)
+            memory = self._look_for_published(memory, now)
         progress = mark_idle(memory.progress)
         memory = replace(memory, progress=progress)
         self._view.remember(memory)
         self.activity.progressed(progress)
         if (progress.state, progress.floor) != (before.state, before.floor):
             self._view.save(memory, now)
+
+    def _look_for_published(self, memory: Memory, now: float) -> Memory:
+        """Put on record which published outputs are gone: once a start, then every hour."""
+        if self._looked is not None and 0 <= now - self._looked < PUBLISHED_LOOK_SECS:
+            return memory
+        known, records = self._view.output_ids(memory), self._quarantine.records()
+        since = memory.chores.get("published", now - PUBLISHED_BEFORE_SECS)
+        try:
+            with self.activity.chore("published"):
+                found = self._published.look(known, records, since, now)
+        except StateError as error:  # a damaged journal is Blizzard's, and stops no commit
+            self._log.warning("published_unknown", error=str(error))
+            return memory
+        if found.missing:
+            self._log.error(
+                "outputs_missing",
+                outputs=len(found.missing),
+                path=found.missing[0].entry.path,
+                error=found.missing[0].reason,
+            )
+        self._committer.record(found.missing, now)
+        self._looked = now
+        moved = found.settled - since > PUBLISHED_LOOK_SECS or "published" not in memory.chores
+        return self._mark_done(memory, "published", found.settled) if moved else memory
 
     def _mark_done(self, memory: Memory, chore: str, at: float) -> Memory:
         now = self._clock()

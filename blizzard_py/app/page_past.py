@@ -17,11 +17,12 @@ from blizzard_core.errors import StateError
 from blizzard_core.observability.activity import told, told_text
 from blizzard_core.observability.commits import Commit, CommitTail
 from blizzard_core.observability.commits import told as told_commit
+from blizzard_core.published import first_name
 from blizzard_core.storage.protocol import Entry, join
 from blizzard_core.text import printable
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.event_times import BEHIND_SECS, EventTimes
-from blizzard_py.state.journal import BatchDocument, Journal, first_name, latest
+from blizzard_py.state.journal import BatchDocument, Journal, latest
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_state import SettledBatch
 

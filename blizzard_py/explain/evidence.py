@@ -16,10 +16,11 @@ from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.delta_json import listed, read_each
 from blizzard_core.errors import NotFound, StateError
+from blizzard_core.published import first_name
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.dead_letters.reader import DeadLetterObject, original_of, put_away, read, stem_of
 from blizzard_py.sources.protocol import LEFT_STAGE
-from blizzard_py.state.journal import REMEDY, BatchDocument, first_name, latest
+from blizzard_py.state.journal import REMEDY, BatchDocument, latest
 from blizzard_py.state.state_paths import StatePaths
 
 _LATE = re.compile(r"late-(\d+)\.ndjson")

@@ -15,12 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from blizzard_core.published import first_name
 from blizzard_core.quarantine import Record, quarantined, spelled
 from blizzard_py.dead_letters.reader import original_of
 from blizzard_py.planning.replacing import current
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.parts import Parts
-from blizzard_py.state.journal import BatchDocument, Journal, first_name, moment_of
+from blizzard_py.state.journal import BatchDocument, Journal, moment_of
 from blizzard_py.state.siblings import RECORDS_SUFFIX, backfills_of, replays_of
 
 # A batch is begun so long before its outputs are named at most.

@@ -43,6 +43,7 @@ from typing import Any
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound, StateError
+from blizzard_core.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, join
 from blizzard_py.job import FinishedFile, Outcome, StagedBadRecords
 from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput
@@ -328,11 +329,6 @@ def _finished(file: FileDocument) -> FinishedFile:
     return FinishedFile(
         file.path, file.outcome, file.rows, file.bytes_read, file.error, file.stage, file.bad_rows
     )
-
-
-def first_name(moment: float) -> str:
-    """What every UUIDv7 made at ``moment`` or later sorts above (RFC 9562: 48 bits of ms)."""
-    return str(uuid.UUID(int=max(0, int(moment * 1000)) << 80))[:13]
 
 
 def moment_of(name: str) -> float:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from blizzard_core import published
+
 # The folder of the table that all of Blizzard's own files are in.
 STATE_FOLDER = "_blizzard"
-JOURNAL_FOLDER = f"{STATE_FOLDER}/journal"
+JOURNAL_FOLDER = published.JOURNAL_FOLDER
 STAGING_FOLDER = f"{STATE_FOLDER}/staging"
 
 _CHECKPOINT = "_checkpoint.json"

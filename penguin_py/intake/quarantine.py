@@ -142,4 +142,6 @@ def _line(rejection: Rejection, moment: str, earlier: Record | None) -> bytes:
         "modified": rejection.entry.modified,
         "retry_count": 0 if earlier is None else earlier.retry_count + 1,
     }
+    if rejection.output_id is not None:
+        document["output_id"] = rejection.output_id
     return json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")

@@ -22,9 +22,10 @@ def settled(
     storage: Storage, records: Iterable[Record], known: Container[str], pool: Executor | None
 ) -> set[str]:
     """The paths of those whose output id is ``known`` to the log. What cannot be read is none."""
+    records = list(records)
+    found = {r.path for r in records if r.output_id is not None and r.output_id in known}
     newest = sorted(records, key=lambda record: record.timestamp, reverse=True)[:AT_MOST]
     left = [Entry(each.path, each.size, each.modified or 0.0) for each in newest if each.size > 0]
-    found: set[str] = set()
     while left:
         footers = read_footers(storage, left, pool)
         found |= {

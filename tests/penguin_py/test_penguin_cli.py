@@ -84,6 +84,7 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
             "watermark": path,
             "partition_watermarks": {"date=2024-01-01": "a.parquet"},
             "quarantine": {"count": 0, "settled": 0, "newest": None},
+            "missing": [],
             "groups": {},
         },
         "two": {
@@ -94,6 +95,7 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
             "partition_watermarks": {},
             "last_update_ts": None,
             "quarantine": {"count": 0, "settled": 0, "newest": None},
+            "missing": [],
             "groups": {},
         },
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.delta_json import added, commits, committed_versions, listed, read_each
+from blizzard_core.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.text import in_utc
 from blizzard_py.dead_letters.reader import put_away
@@ -23,7 +24,6 @@ from blizzard_py.state.journal import (
     Ingested,
     Journal,
     Record,
-    first_name,
     moment_of,
 )
 from blizzard_py.state.ledger import Ledger

@@ -17,10 +17,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from blizzard_core.checkpoint.digests import Digests, among
+from blizzard_core.published import first_name
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.files.discovery import AHEAD_SLACK_SECS
 from blizzard_py.sources.parts import Parts
-from blizzard_py.state.journal import Journal, first_name
+from blizzard_py.state.journal import Journal
 from blizzard_py.state.processed_set import digests_of
 from blizzard_py.state.siblings import siblings_of
 

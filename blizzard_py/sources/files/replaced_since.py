@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.published import first_name
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.dead_letters.reader import letter_batch_of, original_of, stem_of
 from blizzard_py.state.checkpoint_document import state_from_json
-from blizzard_py.state.journal import Journal, first_name, moment_of
+from blizzard_py.state.journal import Journal, moment_of
 from blizzard_py.state.siblings import replays_of
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 

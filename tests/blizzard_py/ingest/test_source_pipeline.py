@@ -27,11 +27,12 @@ from blizzard_core.errors import (
     Unfinished,
 )
 from blizzard_core.log import configure
+from blizzard_core.published import first_name
 from blizzard_core.settings.sources import CheckpointSettings, PartitionFilter
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Page
 from blizzard_py.job import IngestJob, IngestResult
-from blizzard_py.state.journal import Journal, first_name
+from blizzard_py.state.journal import Journal
 from tests.support.blizzard_world import World
 from tests.support.memory_store import Died, Dying
 

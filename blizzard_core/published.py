@@ -1,0 +1,99 @@
+"""Outputs that were published to a table, as committers read Blizzard's journals. Reads only.
+
+``_blizzard/journal/{run}/{batch}.json`` has one object a batch, written before its outputs are
+renamed to where they lie. A batch that was taken over has ``{batch}~{n}.json`` as well, which
+counts in its place.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.document import parsed
+from blizzard_core.errors import NotFound
+from blizzard_core.storage.protocol import Entry, Storage
+
+JOURNAL_FOLDER = "_blizzard/journal"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedOutput:
+    """An output: where it lies in the table, or lay before it was renamed."""
+
+    final: str
+    rows: int
+    output_id: str
+    staged: str = ""
+    earlier: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """All places where it may lie, in the order in which it goes through them."""
+        return tuple(place for place in (self.staged, *self.earlier, self.final) if place)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedBatch:
+    """An object of a journal. Outputs of a ``group`` travel by its manifest."""
+
+    batch: str
+    files: tuple[_File, ...]
+    outputs: tuple[PublishedOutput, ...]
+    group: dict[str, Any] | None = None
+
+    @property
+    def ingested(self) -> list[str]:
+        """The source files whose rows the outputs have."""
+        return [file.path for file in self.files if file.outcome == "ingested"]
+
+
+def first_name(moment: float) -> str:
+    """What every UUIDv7 made at ``moment`` or later sorts above (RFC 9562: 48 bits of ms)."""
+    return str(uuid.UUID(int=max(0, int(moment * 1000)) << 80))[:13]
+
+
+def journal_objects(storage: Storage, since: float) -> Iterator[Entry]:
+    """The journals' objects of batches that were named at ``since`` or later, run by run.
+
+    Costs a LIST for each run, and for each thousand of its batches. Raises `StorageError`.
+    """
+    after = f"{JOURNAL_FOLDER}/"
+    while (run := _next_run(storage, after)) is not None:
+        after = f"{JOURNAL_FOLDER}/{run}0"  # "0" follows "/"
+        newest: dict[str, Entry] = {}
+        for page in storage.list_range(f"{JOURNAL_FOLDER}/{run}/{first_name(since)}", after):
+            for entry in page.entries:
+                if entry.path.endswith(".json"):
+                    batch = entry.path.removesuffix(".json").partition("~")[0]
+                    newest[batch] = entry  # "~" sorts behind "."
+        yield from newest.values()
+
+
+def published_batch(storage: Storage, path: str) -> PublishedBatch | None:
+    """What an object of a journal says; None if it is gone. Raises `StateError`."""
+    where = f"{storage.uri}/{path}"
+    try:
+        document = parsed(storage.read(path), where)
+    except NotFound:
+        return None
+    return decoded(PublishedBatch, document, where, open_=True)
+
+
+def _next_run(storage: Storage, after: str) -> str | None:
+    try:
+        for page in storage.list_range(after, f"{JOURNAL_FOLDER}0"):
+            for entry in page.entries:
+                return entry.path.removeprefix(f"{JOURNAL_FOLDER}/").partition("/")[0]
+    except NotFound:  # a local table that nothing was written to yet
+        return None
+    return None

@@ -1,0 +1,105 @@
+"""Outputs that were published, are in no version of the table, and lie nowhere any more.
+
+A VACUUM with a short retention, or a plain one after a long outage, deletes files that wait for
+their commit. Nothing in the table's directory tells of them then; Blizzard's journal does. A
+look asks the journal for what was written since the last one, and the store for those outputs
+alone that the log does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from blizzard_core.published import (
+    PublishedBatch,
+    PublishedOutput,
+    journal_objects,
+    published_batch,
+)
+from blizzard_core.quarantine import MISSING, Record, spelled
+from blizzard_core.storage.protocol import Entry, Storage
+from penguin_py.model import Rejection
+
+# A batch is named so long before its journal is written at most.
+LONGEST_BATCH_SECS = 86_400.0
+# Journals of the last minutes are looked at again: stores' listings and clocks differ by so much.
+MARGIN_SECS = 300.0
+# How many source files a message names.
+NAMED = 5
+# Objects of a journal that are read and held at the same time.
+AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What is missing, and up to when everything that was published needs no look any more."""
+
+    missing: tuple[Rejection, ...]
+    settled: float
+
+
+class Published:
+    """The published outputs of one table. Not thread-safe."""
+
+    def __init__(self, storage: Storage, pool: Executor) -> None:
+        self._storage = storage
+        self._pool = pool
+        # Journal objects all of whose outputs are in the table or on record, and not yet behind.
+        self._settled: set[str] = set()
+
+    def look(
+        self, known: Container[str], records: Mapping[str, Record], since: float, now: float
+    ) -> Looked:
+        """Compare what was published at ``since`` or later with the log and the store.
+
+        ``known`` are the output ids of the log, ``records`` what is on record as refused.
+        Raises `StateError`, `StorageError`.
+        """
+        objects = list(journal_objects(self._storage, since - LONGEST_BATCH_SECS))
+        due = [e for e in objects if e.modified >= since and e.path not in self._settled]
+        missing: list[Rejection] = []
+        settled = now - MARGIN_SECS
+        for start in range(0, len(due), AT_ONCE):
+            some = due[start : start + AT_ONCE]
+            batches = self._pool.map(lambda e: published_batch(self._storage, e.path), some)
+            for entry, batch in zip(some, batches, strict=True):
+                if batch is not None and self._waits(batch, known, records, missing):
+                    settled = min(settled, entry.modified)
+                else:
+                    self._settled.add(entry.path)
+        self._settled &= {entry.path for entry in objects if entry.modified >= settled}
+        return Looked(tuple(missing), settled)
+
+    def _waits(
+        self,
+        batch: PublishedBatch,
+        known: Container[str],
+        records: Mapping[str, Record],
+        missing: list[Rejection],
+    ) -> bool:
+        """Whether an output still waits for its commit; those that are gone are ``missing``."""
+        waits = False
+        for output in () if batch.group is not None else batch.outputs:
+            if output.output_id in known or any(spelled(p) in records for p in output.places):
+                continue
+            # In their order: an output that moves meanwhile is met in one of them.
+            if any(self._storage.stat(place) is not None for place in output.places):
+                waits = True
+            else:
+                missing.append(_missing(batch, output))
+        return waits
+
+
+def _missing(batch: PublishedBatch, output: PublishedOutput) -> Rejection:
+    files = batch.ingested
+    more = f" and {len(files) - NAMED:,} more" if len(files) > NAMED else ""
+    return Rejection(
+        Entry(output.final, 0, 0.0),
+        MISSING,
+        f"was published with {output.rows:,} rows and deleted before it was committed (a VACUUM"
+        f" with a short retention?); the rows are of {', '.join(files[:NAMED])}{more};"
+        " `blizzard redo CONFIG --quarantined` ingests these files again",
+        output.output_id,
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import uuid
+from collections.abc import Iterable, Mapping
 
 # The key of a Parquet file's metadata that says which task of which batch wrote it.
 OUTPUT_ID_KEY = "blizzard.output_id"
@@ -12,6 +14,42 @@ NAN_COLUMNS_KEY = "blizzard.nan_columns"
 
 # What stands for null in a directory's name, in Hive and everywhere since.
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+# Applications whose ``txn`` in a commit says how far a source is in the table: the newest batch, in
+# milliseconds of its UUIDv7, and the number of its last group.
+_SOURCE_APP = "blizzard:"
+_GROUP_APP = "blizzard-groups:"
+# Other runs of a source have this in their output ids; their batches say nothing of the live one.
+RUN_SEPARATOR = "~"
+
+_BATCH_ID = re.compile(r"([^/]+/[^/]+)/([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21})/")
+_GROUP_MARK = re.compile(r"([^/]+)/([0-9]{1,18})")
+
+
+def source_app(source: str) -> str:
+    """Return the application whose ``txn`` tells the newest batch of ``pipeline/source``."""
+    return f"{_SOURCE_APP}{source}"
+
+
+def group_app(source_id: str) -> str:
+    """Return the application whose ``txn`` tells the last group of a source id."""
+    return f"{_GROUP_APP}{source_id}"
+
+
+def newest_by_app(output_ids: Iterable[str]) -> dict[str, int]:
+    """Return the ``txn`` versions that a commit with these output ids and group marks proves."""
+    found: dict[str, int] = {}
+    for output_id in output_ids:
+        if (batch := _BATCH_ID.match(output_id)) is not None:
+            if RUN_SEPARATOR in batch[1]:
+                continue
+            app, version = source_app(batch[1]), uuid.UUID(batch[2]).int >> 80
+        elif (mark := _GROUP_MARK.fullmatch(output_id)) is not None:
+            app, version = group_app(mark[1]), int(mark[2])
+        else:
+            continue
+        found[app] = max(version, found.get(app, 0))
+    return found
 
 
 def nan_columns_of(pairs: Mapping[bytes, bytes] | None) -> frozenset[int] | None:

@@ -196,7 +196,8 @@ class Committer:
             with self._activity.committing(files, found.rows, evolves=evolves):
                 memory = self._commit(plan, memory, progress, now)
             version = 0 if snapshot.state is None else snapshot.state.version + 1
-            self._view.committed(memory, {entry.path for entry in files}, version)
+            ids = [add.output_id for add in plan.adds if add.output_id is not None]
+            self._view.committed(memory, {entry.path for entry in files}, version, ids)
             for add in plan.adds:
                 if add.output_id in known.admitted:
                     self._log.warning(

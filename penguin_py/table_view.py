@@ -13,6 +13,7 @@ from heapq import heappush, heappushpop
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import StateError, Unavailable
+from blizzard_core.handover import newest_by_app
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress, is_new
@@ -235,7 +236,9 @@ class TableView:
         """The progress as it is written, without what the log has anyway."""
         return stored(progress, self._refused)
 
-    def committed(self, memory: Memory, paths: Iterable[str], version: int) -> None:
+    def committed(
+        self, memory: Memory, paths: Iterable[str], version: int, output_ids: Iterable[str] = ()
+    ) -> None:
         """A commit of ours has landed, as ``version`` unless somebody else's came before it."""
         self._memory = memory
         self._known.update(paths)
@@ -243,6 +246,8 @@ class TableView:
         self._transactions[self._table.app_id] = memory.txn_version
         self._transactions.setdefault(self._table.live_app_id, 0)
         self._transactions[COMMON_APP_ID] = COMMON_VERSION
+        for app, newest in newest_by_app(output_ids).items():
+            self._transactions[app] = max(newest, self._transactions.get(app, 0))
 
     def remembered(self) -> Memory | None:
         """The memory as of the last look; None if everything is to be read again."""

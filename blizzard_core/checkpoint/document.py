@@ -202,7 +202,7 @@ _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 def parsed(raw: bytes, where: str) -> Any:
-    """The JSON in ``raw``. Raises `StateError` naming ``where``.
+    """The JSON object in ``raw``. Raises `StateError` naming ``where``.
 
     Text in it is of characters, or of bytes of a local name that are none (`order_key`).
     """
@@ -214,6 +214,9 @@ def parsed(raw: bytes, where: str) -> Any:
         raise StateError(
             f"{where}: is not valid JSON ({error}); restore it, or move it away to start over"
         ) from error
+    if not isinstance(value, dict):
+        # `null`, which a failed `jq` leaves, must not look like no file at all.
+        raise StateError(f"{where}: is no JSON object; restore it, or move it away to start over")
     return value
 
 

@@ -68,13 +68,17 @@ class FencedFile:
         return self._epoch or 0
 
     def take(
-        self, parse: Callable[[Any, str], T], fresh: Callable[[], Mapping[str, Any]]
+        self,
+        parse: Callable[[Any, str], T],
+        fresh: Callable[[], Mapping[str, Any]],
+        least: int = 0,
     ) -> T | None:
         """The state in the file, None if there was none; this process is its writer from now on.
 
         Where there is no file ``fresh`` is asked for what to write, or raises: nobody can
         say before whether there is one, since it may go at any moment. Every call raises the
-        epoch; the later ones (after an error) first check that the file is still ours. Raises
+        epoch; the later ones (after an error) first check that the file is still ours. The epoch is
+        above ``least``, which was taken before, even if an older file came back. Raises
         `FencedError`, `StateError`, `StorageError`.
         """
         seen: set[str | None] = set()
@@ -92,7 +96,7 @@ class FencedFile:
             if self._epoch is None and found is not None:
                 self._admit(found)
             state = None if document is None else parse(document, self._where)
-            epoch = 1 if found is None else found.epoch + 1
+            epoch = max(least, 0 if found is None else found.epoch) + 1
             self._version = version  # not before: who is refused above must not write here again
             try:
                 self._put({**(fresh() if document is None else document)}, epoch)

@@ -43,7 +43,7 @@ from blizzard_py.planning.ranges import (
 from blizzard_py.replay.ownership import backfill_ranges
 from blizzard_py.sources.files.discovery import Scope, accepts
 from blizzard_py.sources.files.opening import open_files
-from blizzard_py.sources.files.overtaken import current_state
+from blizzard_py.sources.stale import current_state
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.siblings import BACKFILL

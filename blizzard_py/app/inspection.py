@@ -38,12 +38,12 @@ from blizzard_py.connections.protocol import Selection
 from blizzard_py.dead_letters.counting import counted
 from blizzard_py.explain import Explanation, Located, Task, located, unmatched
 from blizzard_py.explain import explain as explain_file
-from blizzard_py.ingest.cold_start import check_cold_start
 from blizzard_py.ingest.inferred_schema import described
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay.ownership import backfill_ranges
 from blizzard_py.replay.refused import refusals, refused_outputs
 from blizzard_py.schema.types import field_spec
+from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.refusal import way_out
 from blizzard_py.sources.tables.names import item_name, parsed_name

@@ -19,9 +19,9 @@ from blizzard_py.app.wiring import (
     source_pipeline,
     views,
 )
-from blizzard_py.ingest.cold_start import check_cold_start
 from blizzard_py.ingest.inferred_schema import InferredSchema, KeptSchema
 from blizzard_py.job import IngestSettings
+from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 
 

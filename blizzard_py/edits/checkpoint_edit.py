@@ -25,14 +25,16 @@ from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
 from blizzard_py.edits.kept import keep, published_by
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.sources.files.overtaken import last_known
-from blizzard_py.sources.tables.overtaken import published_since
+from blizzard_py.sources.stale import adopted, world_of
+from blizzard_py.sources.tables.newer_groups import published_since
 from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.sources.tables.windows import is_below, text_of
 from blizzard_py.state.beginning import begins_at
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.column_state import ColumnState
+from blizzard_py.state.fence_record import FenceRecord
+from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.units.state import UnitsState
@@ -197,6 +199,7 @@ def over(state: SourceState) -> SourceState:
         columns=columns,
         units=units,
         group_seq=state.group_seq,
+        committed=state.committed,
     )
 
 
@@ -229,8 +232,8 @@ def _found(source: SourcePipeline, state: SourceState) -> list[Entry]:
 def check_settled(source: SourcePipeline, state: SourceState, after: SourceState) -> None:
     """Raise `EditRefused` while a batch is being published, for a change to ``after``.
 
-    One of a checkpoint that was brought back and is overtaken is published, if at all: it does not
-    keep anybody from beginning anew, which is what such a source may have to do.
+    One of a stale checkpoint is published, if at all: it does not keep anybody from beginning anew,
+    which is what such a source may have to do.
     """
     if not any(batch.phase == "publishing" for batch in state.in_flight):
         return
@@ -267,13 +270,14 @@ def change(
         )
     backup = _kept(source, fresh, now, why or _what(fresh.state, edit(fresh.state)))
     file = FencedFile(source.sink, source.checkpoint_path)
+    world = world_of(source.parts)
 
     def begun() -> Mapping[str, Any]:
         if fresh.raw is not None:
             raise EditRefused("the checkpoint is gone since it was shown; look again")
         return state_to_json(SourceState(), now)
 
-    taken = file.take(state_from_json, begun)
+    taken = file.take(state_from_json, begun, (world.record or FenceRecord()).epoch)
     state = SourceState() if taken is None else whole(source.sink, source.id, taken)
     if state != fresh.state:
         raise EditRefused(
@@ -289,9 +293,13 @@ def change(
         width = source.parts.concurrency
         at = begins_at(source.sink, source.parts.letters_id, file.now(), width)
         ledger.load((), file.epoch)
-        after = replace(after, anew_ts=at, ledger=ledger.begin_anew())
-        if source.parts.has_files:
-            after = replace(after, last_batch=last_known(after, source.parts))
+        after = replace(
+            after, anew_ts=at, ledger=ledger.begin_anew(), unfolded=JournalTally(), last_batch=""
+        )
+        after = adopted(after, source.parts, world)
+    elif after.columns != state.columns:
+        # The operator says from where to read, whatever the checkpoint knew.
+        after = adopted(replace(after, last_batch=""), source.parts, world)
     file.save(state_to_json(after, now))
     return backup
 

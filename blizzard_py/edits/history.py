@@ -22,8 +22,8 @@ from blizzard_py.edits.checkpoint_edit import EditRefused, Stored, stored
 from blizzard_py.edits.kept import kept, published_by
 from blizzard_py.edits.notes import Note
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.sources.files.overtaken import not_overtaken
-from blizzard_py.sources.tables.overtaken import published_since
+from blizzard_py.sources.stale import require_current, world_of
+from blizzard_py.sources.tables.newer_groups import published_since
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.journal import Journal
@@ -159,7 +159,8 @@ def rolled_back(source: SourcePipeline, seen: Stored, to: Version) -> SourceStat
     again = seen.state.anew_ts != old.anew_ts
     ledger = old.ledger if again else seen.state.ledger
     # What ran then runs again, as after a crash: nothing of it counted.
-    return replace(old, totals=seen.state.totals, ledger=ledger)
+    unfolded = old.unfolded if again else seen.state.unfolded
+    return replace(old, totals=seen.state.totals, ledger=ledger, unfolded=unfolded)
 
 
 def _check_same(now: SourceState, to: Version) -> None:
@@ -196,7 +197,7 @@ def _check_counts(source: SourcePipeline, now: SourceState, to: Version) -> None
             )
     if source.parts.has_files:
         try:
-            not_overtaken(to.state, source.parts, to.name)
+            require_current(to.state, source.parts, world_of(source.parts))
         except StateError as error:
             raise EditRefused(str(error)) from error
 

@@ -16,6 +16,7 @@ from blizzard_core.bounds import INFERRED_COLUMNS, UNEXPECTED_FIELDS
 from blizzard_core.delta_json import committed_versions
 from blizzard_core.errors import BlizzardError, Cancelled, StateError
 from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_FILE_PREFIX
+from blizzard_core.handover import RUN_SEPARATOR
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, join
 from blizzard_py.ingest.batch_records import BatchRecords
@@ -63,6 +64,7 @@ class BatchRunner:
         self._activity = upkeep.activity
         self._source = source
         self._save = upkeep.save
+        self._fence = upkeep.fence
         self._now = upkeep.clock
         # When the run, or the live source that it is of, was last started over, as far as it knows.
         self.anew_ts = 0.0
@@ -129,6 +131,7 @@ class BatchRunner:
         state, ready = rename_outputs(state, batch, missing)
         if missing:
             self._save(state)
+        self._fence(state)
         self._records.tell(state, ready)
         left = [output for output in ready.outputs if output.staged in missing]
         publish(self._sink, left, self._parts.concurrency)
@@ -168,7 +171,8 @@ class BatchRunner:
         )
         self._activity.batch_began(batch)
         parts = self._parts
-        prefix = f"{parts.pipeline}/{parts.source_name}/{batch.batch}/{batch.attempt}"
+        run = f"{RUN_SEPARATOR}{parts.suffix.strip(RUN_SEPARATOR)}" if parts.suffix else ""
+        prefix = f"{parts.pipeline}/{parts.source_name}{run}/{batch.batch}/{batch.attempt}"
         # One job at a time: while it runs, the caller publishes the batch before.
         self._job = prefix
         size = sum(file.size for file in batch.files)
@@ -284,6 +288,7 @@ class BatchRunner:
         ``work`` is what waits beside it, None where nobody knows.
         """
         self._activity.batch_enters(ready, "publish")
+        self._fence(state)
         self._records.tell(state, ready)
         publish(self._sink, ready.outputs, self._parts.concurrency)
         state, ready = self._grouped(state, ready)

@@ -45,16 +45,19 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.clock import StoreClock
 from blizzard_core.watermark.progress import observed
 from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
-from blizzard_py.ingest.cold_start import check_cold_start
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.job import FinishedFile
 from blizzard_py.sources.activity import SourceActivity
+from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Opener, Upkeep, Work
+from blizzard_py.sources.stale import look
 from blizzard_py.state.beginning import begins_at
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
+from blizzard_py.state.fence_record import FenceFile, FenceRecord
+from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.last_error import ErrorNote
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import NO_BATCH, Batch, SourceState, checkpoint_path
@@ -92,8 +95,14 @@ class SourcePipeline(SourceView):
         self._begins_over = begins_over
         self._clock = StoreClock(parts.clock, parts.monotonic)
         self._file = FencedFile(parts.stores.sink, checkpoint_path(parts.id), admission)
+        self._fence = FenceFile(parts.stores.sink, parts.id)
         upkeep = Upkeep(
-            self._save, self._clock, lambda: self._file.epoch, self._finish, self.activity
+            self._save,
+            self._clock,
+            lambda: self._file.epoch,
+            lambda state: self._fence.advance(state.committed),
+            self._finish,
+            self.activity,
         )
         super().__init__(parts, opens(parts, upkeep))
         self._jobs = PlainJobs(parts.engine) if jobs is None else jobs
@@ -256,9 +265,11 @@ class SourcePipeline(SourceView):
     def _recover(self) -> SourceState:
         """The state in storage, with batches that a crash left behind brought to their end."""
         first = not self._file.epoch
+        record = self._fence.read()
         found = self._file.take(
             lambda document, where: self._checked(state_from_json(document, where)),
             self._first_document,
+            (record or FenceRecord()).epoch,
         )
         self._clock.set(self._file.now())
         state, changed = self._begun(found, first=first)
@@ -267,8 +278,10 @@ class SourcePipeline(SourceView):
             self._save(state)
         self._batches.anew_ts = max(state.anew_ts, self._live_anew_ts())
         self.activity.knows(state)
-        known, state = state, self.source.recover(state, self._file.epoch)
-        if state.last_batch != known.last_batch:
+        known, state = state, self.source.reconciled(state, look(self.parts, record))
+        self._fence.take(self._file.epoch, state.committed)
+        state = self.source.recover(state, self._file.epoch)
+        if (state.last_batch, state.committed) != (known.last_batch, known.committed):
             # Or a copy that is made before the next save could be brought back unnoticed.
             self._save(state)
         for batch in state.in_flight:
@@ -285,7 +298,7 @@ class SourcePipeline(SourceView):
         over = first and self._begins_over is not None and self._begins_over(state)
         if over:
             cold = replace(self._cold(), totals=state.totals, ledger=state.ledger)
-            state = replace(cold, last_batch=state.last_batch)
+            state = replace(cold, last_batch=state.last_batch, committed=state.committed)
         again = self._begins_anew(state)
         if (found is None and self._fresh) or again:
             state = replace(state, anew_ts=self._begins_at())
@@ -322,7 +335,12 @@ class SourcePipeline(SourceView):
         # Of an insisted start also whoever starts next has to know, if we die at once.
         # Then there may be batches of before, too, which the first look at the journal tells of.
         anew, last = (self.parts.clock(), "") if self._fresh else (0.0, NO_BATCH)
-        return SourceState(source=self.parts.identity, anew_ts=anew, last_batch=last)
+        return SourceState(
+            source=self.parts.identity,
+            anew_ts=anew,
+            last_batch=last,
+            unfolded=None if self._fresh else JournalTally(),
+        )
 
     def _first_document(self) -> Mapping[str, Any]:
         """What to write where there is no checkpoint, unless there was one."""

@@ -16,10 +16,11 @@ from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reasons import write_reason
-from blizzard_py.ingest.cold_start import check_cold_start
+from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.ledger import Ledger as BatchLedger
 from blizzard_py.state.source_state import Closing, SourceState, ToReplace, checkpoint_path
 
@@ -55,7 +56,8 @@ class Taken:
 
         def fresh() -> Mapping[str, Any]:
             check_cold_start(self._parts)
-            return state_to_json(SourceState(source=self._parts.identity), self._parts.clock())
+            begun = SourceState(source=self._parts.identity, unfolded=JournalTally())
+            return state_to_json(begun, self._parts.clock())
 
         return self._file.take(state_from_json, fresh) or SourceState()
 
@@ -108,8 +110,9 @@ class Taken:
             return
         self._put_away(state.letters, state.closing)
         folded = self._folded(state)
-        segments = folded.fold()
-        self._save(replace(state, letters=(), closing={}, ledger=segments or state.ledger))
+        segments = folded.fold(state.unfolded)
+        done = replace(state, letters=(), closing={}, ledger=segments or state.ledger)
+        self._save(replace(done, unfolded=JournalTally()))
         folded.saved()
         folded.prune(self._file.now(), ())
 

@@ -45,6 +45,7 @@ from blizzard_py.planning.batches import BatchLimits
 from blizzard_py.reading import Reading
 from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.stale import World
 from blizzard_py.sources.story import Story
 from blizzard_py.state.source_state import Batch, Replaced, SourceState
 
@@ -125,14 +126,17 @@ class Upkeep:
     """What a source needs of the one that owns its checkpoint, and what batches need.
 
     ``save`` makes a state durable before it is acted on, ``clock`` tells the time by
-    which items wait, ``epoch`` in which epoch of the checkpoint it is. ``finish`` brings a
-    batch that ingests nothing, and is in the checkpoint as committed since the moment given,
-    to its end. ``activity`` is where it tells what it does.
+    which items wait, ``epoch`` in which epoch of the checkpoint it is. ``fence`` writes the state's
+    commit point down before anything of it is published; it raises `FencedError` where another
+    process has published since. ``finish`` brings a batch that ingests nothing, and is in the
+    checkpoint as committed since the moment given, to its end. ``activity`` is where it tells what
+    it does.
     """
 
     save: Callable[[SourceState], SourceState]
     clock: Callable[[], float]
     epoch: Callable[[], int]
+    fence: Callable[[SourceState], None]
     finish: Callable[[SourceState, Batch, float, Any], SourceState]
     activity: SourceActivity
 
@@ -194,6 +198,13 @@ class Source(Protocol[W]):
         """The checkpoint was taken over in ``epoch``: read what is kept beside it.
 
         Called before anything below, after each start and each error.
+        """
+
+    def reconciled(self, state: SourceState, world: World) -> SourceState:
+        """The state as far as the world outside of the checkpoint confirms it.
+
+        Called before `recover`. Raises `StateError` for a stale checkpoint that would have items
+        come again, naming what is newer and the command that mends it.
         """
 
     def plan(self, state: SourceState) -> Plan[W]:

@@ -25,6 +25,8 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``unexpected``: fields without a column that were told, so that each is told once;
 * ``sources``: of a pipeline whose sources share batches, the state of each by its name
   (`blizzard_py.state.members`);
+* ``committed``: the newest commit point (`blizzard_py.state.fence_record`);
+* ``unfolded``: what the journal must hold (`blizzard_py.state.journal_tally`);
 * ``former``: the places that files of the source had before, which rows may name;
 * ``totals``: counts since the pipeline's first batch.
 
@@ -38,7 +40,7 @@ does while a committed batch still owes dead letters, which it wrote before.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -55,11 +57,13 @@ from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.state.column_state import ColumnState, columns_to_json
+from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import SegmentDocument, segments_of, segments_to_json
 from blizzard_py.state.source_state import (
     Batch,
     Closing,
+    CommitPoint,
     Identity,
     Retry,
     SourceState,
@@ -126,6 +130,8 @@ class CheckpointDocument(ProgressDocument):
     unexpected: tuple[str, ...] | None = None
     closing: dict[str, Closing] | None = None
     sources: dict[str, Any] | None = None
+    committed: CommitPoint | None = None
+    unfolded: JournalTally | None = None
     passed: dict[str, Any] | None = None
 
 
@@ -155,6 +161,8 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "stream": None if state.stream is None else stream_to_json(state.stream),
         "sources": {n: state_to_json(each, now) for n, each in state.members.items()} or None,
         "former": list(state.former) or None,
+        "committed": asdict(state.committed) if state.committed.number else None,
+        "unfolded": None if state.unfolded is None else asdict(state.unfolded),
         "last_batch": state.last_batch or None,
         "unexpected": list(state.unexpected) or None,
         "letters": list(state.letters) or None,
@@ -222,6 +230,8 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.unexpected or (),
         found.closing or {},
         {n: state_from_json(d, f"{where}: sources.{n}") for n, d in (found.sources or {}).items()},
+        found.committed or CommitPoint(),
+        found.unfolded,
     )
 
 

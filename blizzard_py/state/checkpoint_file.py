@@ -62,24 +62,25 @@ def read_ledger(sink: Storage, source_id: str, since: float = 0.0) -> Ledger:
     checkpoint still lists the same segments afterwards, nothing has slipped through.
     """
     looks = _LOOKS
-    segments = _segments(sink, source_id)
+    state = load_state(sink, source_id) or SourceState()
     while True:
         looks -= 1
         ledger = Ledger(sink, source_id)
+        flying = {batch.batch for batch in state.in_flight}
         try:
-            ledger.load(segments, since=since)
-            ledger.look()
+            ledger.load(state.ledger, since=since)
+            ledger.look(state.unfolded, flying, state.last_batch)
         except StateError:
             if not looks:
                 raise
-            segments = _segments(sink, source_id)
+            state = load_state(sink, source_id) or SourceState()
             continue
-        now = _segments(sink, source_id)
-        if now == segments:
+        now = load_state(sink, source_id) or SourceState()
+        if now.ledger == state.ledger:
             return ledger
         if not looks:
             raise _too_fast(sink, source_id)
-        segments = now
+        state = now
 
 
 def read_names(sink: Storage, source_id: str) -> ProcessedTracker:
@@ -112,11 +113,6 @@ def _too_fast(sink: Storage, source_id: str) -> Unavailable:
     return Unavailable(
         f"{sink.uri}/{checkpoint_path(source_id)}: changes faster than it can be read; try again"
     )
-
-
-def _segments(sink: Storage, source_id: str) -> tuple[Segment, ...]:
-    state = load_state(sink, source_id)
-    return () if state is None else state.ledger
 
 
 def whole(sink: Storage, source_id: str, state: SourceState) -> SourceState:

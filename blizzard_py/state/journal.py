@@ -144,6 +144,11 @@ class Journal:
         self._folder = StatePaths(source_id).journal
         self._concurrency = concurrency
 
+    @property
+    def where(self) -> str:
+        """The URI of its folder, for messages."""
+        return f"{self._storage.uri}/{self._folder}"
+
     def write(self, batch: Batch) -> None:
         """Put the batch's object there, or the same again."""
         listed = {entry.path: entry for entry in batch.files}

@@ -25,7 +25,7 @@ A reading that is to replace rows and fails says nothing of a file: what was kno
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -33,6 +33,7 @@ import numpy as np
 from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.journal import Journal, Record
+from blizzard_py.state.journal_tally import JournalTally, check_tally
 from blizzard_py.state.processed_set import TAIL, Segment, digests_of
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.state_paths import StatePaths
@@ -81,9 +82,12 @@ class Ledger:
         """
         return files > 0 and len(self._set) > 2 * len(_MARKS) * files + TAIL
 
-    def fold(self) -> tuple[Segment, ...] | None:
-        """Take in what the journal has more; the segments to save, then `saved`. None: nothing."""
-        self.look()
+    def fold(self, expected: JournalTally | None = None) -> tuple[Segment, ...] | None:
+        """Take in what the journal has more; the segments to save, then `saved`. None: nothing.
+
+        Raises as `look` does.
+        """
+        self.look(expected)
         segments = self._set.adding(self._beside)
         self._beside.clear()
         return segments
@@ -96,12 +100,22 @@ class Ledger:
         """
         return self._set.adding(f"{_BATCH}{batch}" for batch in self._journal.batches()) or ()
 
-    def look(self) -> None:
+    def look(
+        self,
+        expected: JournalTally | None = None,
+        ignored: Container[str] = (),
+        last: str = "",
+    ) -> None:
         """Take in what the journal has more, for this process only.
 
-        Raises `StateError`, `StorageError`.
+        With ``expected`` it must hold exactly these batches. Those ``ignored``, and above ``last``,
+        are of a daemon that goes on meanwhile. Raises `StateError`, `StorageError`.
         """
-        for record in self._journal.read(self._unfolded()):
+        fresh = self._unfolded()
+        if expected is not None:
+            counted = (b for b in fresh if b not in ignored and not (last and b > last))
+            check_tally(expected, counted, self._journal.where)
+        for record in self._journal.read(fresh):
             self._take(record)
 
     def _take(self, record: Record) -> None:

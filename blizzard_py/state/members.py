@@ -7,7 +7,8 @@ point for all of them. Each goes on having a journal, a ledger and dead letters 
 * ``members`` holds each source's state by its name, as if it stood alone, but for what follows;
 * ``in_flight`` and ``retries`` stand at the top. A path of them is *qualified*, ``name:path``: no
   name of a source has a colon;
-* so do ``stream``, ``last_batch`` and ``anew_ts``, which are of all, and their ``totals`` together.
+* so do ``stream``, ``last_batch``, ``committed`` and ``anew_ts``, which are of all, and their
+  ``totals`` together.
 
 `of_source` gives a source its state as it would be if it stood alone, and `with_source` puts back
 what became of it; the second undoes the first. Outputs are of no source: they stand, as the
@@ -21,7 +22,7 @@ from dataclasses import replace
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile, StagedBadRecords
-from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.source_state import Batch, CommitPoint, SourceState
 from blizzard_py.state.stream_state import SourceStream, StreamState
 
 _COLON = ":"
@@ -50,6 +51,7 @@ def of_source(state: SourceState, name: str) -> SourceState:
         retries={path: retry for (whose, path), retry in retries.items() if whose == name},
         stream=None if stream is None else _share(stream, name, is_first=_is_first(state, name)),
         last_batch=state.last_batch,
+        committed=state.committed,
         anew_ts=state.anew_ts,
         last_update_ts=state.last_update_ts,
     )
@@ -74,6 +76,7 @@ def with_source(state: SourceState, name: str, after: SourceState) -> SourceStat
         retries={},
         stream=None,
         last_batch="",
+        committed=CommitPoint(),
         anew_ts=0.0,
         last_update_ts=None,
     )
@@ -82,6 +85,7 @@ def with_source(state: SourceState, name: str, after: SourceState) -> SourceStat
         in_flight=(*stay, *fresh),
         retries={**others, **own},
         last_batch=max(state.last_batch, after.last_batch),
+        committed=max(state.committed, after.committed, key=lambda point: point.number),
         members={**state.members, name: kept},
     )
 

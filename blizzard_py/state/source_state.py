@@ -14,6 +14,7 @@ from blizzard_core.watermark.progress import Progress
 from blizzard_py.job import FinishedFile, StagedBadRecords
 from blizzard_py.reading import ReadMarks
 from blizzard_py.state.column_state import ColumnState
+from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.state_paths import StatePaths
@@ -144,6 +145,19 @@ class Closing:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitPoint:
+    """The newest commit point of a source: its number, its batch, and the batch before it.
+
+    Numbers count from 1 and are never given again, whatever an operator does to the checkpoint
+    (`blizzard_py.state.fence_record`).
+    """
+
+    number: int = 0
+    batch: str = ""
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """The late sweep: when the last one began, and up to which path the one under way has come.
 
@@ -188,8 +202,9 @@ class SourceState:
 
     ``window`` are the batches whose files are in grace, with their ``seen_ts``; ``last_batch`` is
     the highest id of any that was begun, ``NO_BATCH`` before the first, and empty where nobody
-    wrote it down: by that a checkpoint that was brought back from a copy is known. ``members`` are
-    the states of several sources that share batches (`blizzard_py.state.members`).
+    wrote it down. By it and by ``committed`` a stale checkpoint is known. ``members`` are the
+    states of several sources that share batches (`blizzard_py.state.members`). ``unfolded`` counts
+    what the journal must hold, None where nobody has counted.
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -218,6 +233,8 @@ class SourceState:
     unexpected: tuple[str, ...] = ()
     closing: Mapping[str, Closing] = field(default_factory=dict)
     members: Mapping[str, SourceState] = field(default_factory=dict)
+    committed: CommitPoint = CommitPoint()
+    unfolded: JournalTally | None = None
 
 
 def under_way(state: SourceState) -> Iterable[str]:

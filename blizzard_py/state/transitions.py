@@ -19,9 +19,11 @@ from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import cut, mark_idle, retimed, times_of
 from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
 from blizzard_py.reading import ReadMarks
+from blizzard_py.state.members import part_of
 from blizzard_py.state.retries import RETRY_SECS, retried
 from blizzard_py.state.source_state import (
     Batch,
+    CommitPoint,
     PlannedGroup,
     PlannedOutput,
     Replaced,
@@ -35,7 +37,14 @@ def begin_batch(state: SourceState, batch: Batch) -> SourceState:
     """Step 1: the batch is written down before anything of it exists."""
     # The highest and not the newest: a clock may have been turned back since.
     last = max(state.last_batch, batch.batch)
+    if batch.phase == "publishing":
+        state = replace(state, committed=_next_point(state, batch))
     return replace(state, in_flight=(*state.in_flight, batch), last_batch=last)
+
+
+def _next_point(state: SourceState, batch: Batch) -> CommitPoint:
+    known = state.committed
+    return CommitPoint(known.number + 1, batch.batch, known.batch)
 
 
 def restart_batch(state: SourceState, batch: Batch) -> tuple[SourceState, Batch]:
@@ -105,6 +114,7 @@ def prepare_batch(
         names_root=names_root,
         settled=None if stream is None else stream.line,
     )
+    state = replace(state, committed=_next_point(state, batch))
     return _replaced(state, batch, ready), ready
 
 
@@ -143,11 +153,26 @@ def ended(state: SourceState, batch: Batch, now: float) -> SourceState:
     retries = retried(state.retries, batch, now)
     settled_now = {file.path for file in batch.finished} - set(retries)
     return replace(
-        state,
+        _journaled(state, batch),
         queue=tuple(entry for entry in state.queue if entry.path not in settled_now),
         in_flight=tuple(b for b in state.in_flight if b.batch != batch.batch),
         retries=retries,
         totals=_counted(state.totals, batch),
+    )
+
+
+def _journaled(state: SourceState, batch: Batch) -> SourceState:
+    """The state with the batch counted among those that each source's journal must hold."""
+    first = min(state.members, default="")
+    members = {
+        name: _journaled(each, batch) if part_of(batch, name, is_first=name == first) else each
+        for name, each in state.members.items()
+    }
+    tally = state.unfolded
+    return replace(
+        state,
+        members=members,
+        unfolded=None if tally is None else tally.with_batch(batch.batch),
     )
 
 

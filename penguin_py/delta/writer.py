@@ -11,6 +11,7 @@ from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 
+from blizzard_core.handover import newest_by_app
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.entry import append, create
 from penguin_py.delta.replace_entry import RETRIES, replace
@@ -66,7 +67,8 @@ class LogWriter:
         delta-rs rebases commits of different applications over each other. Two
         Penguins that planned the same file must not be, whatever they are called: so
         all have one more ``txn`` in common. A second instance repeats the live one's
-        as it read it as well, for one of a release that had no common one.
+        as it read it as well, for one of a release that had no common one. Those of sources and
+        groups tell Blizzard how far it is in the table, also once these commits are cleaned up.
         """
         found = [
             Transaction(self._table.app_id, marks.txn_version, int(now * 1000)),
@@ -76,4 +78,9 @@ class LogWriter:
         if self._table.app_id != live:
             version = None if handle is None else handle.transaction_version(live)
             found.append(Transaction(live, version or 0, int(now * 1000)))
+        found += (
+            Transaction(app, version, int(now * 1000))
+            for app, version in newest_by_app(marks.document["output_ids"]).items()
+            if handle is None or version > (handle.transaction_version(app) or -1)
+        )
         return found

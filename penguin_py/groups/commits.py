@@ -77,7 +77,7 @@ class GroupCommits:
             marks = Marks(after.txn_version, after.commit_id, document)
             self._delta.commit(plan, marks, now)
         version = 0 if snapshot.state is None else snapshot.state.version + 1
-        self._view.committed(after, (), version)
+        self._view.committed(after, (), version, ids)
         rewritten = sum(add.entry.size for add in commit.rewritten)
         if commit.marks:
             self._activity.replaced(commit.going.rows, rewritten)

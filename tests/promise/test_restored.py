@@ -67,8 +67,20 @@ def test_who_starts_over_from_an_older_checkpoint_is_told_and_then_believed(dril
     assert drill.ids() == sorted(2 * ALL[:9])
 
 
-def test_a_journal_that_is_older_costs_only_the_story(drill: Drill) -> None:
-    drill.put_back(JOURNAL)
+@pytest.mark.parametrize("lost", ["older", "gone", "one object"])
+def test_a_journal_that_lacks_batches_is_refused(drill: Drill, lost: str) -> None:
+    match lost:
+        case "older":
+            drill.put_back(JOURNAL)
+        case "gone":
+            shutil.rmtree(drill.lake / JOURNAL)
+        case _:
+            min((drill.lake / JOURNAL / "events_main").iterdir()).unlink()
+    drill.arrive(3)
+    assert drill.start_once() == 1
+    assert "that the checkpoint counts" in drill.told
+    assert drill.ids() == ALL[:9]
+    assert drill.rebuild() == 0
     goes_on(drill)
 
 
@@ -76,7 +88,7 @@ def test_all_of_the_state_older_than_the_table_is_refused(drill: Drill) -> None:
     drill.put_back("_blizzard")
     drill.arrive(3)
     assert drill.start_once() == 1
-    assert "are older than the table" in drill.told
+    assert "says that batch" in drill.told
     # Guessing is refused; up to where rows are in is for the operator to say.
     assert drill.rebuild() == 1
     assert drill.rebuild("--done-before", "date=2024-01-23") == 0

@@ -10,11 +10,11 @@ import pytest
 from blizzard_core.errors import ColdStartRefused
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_py.app.wiring import source_pipeline
-from blizzard_py.ingest.cold_start import check_cold_start
 from blizzard_py.ingest.publish import OutputNames
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.planning.ranges import Range
 from blizzard_py.replay.ownership import Claims
+from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.state.siblings import BACKFILL, backfills_of

@@ -25,8 +25,8 @@ from blizzard_py.planning.ranges import (
 from blizzard_py.replay.ownership import backfill_ranges
 from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.opening import open_files
-from blizzard_py.sources.files.overtaken import current_state
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.stale import current_state
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.siblings import BACKFILL
 from blizzard_py.state.source_state import SourceState, under_way

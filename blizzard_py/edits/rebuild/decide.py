@@ -82,16 +82,20 @@ def bound_of(done_before: str, accepts: Callable[[str], bool]) -> bytes:
     return order_key(done_before) if accepts(done_before) else partition_key(done_before)
 
 
-def passed_unnoted(state: SourceState, paths: Iterable[str]) -> set[str]:
+def passed_unnoted(
+    state: SourceState, paths: Iterable[str], *, is_journal_whole: bool = True
+) -> set[str]:
     """Those of the paths that a checkpoint says are done, and that nobody has noted yet.
 
     What an original has done stands there and nowhere else until a sweep has noted it, and so does
-    what an operator said at an earlier rebuild.
+    what an operator said at an earlier rebuild, and all that a journal lacks which is not whole.
     """
-    if state.sweep.whole or state.processed is not None or state.progress.state == "Initial":
+    noted = state.sweep.whole and is_journal_whole
+    if noted or state.processed is not None or state.progress.state == "Initial":
         return set()
     waits = set(under_way(state))
-    return {
+    in_grace = set() if is_journal_whole else remembered(state).keys() - waits
+    return in_grace.intersection(paths) | {
         path
         for path in paths
         if path not in waits and is_passed(state, path) and not is_below_origin(state, path)

@@ -16,9 +16,11 @@ from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Place
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.stale import newer_work, world_of
 from blizzard_py.state import processed_set
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import read_ledger
+from blizzard_py.state.fence_record import contradiction
 from blizzard_py.state.journal import (
     KEPT_SECS,
     Ingested,
@@ -79,7 +81,9 @@ class Evidence:
         self._set = processed_set.load(self._sink, paths.processed, self.set_segments)
         self.ledger = Ledger(self._sink, parts.id, parts.concurrency)
         self.ledger.load(self.segments)
+        self.unfolded = self.ledger.not_folded(self.batches)
         self.ledger.look()
+        self.world = world_of(parts)
         self._siblings = siblings_of(self._sink, parts.id)
         self._groups = Groups(self._sink, parts.letters_id)
         self.records: list[Record] = [
@@ -167,6 +171,7 @@ class Evidence:
         flying = () if self._state is None else self._state.in_flight
         known = {batch.batch for batch in flying if batch.phase == "publishing"}
         told = {batch.batch: batch for batch in self._journal.committed(sorted(known))}
+        flying = tuple(b for b in flying if b.batch in told or not self._is_of_a_fork(b))
         for batch in flying:
             left = self._left_of(batch) if batch.batch in known else None
             if left is not None:
@@ -195,6 +200,17 @@ class Evidence:
                 ),
                 bool(kept) or lacks_letters,
             )
+
+    def _is_of_a_fork(self, batch: Batch) -> bool:
+        """Whether a stale checkpoint committed the batch, so that nothing of it was published.
+
+        Its writer slept while others went on, and was refused before it published.
+        """
+        record = self.world.record
+        if record is None or self._state is None:
+            return False
+        is_stale = contradiction(self._state.committed, record) is not None
+        return is_stale and all(self._place(output) == "staged" for output in batch.outputs)
 
     def _left_of(self, batch: Batch) -> Batch | None:
         """The batch without what failed in it for now and was settled since; None if that is all.
@@ -281,7 +297,9 @@ class Evidence:
 
     def doubts(self) -> list[Doubt]:
         """What tells of work that neither journal nor ledger know, the oldest first."""
-        found = [*self._missing_segments(), *self._unknown_work()]
+        found = [*self._missing_segments()]
+        if not self._is_confirmed():
+            found += (*self._unknown_points(), *self._unknown_work())
         return sorted(found, key=lambda doubt: doubt.since or 0.0)
 
     def _missing_segments(self) -> Iterator[Doubt]:
@@ -292,6 +310,38 @@ class Evidence:
         for segment in named:
             if segment.name not in there:
                 yield Doubt(f"segment {segment.name}, which the checkpoint names, is gone")
+
+    def lacks_batches(self) -> bool:
+        """Whether the journal lacks batches of which the checkpoint, the newest, knows all."""
+        state = self._state
+        if state is None or state.unfolded is None or not self._is_confirmed():
+            return False
+        flying = {batch.batch for batch in state.in_flight}
+        return not state.unfolded.agrees_with(b for b in self.unfolded if b not in flying)
+
+    def _is_confirmed(self) -> bool:
+        """Whether the checkpoint is the newest, so that what the journal lacks was passed."""
+        state, world = self._state, self.world
+        if state is None or world.record is None:
+            return False
+        return newer_work(state, self._parts, world) is None
+
+    def _unknown_points(self) -> Iterator[Doubt]:
+        """Commit points of which neither journal nor ledger have the batch."""
+        flying = () if self._state is None else self._state.in_flight
+        known = {*self.batches, *(batch.batch for batch in flying)}
+        # Who died before its journal entry has published nothing: all of it is staged still.
+        known.update(path.split("/")[1] for path in self._staged_paths() if path.count("/") > 1)
+        record = self.world.record
+        if record is not None and record.batch and record.batch not in known:
+            for batch in self.ledger.not_folded([record.batch]):
+                yield Doubt(f"the fence record names batch {batch}", moment_of(batch))
+        newest = self.world.committed_ms / 1000
+        since = self._newest_segment()
+        if newest and (since is None or newest > since - KEPT_SECS + _DAY_SECS):
+            ids = {batch[:13] for batch in known}
+            if first_name(newest) not in ids:
+                yield Doubt("the table's log commits a batch of that time", newest)
 
     def _unknown_work(self) -> Iterator[Doubt]:
         ours = re.compile(rf'"{re.escape(self._parts.name)}/({_UUID})/\d+/'.encode())

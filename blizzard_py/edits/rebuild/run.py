@@ -27,14 +27,16 @@ from blizzard_py.edits.rebuild.decide import (
     remembered,
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
-from blizzard_py.ingest.cold_start import other_names
+from blizzard_py.sources.cold_start import other_names
 from blizzard_py.sources.files.discovery import accepts, check_tracking
-from blizzard_py.sources.files.overtaken import last_known
 from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.stale import adopted
 from blizzard_py.state import processed_set
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
+from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.identity import check_identity
+from blizzard_py.state.journal_tally import tally_of
 from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_query import check_query
@@ -106,6 +108,13 @@ class Rebuild:
         found = self._found()
         beside = looked_at(self._sink, self._parts.id)
         evidence = Evidence(self._parts, found.state)
+        record = evidence.world.record or FenceRecord()
+        if record.moved_to:
+            raise RebuildRefused(
+                f"{self._parts.name}: the state was renamed to {record.moved_to}, and everything"
+                " would be ingested again under this name. Use the new names in the configuration,"
+                f" or give the source `id: {record.moved_to}`"
+            )
         if found.raw is None and done_before is None and not evidence.is_any:
             self._check_name()
         # In the past of the store rather than by a machine's clock: a lookback that begins too
@@ -135,7 +144,8 @@ class Rebuild:
         known = self._known(evidence, flying, found.state or SourceState(), done_before)
         state = self._state(found.state, evidence, known, flying, now)
         writer = None if found.document is None else writer_of(found.document, self._where)
-        epoch = max(evidence.epochs(), 0 if writer is None else writer.epoch) + 1
+        highest = max(evidence.epochs(), record.epoch, 0 if writer is None else writer.epoch)
+        epoch = highest + 1
         return Rebuilt(
             found,
             state,
@@ -172,7 +182,7 @@ class Rebuild:
             epoch = rebuilt.epoch - 1
             kept = keep(self._sink, self._path, found.raw, epoch, at=now, why="rebuilt", runs=runs)
         if found.state is not None:
-            taken = file.take(lambda document, _where: document, self._gone)
+            taken = file.take(lambda document, _where: document, self._gone, rebuilt.epoch - 1)
             if taken != found.document:
                 raise RebuildRefused(
                     f"{self._where}: a daemon has saved since it was looked at and is fenced now;"
@@ -260,7 +270,8 @@ class Rebuild:
         own = frozenset(journaled).union(set(paths).difference(evidence.unsettled(paths)))
         history = frozenset(evidence.ledger.in_history(paths)) - own
         done = dict.fromkeys(own | history | evidence.elsewhere(paths), 0.0) | journaled
-        told = passed_unnoted(old, filter(self._accepts, paths))
+        whole = not evidence.lacks_batches()
+        told = passed_unnoted(old, list(filter(self._accepts, paths)), is_journal_whole=whole)
         if done_before is not None:
             bound = bound_of(done_before, _can_count)
             told |= {p for p in paths if order_key(p) < bound}
@@ -308,8 +319,10 @@ class Rebuild:
                 [before.group_seq, *(batch.group.seq for batch in flying if batch.group)]
             ),
             former=before.former,
+            committed=before.committed,
+            unfolded=tally_of(b for b in evidence.unfolded if b not in {f.batch for f in flying}),
         )
-        state = replace(state, last_batch=last_known(state, self._parts))
+        state = adopted(state, self._parts, evidence.world)
         if not source.use_watermark:
             return state
         return replace(

@@ -25,6 +25,7 @@ from blizzard_py.ingest.inferred_schema import schema_path
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
 from blizzard_py.state.committers import applied_groups
+from blizzard_py.state.fence_record import FenceFile
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.siblings import RECORDS_SUFFIX, checkpoints, siblings_of
 from blizzard_py.state.source_state import Identity, SourceState, checkpoint_path
@@ -193,13 +194,14 @@ class Rename:
             )
 
     def _let_go(self, old: str) -> None:
-        """Step 4."""
+        """Step 4; an older checkpoint of the old name is refused from now on, too."""
         document = self._document(old)
         if document is not None and MOVED_DOCUMENT in document:
             file = FencedFile(self._sink, checkpoint_path(old))
             self._taken(file, old)
             epoch = self._buried_in(old)
             file.save(tombstone(document[MOVED_TO], epoch, self._parts.clock(), None))
+            FenceFile(self._sink, old).move(document[MOVED_TO])
 
     # -- another place ---------------------------------------------------------------
 

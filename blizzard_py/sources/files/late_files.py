@@ -31,6 +31,7 @@ from blizzard_py.sources.files.sweep import (
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Upkeep
 from blizzard_py.state.checkpoint_file import read_ledger
+from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.lateness import with_worst
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment
@@ -66,7 +67,7 @@ class LateFiles:
     def begin_anew(self, state: SourceState) -> SourceState:
         """The state with a ledger in which nothing of the journal counts."""
         self._ledger.load((), self._epoch)
-        return replace(state, ledger=self._ledger.begin_anew())
+        return replace(state, ledger=self._ledger.begin_anew(), unfolded=JournalTally())
 
     def go_on(self, state: SourceState) -> SourceState:
         """One slice of the sweep, and what follows from it. A listing that fails is told only.
@@ -82,7 +83,8 @@ class LateFiles:
         if state.sweep.cursor is None:
             sweep = replace(state.sweep, began=now, before=state.sweep.began, cursor="")
             state = replace(state, sweep=sweep)
-        state = self._noted(state, self._ledger.fold())
+        state = self._noted(state, self._ledger.fold(state.unfolded))
+        state = replace(state, unfolded=JournalTally())
         if not lists(self._source):
             state = replace(state, sweep=replace(state.sweep, cursor=None))
             return self._dealt_with(state, ())

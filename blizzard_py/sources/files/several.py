@@ -31,6 +31,7 @@ from blizzard_py.sources.files.advance import Work
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
+from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Story
 from blizzard_py.state.checkpoint_document import SHARED
 from blizzard_py.state.checkpoint_file import whole
@@ -94,6 +95,7 @@ class SeveralFiles:
         self._upkeep = upkeep
         self._sink = parts.stores.sink
         self._home = parts.home_id
+        self._all = parts
         self._parts = {each.source_name: each for each in parts.members}
         self._members = {name: opens(each, self._of(name)) for name, each in self._parts.items()}
         # What the state is by now, while the members are asked one after the other.
@@ -162,6 +164,9 @@ class SeveralFiles:
             own = clamp_times(whole(self._sink, parts.id, own), self._upkeep.clock())
             self._put(name, self._members[name].recover(own, epoch))
         return self._state
+
+    def reconciled(self, state: SourceState, world: World) -> SourceState:
+        return require_current(state, self._all, world)
 
     def plan(self, state: SourceState) -> Plan[SeveralWork]:
         works: dict[str, Work] = {}

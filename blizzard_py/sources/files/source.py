@@ -25,11 +25,11 @@ from blizzard_py.sources.files.discovery import (
 )
 from blizzard_py.sources.files.late_files import LateFiles
 from blizzard_py.sources.files.out_of_turn import OutOfTurn
-from blizzard_py.sources.files.overtaken import not_overtaken
 from blizzard_py.sources.files.story import FileStory, ignored
 from blizzard_py.sources.files.sweep import grace_of, is_due
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import LEFT_STAGE, Backlog, Plan, Upkeep, Withheld
+from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Standing, Story
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.siblings import RECORDS_SUFFIX
@@ -103,7 +103,10 @@ class FileSource(ABC):
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         self._late.load(epoch)
-        return not_overtaken(state, self._parts, self._where)
+        return state
+
+    def reconciled(self, state: SourceState, world: World) -> SourceState:
+        return require_current(state, self._parts, world)
 
     def plan(self, state: SourceState) -> Plan[Work]:
         found = self.discover(state)

@@ -31,8 +31,9 @@ from blizzard_py.reading import Reading, ReadTask, Recognition, UnitSlice
 from blizzard_py.sources.activity import NONE_APART
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
+from blizzard_py.sources.stale import World, adopted, require_current
 from blizzard_py.sources.story import Story
-from blizzard_py.sources.tables import overtaken, replacing, windows
+from blizzard_py.sources.tables import newer_groups, replacing, windows
 from blizzard_py.sources.tables.names import item_name, parsed_name
 from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.sources.tables.story import task_story
@@ -177,17 +178,18 @@ class AskedSource:
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         self._seen = SeenRows(self._parts.stores.sink, self._parts.id, epoch)
-        if self._asking.replaces and not self._parts.suffix:
-            since = overtaken.published_since(self._parts.stores.sink, self.id, state)
-            if since is not None:
-                published = since.last
-                self._log.warning(
-                    "checkpoint_overtaken", group=state.group_seq, published=published
-                )
-                state = overtaken.with_columns(state, since, self.id, self._where)
         if state.columns is not None and state.columns.seen:
             self._seen.sweep(state.columns.seen)
         return state
+
+    def reconciled(self, state: SourceState, world: World) -> SourceState:
+        if not self._asking.replaces or self._parts.suffix:
+            return require_current(state, self._parts, world)
+        since = newer_groups.published_since(self._parts.stores.sink, self.id, state, world.groups)
+        if since is not None:
+            self._log.warning("checkpoint_stale", group=state.group_seq, published=since.last)
+            state = newer_groups.with_columns(state, since, self.id, self._where)
+        return adopted(state, self._parts, world)
 
     def plan(self, state: SourceState) -> Plan[TaskWork]:
         began = self._clock()

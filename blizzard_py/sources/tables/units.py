@@ -33,8 +33,9 @@ from blizzard_py.reading import Reading, ReadTask, UnitSlice
 from blizzard_py.sources.activity import NONE_APART
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
+from blizzard_py.sources.stale import World, adopted
 from blizzard_py.sources.story import Story
-from blizzard_py.sources.tables import overtaken, unit_plans, unit_states
+from blizzard_py.sources.tables import newer_groups, unit_plans, unit_states
 from blizzard_py.sources.tables.unit_letters import close_bad_rows, close_letters
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.unit_plans import Looked, Run
@@ -143,13 +144,16 @@ class UnitSource:
         return state
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
-        id_ = self._parts.letters_id
-        since = overtaken.published_since(self._parts.stores.sink, id_, state)
-        if since is not None:
-            self._log.warning("checkpoint_overtaken", group=state.group_seq, published=since.last)
-            state = overtaken.with_units(state, since, id_, self._where)
         self._close_letters(state.units)
         return state
+
+    def reconciled(self, state: SourceState, world: World) -> SourceState:
+        id_ = self._parts.letters_id
+        since = newer_groups.published_since(self._parts.stores.sink, id_, state, world.groups)
+        if since is not None:
+            self._log.warning("checkpoint_stale", group=state.group_seq, published=since.last)
+            state = newer_groups.with_units(state, since, id_, self._where)
+        return adopted(state, self._parts, world)
 
     def plan(self, state: SourceState) -> Plan[TaskWork]:
         began = self._clock()

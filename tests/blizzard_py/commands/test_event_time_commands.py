@@ -15,7 +15,7 @@ from blizzard_core.errors import EngineError, StateError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app.wiring import build
-from blizzard_py.sources.files.overtaken import not_overtaken
+from blizzard_py.sources.stale import not_overtaken
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.event_times import EventTimes
 from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path

@@ -291,7 +291,7 @@ def test_a_version_that_was_an_old_copy_itself_is_not_brought_back() -> None:
     world.now += 10
     job = Rebuild(world.parts())
     job.write(job.plan(None))
-    with pytest.raises(EditRefused, match=r"batches when|older than what was"):
+    with pytest.raises(EditRefused, match=r"batches when|is stale"):
         rolled_back(world, names(world)[1])
     world.drain()
     assert world.rows() == ["1", "2", "3", "4", "x"]

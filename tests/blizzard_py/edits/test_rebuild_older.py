@@ -143,7 +143,7 @@ def test_a_copy_of_a_checkpoint_that_nobody_has_run_on_yet_is_noticed(made_by: s
     world.drain()
     rows = world.rows()
     world.sink.objects[CHECKPOINT] = copy
-    with pytest.raises(StateError, match="is older than what was published since"):
+    with pytest.raises(StateError, match="is stale"):
         world.drain()
     assert world.rows() == rows
 
@@ -157,7 +157,7 @@ def test_a_copy_made_while_the_last_batch_was_read_is_noticed_and_rebuilt(first:
         world.drain()
     rows = world.rows()
     [world.sink.objects[CHECKPOINT]] = copies
-    with pytest.raises(StateError, match="is older than what was published since"):
+    with pytest.raises(StateError, match="is stale"):
         world.drain()
     rebuilt(world)
     world.drain()
@@ -212,7 +212,7 @@ def test_an_originals_checkpoint_that_is_brought_back_is_noticed_and_rebuilt(
     world.put(f"{DAY}/3.json", "3")
     world.drain()
     world.sink.objects[CHECKPOINT] = copy
-    with pytest.raises(StateError, match="is older than what was published since"):
+    with pytest.raises(StateError, match="is stale"):
         world.drain()
     rebuilt(world)
     assert world.rows() == ["3"]

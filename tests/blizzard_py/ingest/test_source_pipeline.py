@@ -93,7 +93,8 @@ def test_draining_again_changes_nothing_and_new_files_are_all_that_is_read() -> 
     after = {**world.sink.objects, **world.checkpoint()}
     # A start takes the checkpoint over; nothing else changes.
     changed = {key for key in after if after[key] != before.get(key)}
-    assert changed == {"_blizzard/events_main_checkpoint.json", "writer"}
+    fence = "_blizzard_fence/events_main.json"
+    assert changed == {"_blizzard/events_main_checkpoint.json", fence, "writer"}
     assert len(world.engine.jobs) == jobs
     world.put("date=1/hour=00/3.ndjson", "late")
     world.put("date=2/hour=01/1.ndjson", "new")
@@ -110,7 +111,10 @@ def test_an_empty_source_stays_initial() -> None:
     world.drain()
     world.drain()
     assert world.checkpoint()["watermark"] == {"state": "Initial"}
-    assert list(world.sink.objects) == ["_blizzard/events_main_checkpoint.json"]
+    assert list(world.sink.objects) == [
+        "_blizzard/events_main_checkpoint.json",
+        "_blizzard_fence/events_main.json",
+    ]
 
 
 def test_a_bad_file_is_a_dead_letter_with_the_documented_fields() -> None:
@@ -429,7 +433,8 @@ def test_a_job_that_forgets_a_file_is_not_committed() -> None:
     ("content", "message"),
     [
         (b"{", "is not valid JSON"),
-        (b"[]", "Expected `object`, got `array`"),
+        (b"[]", "is no JSON object"),
+        (b"null", "is no JSON object"),
         (b'{"schema_version": 4}', "schema_version 4 is not known"),
         (b'{"schema_version": 2}', "missing required field `watermark`; restore it"),
         (b'{"schema_version": "1"}', "schema_version: Expected `int`, got `str`"),

@@ -1,32 +1,31 @@
 """Cold starts that are none: a checkpoint that is missing where there was work before.
 
 To begin anew there would ingest everything again. So a start without a checkpoint
-looks for what earlier work leaves, and refuses if it finds any: the journal, segments
-of names done, another name's checkpoint over the same files, and commits in the table's
-log that carry this source's output ids. A few requests, once in a source's life. For a
+looks for what earlier work leaves, and refuses if it finds any: its fence record, the journal,
+segments of names done, another name's checkpoint over the same files, and the ``txn`` of its
+newest batch in the table's log. A few requests, once in a source's life. For a
 replay it is the commit point that is lost: its journal counts files whose rows nobody
 would publish.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from itertools import chain
 
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.delta_json import commits, listed, read_each
+from blizzard_core.delta_json import listed
 from blizzard_core.errors import ColdStartRefused
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.stale import world_of
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, SHARED
 from blizzard_py.state.checkpoint_file import load_state
+from blizzard_py.state.fence_record import fence_path
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.siblings import checkpoints, is_backfill
 from blizzard_py.state.source_state import checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
-
-# So many of the table's newest commits are looked at.
-COMMITS = 100
 
 _LIVE = (
     "Bring the checkpoint back, make it again with `blizzard checkpoint rebuild`, take over the"
@@ -53,7 +52,7 @@ def check_cold_start(parts: Parts) -> None:
     for each in parts.members:
         _check_shares(each, sink)
     traces = (trace for each in parts.members or (parts,) for trace in _traces(each, sink))
-    trace = next(traces, None)
+    trace = next(chain(_fenced(parts, sink), traces), None)
     # Another daemon may have begun since, and left its checkpoint before any trace.
     if trace is not None and sink.stat(checkpoint_path(parts.id)) is None:
         raise ColdStartRefused(
@@ -80,6 +79,18 @@ def _harm_and_remedy(parts: Parts) -> str:
     return f"ingest everything again. {_BESIDE if parts.suffix else _LIVE}"
 
 
+def _fenced(parts: Parts, sink: Storage) -> Iterator[str]:
+    """What the fence record and the table's log say of the source."""
+    world = world_of(parts)
+    record = world.record
+    if record is not None and (record.moved_to or record.number):
+        moved = record.moved_to and f"the state was renamed to {record.moved_to}"
+        where = f"{sink.uri}/{fence_path(parts.id)}"
+        yield f"{where} says that {moved or f'batch {record.batch} was committed'}"
+    if world.committed_ms or world.groups:
+        yield "the table's log commits batches of it"
+
+
 def _traces(parts: Parts, sink: Storage) -> Iterator[str]:
     """What earlier work has left, the surest first."""
     if parts.home_id != parts.id and sink.stat(checkpoint_path(parts.id)) is not None:
@@ -93,7 +104,6 @@ def _traces(parts: Parts, sink: Storage) -> Iterator[str]:
     if parts.suffix:
         return
     yield from other_names(parts, sink)
-    yield from _committed(parts, sink)
 
 
 def other_names(parts: Parts, sink: Storage) -> Iterator[str]:
@@ -113,11 +123,3 @@ def other_names(parts: Parts, sink: Storage) -> Iterator[str]:
         state = load_state(sink, source_id)
         if state and state.source and state.source.uri == parts.stores.source.uri:
             yield f"{path} is of the same files"
-
-
-def _committed(parts: Parts, sink: Storage) -> Iterator[str]:
-    ours = re.compile(rf'"{re.escape(parts.name)}/[0-9a-f-]{{36}}/\d+/'.encode())
-    newest = iter(commits(sink)[-COMMITS:])
-    for where, raw in read_each(sink, newest, parts.concurrency):
-        if ours.search(raw):
-            yield f"{where} commits files of it"

@@ -1,10 +1,10 @@
-"""A checkpoint that was brought back although groups were published since.
+"""Stale checkpoints of sources that publish groups: go on with what still holds.
 
 Nobody but the owner of the checkpoint publishes groups of a table or an API, and each number is
-saved before its manifest is put. So a manifest above the last number that a checkpoint knows is of
+saved before its manifest is put. So a group above the last number that a checkpoint knows is of
 readings that it does not know: it is an older one. The table is cut otherwise by now than it says,
-and what it would replace could leave rows twice. Which rows these readings replaced is what their
-manifests say; where one of them is gone nobody can tell, and the source stops.
+and what it would replace could leave rows twice. The manifests say which rows these readings
+replaced. Where one of them is gone nobody can tell, and the source stops.
 """
 
 from __future__ import annotations
@@ -31,18 +31,21 @@ class Since:
     missing: int | None
 
 
-def published_since(sink: Storage, source_id: str, state: SourceState) -> Since | None:
+def published_since(
+    sink: Storage, source_id: str, state: SourceState, applied: int = 0
+) -> Since | None:
     """What the state does not know, a batch of its own included; None if it is the newest.
 
-    Costs a LIST. Raises `StorageError`, `StateError` for a manifest that is not understood.
+    ``applied`` is the last group that the table's log tells of. Costs a LIST. Raises
+    `StorageError`, `StateError` for a manifest that is not understood.
     """
     own = (batch.group.seq for batch in state.in_flight if batch.group is not None)
     first = min((*own, state.group_seq + 1))
     found = numbers_from(sink, source_id, first)
-    last = max(found, default=0)
+    last = max(*found, applied, 0)
     if last <= state.group_seq:
         return None
-    missing = next((number for number in range(first, last) if number not in found), None)
+    missing = next((number for number in range(first, last + 1) if number not in found), None)
     if missing is not None:
         return Since(last, (), missing)
     groups = (manifest(sink, source_id, number) for number in range(first, last + 1))

@@ -1,0 +1,207 @@
+"""Stale checkpoints: a check whether a checkpoint is older than the work around it.
+
+A start from an older checkpoint would ingest files again, or give out numbers that were used. One
+check finds that out for every kind of source, at each take-over, from whatever lies outside of the
+checkpoint and outlives it:
+
+=====================  =============================================================================
+fence record           the newest commit point, outside of the state folder
+journal                an object for each batch, written before anything of it is published
+the table's log        ``txn`` of the newest batch that was committed, which no clean-up removes
+groups                 manifests, and ``txn`` of the last group that was applied
+=====================  =============================================================================
+
+Any of them may be lost, or put back from a copy itself: the newest counts. It costs two LISTs and a
+few GETs.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+
+from blizzard_core.delta_transactions import newest_transactions
+from blizzard_core.errors import StateError
+from blizzard_core.handover import group_app, source_app
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.fence_record import FenceFile, FenceRecord, contradiction, fence_path
+from blizzard_py.state.journal import Journal, moment_of
+from blizzard_py.state.journal_tally import check_tally
+from blizzard_py.state.ledger import Ledger
+from blizzard_py.state.source_state import NO_BATCH, SourceState, checkpoint_path
+
+# How often a checkpoint is read again whose daemon goes on meanwhile.
+_LOOKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the fence record and the table's log say of a source.
+
+    ``committed_ms`` is the time in the id of its newest batch in the log, ``groups`` the number
+    of its last group there; 0 where the log has none.
+    """
+
+    record: FenceRecord | None = None
+    committed_ms: int = 0
+    groups: int = 0
+
+
+def look(parts: Parts, record: FenceRecord | None) -> World:
+    """Return the world around a source. Raises `StateError`, `StorageError`."""
+    newest = newest_transactions(parts.stores.sink, parts.concurrency)
+    # The log tells of the live source alone; other runs have their record.
+    committed = 0 if parts.suffix else newest.get(source_app(parts.name), 0)
+    return World(record, committed, newest.get(group_app(parts.letters_id), 0))
+
+
+def world_of(parts: Parts) -> World:
+    """Return the world around a source, for who does not own its checkpoint. Raises as `look`."""
+    return look(parts, FenceFile(parts.stores.sink, parts.id).read())
+
+
+def require_current(state: SourceState, parts: Parts, world: World) -> SourceState:
+    """Return the state, with the numbers that the world tells of where nobody wrote them down.
+
+    Raises `StateError` for a stale checkpoint and for a journal that lacks batches.
+    """
+    newer = newer_work(state, parts, world)
+    if newer is not None:
+        where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
+        raise StateError(f"{where}: is stale: {newer}. {_remedy(state, parts, world)}")
+    for member in parts.members:
+        _check_journal(state.members.get(member.source_name, SourceState()), member)
+    if not parts.members:
+        _check_journal(state, parts)
+    return adopted(state, parts, world)
+
+
+def newer_work(state: SourceState, parts: Parts, world: World) -> str | None:
+    """Return what tells that a state is stale, None if nothing does. Raises `StorageError`."""
+    if world.record is not None and world.record.moved_to:
+        return contradiction(state.committed, world.record)
+    if not (state.last_batch or _is_of_an_original(state)):
+        return None  # an insisted start from nothing, or an older release's
+    if world.record is not None:
+        conflict = contradiction(state.committed, world.record)
+        if conflict is not None:
+            return f"{FenceFile(parts.stores.sink, parts.id).where} says that {conflict}"
+    running = {batch.batch for batch in state.in_flight if batch.phase == "running"}
+    last = state.last_batch
+    for each in parts.members or (parts,):
+        journal = Journal(parts.stores.sink, each.id)
+        unknown = [b for b in journal.since(min(running, default=last)) if b > last or b in running]
+        if unknown:
+            return f"the journal goes on to batch {unknown[-1]}"
+    newest = world.committed_ms
+    if newest and (newest > _millis(last) or newest in map(_millis, running)):
+        return "the table's log commits newer batches of it, and the journal is older, too"
+    return None
+
+
+def adopted(state: SourceState, parts: Parts, world: World) -> SourceState:
+    """Return the state with every number at least as high as the world tells."""
+    known, record = state.committed, world.record
+    if record is not None and record.number > known.number:
+        known = record.commit_point
+    last = state.last_batch or last_known(state, parts, world)
+    return replace(
+        state, last_batch=last, committed=known, group_seq=max(state.group_seq, world.groups)
+    )
+
+
+def current_state(parts: Parts) -> SourceState | None:
+    """Return the state in storage, for who decides by it and does not own it; None without one.
+
+    A daemon may go on meanwhile. Raises `StateError` for one that the daemon would refuse, since
+    it says of files that they are still to be done that were done long ago; `StorageError`.
+    """
+    sink = parts.stores.sink
+    looks = _LOOKS
+    while True:
+        looks -= 1
+        state = read_state(sink, parts.id)
+        if state is None:
+            return None
+        try:
+            require_current(state, parts, world_of(parts))
+        except StateError:
+            # Its owner may have published since we read it: then there is a newer one by now.
+            if not looks or read_state(sink, parts.id) == state:
+                raise
+        else:
+            return state
+
+
+def last_known(state: SourceState, parts: Parts, world: World) -> str:
+    """Return the last batch that anything tells of, for whoever makes a checkpoint of all.
+
+    What is in flight may have no entry in the journal yet. Where an operator has said what is done,
+    or insisted on a start from nothing, the log may go on behind the journal: it is known of.
+    """
+    begun = [batch.batch for batch in state.in_flight]
+    for each in parts.members or (parts,):
+        begun += Journal(parts.stores.sink, each.id).batches()
+    if world.record is not None:
+        begun.append(world.record.batch)
+    if world.committed_ms:
+        begun.append(_highest_of(world.committed_ms))
+    return max(begun, default="") or NO_BATCH
+
+
+def _check_journal(state: SourceState, parts: Parts) -> None:
+    """Raise `StateError` if batches are gone that no segment has."""
+    expected = state.unfolded
+    if not parts.has_files or expected is None or not expected.count:
+        return
+    flying = {batch.batch for batch in state.in_flight}
+    journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
+    there = [batch for batch in journal.since(expected.first) if batch not in flying]
+    if not expected.agrees_with(there):
+        # A clock that was put back may have named batches among those that are folded.
+        ledger = Ledger(parts.stores.sink, parts.id, parts.concurrency)
+        ledger.load(state.ledger)
+        check_tally(expected, ledger.not_folded(there), journal.where)
+
+
+def _is_of_an_original(state: SourceState) -> bool:
+    """Whether no batch of ours was ever begun on it, although files are done."""
+    begun = state.totals.batches or state.in_flight or state.ledger or state.anew_ts
+    return state.progress.state != "Initial" and not begun
+
+
+def _millis(batch: str) -> int:
+    return round(moment_of(batch) * 1000) if batch not in {"", NO_BATCH} else 0
+
+
+def _highest_of(millis: int) -> str:
+    """The highest id that a batch of that millisecond can have."""
+    return str(uuid.UUID(int=(millis << 80) | ((1 << 80) - 1)))
+
+
+def _remedy(state: SourceState, parts: Parts, world: World) -> str:
+    record = world.record or FenceRecord()
+    if record.moved_to:
+        return f"Use the new names in the configuration, or give the source `id: {record.moved_to}`"
+    if record.number and state.committed.number - record.number > 1:
+        return (
+            "Put back _blizzard of the same moment, since rows of later batches may be missing; if"
+            f" nothing else was put back, delete {fence_path(parts.id)}"
+        )
+    if parts.suffix:
+        return (
+            "Bring its last version back, or take the files that are still missing with `blizzard"
+            " ingest`, which knows what was done"
+        )
+    if parts.event_time is not None:
+        return (
+            "Bring its last version back; nothing else tells what its query remembers, so without"
+            " it the query needs a new pipeline and a table of its own"
+        )
+    if not parts.has_files:
+        return (
+            "Bring its last version back, or say from where to read with `blizzard checkpoint set"
+            " --column` after a look at the table"
+        )
+    return "Bring its last version back, or have `blizzard checkpoint rebuild` make one"

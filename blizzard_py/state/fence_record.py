@@ -1,0 +1,138 @@
+"""Fence records: the newest commit point of a source, kept outside of the state folder.
+
+``_blizzard_fence/{source id}.json``::
+
+    {"epoch": 7, "number": 41, "batch": "01a2099c-11af-7131-a11b-c78d875f9b40"}
+
+The state folder can be put back from a copy, or be lost, while the rows that it knew of stay. So
+each take-over writes its epoch here, and each commit point its number and batch, before anything of
+that batch is published. A checkpoint that is older than its record is stale: its start is refused.
+
+**The write is conditional** on the version that this process wrote last. So a process that slept
+while others published is refused, even if the checkpoint it knows was brought back meanwhile.
+
+**Numbers, not times**, decide: commit points of a source are counted from 1, and never again from
+there. ``moved_to`` names the source id that the state was renamed to.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.document import parsed
+from blizzard_core.errors import Conflict, FencedError, NotFound
+from blizzard_core.storage.protocol import Storage
+from blizzard_py.state.source_state import CommitPoint
+
+FENCE_FOLDER = "_blizzard_fence"
+
+_REMEDY = "restore it, or delete it if the checkpoint is known to be the newest"
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRecord:
+    """The highest epoch and the newest commit point of a source that anybody wrote down."""
+
+    epoch: int = 0
+    number: int = 0
+    batch: str = ""
+    moved_to: str = ""
+
+    @property
+    def commit_point(self) -> CommitPoint:
+        """The newest commit point, for a checkpoint that is made to know of it."""
+        return CommitPoint(self.number, self.batch)
+
+
+def fence_path(source_id: str) -> str:
+    """Return where a source's record lies, relative to the table."""
+    return f"{FENCE_FOLDER}/{source_id}.json"
+
+
+def contradiction(known: CommitPoint, record: FenceRecord) -> str | None:
+    """Return how a record contradicts the commit point of a checkpoint, None if it does not.
+
+    The checkpoint may be one ahead: it is saved first.
+    """
+    if record.moved_to:
+        return f"the state was renamed to {record.moved_to}"
+    if record.number > known.number:
+        return (
+            f"batch {record.batch} is commit point {record.number}, and the checkpoint ends at"
+            f" number {known.number}"
+        )
+    if record.number and known.number - record.number > 1:
+        return (
+            f"batch {record.batch} is the newest, commit point {record.number}, and the checkpoint"
+            f" goes on to number {known.number}: parts of the table's folder are of another moment"
+        )
+    same = record.batch == (known.batch if record.number == known.number else known.before)
+    if record.number and not same:
+        return f"commit point {record.number} is batch {record.batch}, which it does not know"
+    return None
+
+
+class FenceFile:
+    """The record of one source, as its owner reads and writes it."""
+
+    def __init__(self, sink: Storage, source_id: str) -> None:
+        self._sink = sink
+        self._path = fence_path(source_id)
+        self._where = f"{sink.uri}/{self._path}"
+        self._version: str | None = None
+        self._epoch = 0
+        self._written = FenceRecord()
+
+    @property
+    def where(self) -> str:
+        """The URI of the record, for messages."""
+        return self._where
+
+    def read(self) -> FenceRecord | None:
+        """Return the record, None if there is none; later writes replace this very version.
+
+        Raises `StateError` if it is not understood, `StorageError`.
+        """
+        try:
+            raw, self._version = self._sink.read_versioned(self._path)
+        except NotFound:
+            self._version = None
+            return None
+        return decoded(FenceRecord, parsed(raw, self._where), self._where, _REMEDY)
+
+    def take(self, epoch: int, known: CommitPoint) -> None:
+        """Write down that ``epoch`` has begun, by the owner of a checkpoint at ``known``.
+
+        Raises `FencedError` if another process wrote since `read`, `StorageError`.
+        """
+        self._epoch = epoch
+        self._write(FenceRecord(epoch, known.number, known.batch))
+
+    def advance(self, point: CommitPoint) -> None:
+        """Write down a commit point that was saved. Raises as `take` does."""
+        if (self._written.number, self._written.batch) != (point.number, point.batch):
+            self._write(FenceRecord(self._epoch, point.number, point.batch))
+
+    def move(self, target: str) -> None:
+        """Write down that the state has another name now. Raises as `take` does."""
+        self._write(replace(self.read() or FenceRecord(), moved_to=target))
+
+    def _write(self, record: FenceRecord) -> None:
+        data = json.dumps({k: v for k, v in asdict(record).items() if v}).encode()
+        try:
+            self._version = self._sink.put_if(self._path, data, self._version)
+        except Conflict:
+            # Our own write, whose answer was lost, or that of who has taken over.
+            try:
+                raw, version = self._sink.read_versioned(self._path)
+            except NotFound:
+                raw, version = b"", ""
+            if raw != data:
+                raise FencedError(
+                    f"{self._where}: another process has published, or taken the source over, since"
+                    f" epoch {record.epoch} began; this one stops, and a new start looks at both"
+                ) from None
+            self._version = version
+        self._written = record

@@ -103,7 +103,7 @@ def newer_work(state: SourceState, parts: Parts, world: World) -> str | None:
 def adopted(state: SourceState, parts: Parts, world: World) -> SourceState:
     """Return the state with every number at least as high as the world tells."""
     known, record = state.committed, world.record
-    if record is not None and record.number > known.number:
+    if record is not None and record.number >= known.number - 1 and contradiction(known, record):
         known = record.commit_point
     last = state.last_batch or last_known(state, parts, world)
     return replace(

@@ -1,0 +1,184 @@
+"""Files: state that is older than the table, lost, or shared with a process that slept.
+
+The start is refused and names the command that mends it, whatever else is lost or older with it:
+no row comes twice, and nothing is passed over.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from blizzard_core.daemon import run
+from blizzard_core.errors import FencedError
+from blizzard_core.settings.load import load_config
+from blizzard_core.storage.local import LocalStorage
+from blizzard_py.app.wiring import build
+from blizzard_py.edits.rebuild import Rebuild
+from tests.support.blizzard_world import World
+from tests.support.direct_engine import DirectEngine
+from tests.support.promise_world import one_cycle, poll
+from tests.support.table_drill import ALL, CHECKPOINT, ONCE, Drill
+
+STATE = "_blizzard"
+FENCE = "_blizzard_fence"
+
+
+@pytest.fixture
+def drill(tmp_path: Path) -> Drill:
+    made = Drill(tmp_path, str(tmp_path / "place"))
+    made.rounds()
+    return made
+
+
+def others_commit(drill: Drill, count: int) -> None:
+    """Another writer of the table commits, and its log is cleaned up behind a checkpoint."""
+    table = DeltaTable(str(drill.lake))
+    for number in range(count):
+        table.alter.set_table_properties(
+            {"delta.logRetentionDuration": f"interval {30 + number} days"}
+        )
+    table.create_checkpoint()
+    for number in range(count):
+        (drill.lake / "_delta_log" / f"{number:020d}.json").unlink()
+
+
+@pytest.mark.parametrize("parts", [(STATE,), (STATE, FENCE), (STATE, FENCE, "_penguin")])
+def test_older_state_is_refused_however_long_the_log_went_on(
+    drill: Drill, parts: tuple[str, ...]
+) -> None:
+    others_commit(drill, 12)
+    drill.put_back(*parts)
+    drill.arrive(3)
+    assert drill.start_once() == 1
+    assert "is stale" in drill.told
+    assert "blizzard checkpoint rebuild" in drill.told
+    assert drill.ids() == ALL[:9]
+
+
+@pytest.mark.parametrize("parts", [(STATE,), (STATE, FENCE), (STATE, FENCE, "_penguin")])
+def test_lost_state_is_no_cold_start_however_long_the_log_went_on(
+    drill: Drill, parts: tuple[str, ...]
+) -> None:
+    others_commit(drill, 12)
+    for part in parts:
+        shutil.rmtree(drill.lake / part)
+    assert drill.start_once() == 2
+    assert "is missing, but" in drill.told
+    assert drill.ids() == ALL[:9]
+
+
+def test_older_state_is_refused_before_outputs_are_committed(tmp_path: Path) -> None:
+    drill = Drill(tmp_path, str(tmp_path / "place"))
+    drill.arrive(0)
+    assert drill.start_once() == 0
+    shutil.copytree(drill.lake, drill.copy(0))
+    drill.arrive(1)
+    alone = build(load_config(drill.config), DirectEngine())  # Penguin is down
+    assert run(alone, ONCE, threading.Event()) == 0
+    drill.put_back(STATE)
+    assert drill.start_once() == 1
+    assert drill.ids() == ALL[:6]
+
+
+def test_a_record_that_is_gone_is_written_again(drill: Drill) -> None:
+    shutil.rmtree(drill.lake / FENCE)
+    drill.arrive(3)
+    assert drill.start_once() == 0
+    assert (drill.lake / FENCE / "events_main.json").exists()
+    drill.put_back(CHECKPOINT)
+    assert drill.start_once() == 1
+    assert drill.ids() == ALL
+
+
+def test_state_newer_than_the_rest_of_the_table_is_refused(drill: Drill) -> None:
+    held = drill.folder / "newer"
+    shutil.copytree(drill.lake / STATE, held)
+    shutil.rmtree(drill.lake)
+    shutil.copytree(drill.copy(0), drill.lake)
+    shutil.rmtree(drill.lake / STATE)
+    shutil.copytree(held, drill.lake / STATE)
+    assert drill.start_once() == 1
+    assert "parts of the table's folder are of another moment" in drill.told
+    assert "rows of later batches may be missing" in drill.told
+    drill.put_back(STATE)
+    assert drill.start_once() == 0
+    assert drill.ids() == ALL[:9]
+
+
+def test_a_record_alone_that_is_older_is_refused_until_deleted(drill: Drill) -> None:
+    drill.put_back(FENCE)
+    drill.arrive(3)
+    assert drill.start_once() == 1
+    assert "delete _blizzard_fence/events_main.json" in drill.told
+    (drill.lake / FENCE / "events_main.json").unlink()
+    assert drill.start_once() == 0
+    assert drill.ids() == ALL
+
+
+def test_an_old_name_is_refused_with_its_old_checkpoint(tmp_path: Path) -> None:
+    drill = Drill(tmp_path, str(tmp_path / "place"))
+    drill.arrive(0)
+    assert drill.start_once() == 0
+    old = (drill.lake / CHECKPOINT).read_bytes()
+    pipelines = drill.document["pipelines"]
+    drill.document["pipelines"] = {"clicks": pipelines["events"]}
+    drill.write_config()
+    where = ("--from", "events_main", "--pipeline", "clicks", "--source", "main")
+    assert drill.call("blizzard", "rename", str(drill.config), *where).returncode == 0
+    drill.arrive(1)
+    assert drill.start_once() == 0
+    drill.document["pipelines"] = pipelines
+    drill.write_config()
+    (drill.lake / CHECKPOINT).write_bytes(old)
+    assert drill.start_once() == 1
+    assert "renamed to clicks_main" in drill.told
+    (drill.lake / CHECKPOINT).unlink()
+    assert drill.start_once() == 2
+    assert drill.rebuild() == 1
+    assert drill.ids() == ALL[:6]
+
+
+# -- a process that sleeps ------------------------------------------------------------------
+
+DAY = "date=2024-01-01"
+
+
+def slept(folder: Path) -> World:
+    """A daemon slept, its successor published, and the sleeper's checkpoint came back."""
+    world = World()
+    world.sink = world.engine.sink = LocalStorage(str(folder))
+    world.put(f"{DAY}/1.json", "1")
+    sleeper = poll(world)
+    checkpoint = folder / CHECKPOINT
+    saved = checkpoint.read_bytes()
+    world.put(f"{DAY}/2.json", "2")
+    world.now += 60
+    poll(world)
+    checkpoint.write_bytes(saved)
+    world.now += 60
+    with pytest.raises(FencedError, match="another process has published"):
+        one_cycle(sleeper)
+    return world
+
+
+def rows(folder: Path) -> list[str]:
+    return sorted(row for path in folder.glob("*.parquet") for row in path.read_text().splitlines())
+
+
+def test_a_sleeper_publishes_nothing_when_its_version_returns(tmp_path: Path) -> None:
+    slept(tmp_path)
+    assert rows(tmp_path) == ["1", "2"]
+
+
+def test_a_rebuild_drops_what_a_sleeper_committed(tmp_path: Path) -> None:
+    world = slept(tmp_path)
+    world.put(f"{DAY}/3.json", "3")
+    rebuild = Rebuild(world.parts())
+    rebuild.write(rebuild.plan(None))
+    world.drain()
+    assert rows(tmp_path) == ["1", "2", "3"]

@@ -20,6 +20,7 @@ from blizzard_py.planning.batches import BatchLimits, next_count
 from blizzard_py.sources.activity import NONE_APART
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
+from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Compared, Passed, Standing, Story, Waiting
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import Batch, Replaced, SourceState, under_way
@@ -108,6 +109,7 @@ class RowSource:
 
     def __init__(self, table: Table, parts: Parts, upkeep: Upkeep) -> None:
         self._table = table
+        self._parts = parts
         self._clock = upkeep.clock
         self._template = parts.ingest.partition_template
 
@@ -162,6 +164,9 @@ class RowSource:
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # the seam gives it
         return state
+
+    def reconciled(self, state: SourceState, world: World) -> SourceState:
+        return require_current(state, self._parts, world)
 
     def plan(self, state: SourceState) -> Plan[RowsWork]:
         found = self.discover(state)

@@ -240,7 +240,9 @@ class Owner:
     def __init__(self, world: Any, epoch: int = 1) -> None:
         parts = world.parts()
         activity = SourceActivity("events/main", "mem://raw", parts.clock)
-        upkeep = Upkeep(self.save, parts.clock, lambda: epoch, self.finish, activity)
+        upkeep = Upkeep(
+            self.save, parts.clock, lambda: epoch, lambda _state: None, self.finish, activity
+        )
         self.source: Source[Any] = world.opens(parts, upkeep)
         self.epoch = epoch
         self.saved: list[SourceState] = []

@@ -277,7 +277,7 @@ def test_the_first_sweep_of_an_older_releases_checkpoint_accuses_nobody() -> Non
 def settled_by(world: World, sibling: str) -> None:
     """Another run of the source has ingested the late file."""
     _journal(world.sink, sibling, {LATE: "ingested"})
-    document = {**world.checkpoint(), "writer": None}
+    document = {**world.checkpoint(), "writer": None, "unfolded": None}
     world.sink.put_atomic(f"_blizzard/{sibling}_checkpoint.json", json.dumps(document).encode())
 
 

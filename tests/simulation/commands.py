@@ -13,8 +13,7 @@ from blizzard_core.watermark.paths import split
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.edits.rebuild import Rebuild
-from blizzard_py.edits.rebuild.run import RebuildRefused
+from blizzard_py.edits.rebuild import Rebuild, RebuildRefused
 from blizzard_py.edits.rename import Rename
 from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts, records_uri
 from tests.simulation import adaptor, check, hands, ranges

@@ -29,8 +29,7 @@ A daemon that runs is fenced by it, and so are backfills and replays; one that s
 it refuse. The old checkpoint is kept beside the new one.
 """
 
-from blizzard_py.edits.rebuild.decide import Judged, Judgement
-from blizzard_py.edits.rebuild.evidence import Doubt
-from blizzard_py.edits.rebuild.run import Rebuild, Rebuilt
+from blizzard_py.edits.rebuild.decide import Doubt, Judged, Judgement, RebuildRefused, Rebuilt
+from blizzard_py.edits.rebuild.run import Rebuild
 
-__all__ = ["Doubt", "Judged", "Judgement", "Rebuild", "Rebuilt"]
+__all__ = ["Doubt", "Judged", "Judgement", "Rebuild", "RebuildRefused", "Rebuilt"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import order_key
+from blizzard_core.text import in_utc
 from blizzard_core.watermark.floor import raised
 from blizzard_core.watermark.paths import depth_of, joined, partition_key, split
 from blizzard_core.watermark.progress import (
@@ -25,6 +27,23 @@ from blizzard_py.state.transitions import is_below_origin
 
 Place = Literal["staged", "placed", "logged", "nowhere"]
 Judgement = Literal["done", "publishing", "again", "letters"]
+
+
+class RebuildRefused(BlizzardError):
+    """Nothing was changed; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Something that tells of work which nothing accounts for; ``since`` in epoch seconds."""
+
+    what: str
+    since: float | None = None
+
+    def __str__(self) -> str:
+        if self.since is None:
+            return self.what
+        return f"{self.what} ({in_utc(self.since)} UTC)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,3 +222,34 @@ def _given_up(file: FinishedFile, why: str) -> FinishedFile:
     if file.outcome != "ingested" or not file.rows:
         return file
     return FinishedFile(file.path, "quarantined", error=why, stage="publish")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The checkpoint object that is there now, if any; ``state`` if it can be understood."""
+
+    raw: bytes | None = None
+    version: str | None = None
+    document: Any = None
+    state: SourceState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A checkpoint made again, not yet written.
+
+    ``listed`` counts the files at the source, ``done`` those of them that are done,
+    ``new`` names those that the next polls will find. ``said`` counts those that are
+    done only because the operator, or the checkpoint that is there, says so.
+    """
+
+    found: Found
+    state: SourceState
+    epoch: int
+    listed: int
+    done: int
+    said: int
+    new: tuple[str, ...]
+    batches: tuple[Judged, ...]
+    settled: tuple[str, ...]
+    beside: Mapping[str, Any]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.delta_json import added, commits, committed_versions, listed, read_each
 from blizzard_core.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.text import in_utc
 from blizzard_py.dead_letters.reader import put_away
-from blizzard_py.edits.rebuild.decide import Place
+from blizzard_py.edits.rebuild.decide import Doubt, Place
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import newer_work, world_of
@@ -45,19 +44,6 @@ _LAST = 2
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
 _OUTPUT = re.compile(rf"({_UUID})\.parquet")
 _DAY_SECS = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """Something that tells of work which nothing accounts for; ``since`` in epoch seconds."""
-
-    what: str
-    since: float | None = None
-
-    def __str__(self) -> str:
-        if self.since is None:
-            return self.what
-        return f"{self.what} ({in_utc(self.since)} UTC)"
 
 
 class Evidence:

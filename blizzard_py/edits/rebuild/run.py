@@ -8,7 +8,7 @@ from typing import Any
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.fence import FencedFile, writer_of
-from blizzard_core.errors import BlizzardError, NotFound, StateError
+from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.protocol import Entry, is_hidden, order_key
 from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.paths import partition_key
@@ -16,8 +16,10 @@ from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.edits.kept import keep, published_by
 from blizzard_py.edits.rebuild.beside import TakenMeanwhile, hold, looked_at
 from blizzard_py.edits.rebuild.decide import (
+    Found,
     Frame,
-    Judged,
+    RebuildRefused,
+    Rebuilt,
     bound_of,
     depth_from,
     judged,
@@ -40,41 +42,6 @@ from blizzard_py.state.journal_tally import tally_of
 from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_query import check_query
-
-
-class RebuildRefused(BlizzardError):
-    """Nothing was changed; the message says why and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The checkpoint object that is there now, if any; ``state`` if it can be understood."""
-
-    raw: bytes | None = None
-    version: str | None = None
-    document: Any = None
-    state: SourceState | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """A checkpoint made again, not yet written.
-
-    ``listed`` counts the files at the source, ``done`` those of them that are done,
-    ``new`` names those that the next polls will find. ``said`` counts those that are
-    done only because the operator, or the checkpoint that is there, says so.
-    """
-
-    found: Found
-    state: SourceState
-    epoch: int
-    listed: int
-    done: int
-    said: int
-    new: tuple[str, ...]
-    batches: tuple[Judged, ...]
-    settled: tuple[str, ...]
-    beside: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

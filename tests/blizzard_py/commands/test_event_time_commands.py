@@ -15,7 +15,7 @@ from blizzard_core.errors import EngineError, StateError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app.wiring import build
-from blizzard_py.sources.stale import not_overtaken
+from blizzard_py.sources.stale import World, require_current
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.event_times import EventTimes
 from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path
@@ -285,8 +285,8 @@ def test_an_older_checkpoint_is_refused_with_a_remedy_that_there_is(tmp_path: Pa
     later.mkdir(parents=True)
     (later / "01a2099c-4a5f-7008-bf86-4609600453b7.json").write_text("{}")
     state = SourceState(last_batch="01a2099c-11af-7131-a11b-c78d875f9b40")
-    with pytest.raises(StateError, match=r"older than what was published since.* a new pipeline"):
-        not_overtaken(state, parts, "checkpoint")
+    with pytest.raises(StateError, match=r"is stale: the journal goes on.* a new pipeline"):
+        require_current(state, parts, World())
 
 
 def test_a_pipeline_without_event_time_has_no_query_to_change(config: Path) -> None:

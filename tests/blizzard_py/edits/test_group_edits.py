@@ -10,8 +10,7 @@ import pytest
 
 from blizzard_core.errors import BlizzardError
 from blizzard_py.app.wiring import source_pipeline
-from blizzard_py.edits.rebuild import Rebuild, Rebuilt
-from blizzard_py.edits.rebuild.run import RebuildRefused
+from blizzard_py.edits.rebuild import Rebuild, RebuildRefused, Rebuilt
 from blizzard_py.edits.rename import Rename, RenameRefused
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.source_state import checkpoint_path

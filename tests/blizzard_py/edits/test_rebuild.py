@@ -21,9 +21,8 @@ from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import is_new
 from blizzard_core.watermark.scan import scan
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.edits.rebuild import Judged, Rebuild, Rebuilt
+from blizzard_py.edits.rebuild import Judged, Rebuild, RebuildRefused, Rebuilt
 from blizzard_py.edits.rebuild.decide import Frame, bound_of, depth_from, origin_of, remade
-from blizzard_py.edits.rebuild.run import RebuildRefused
 from blizzard_py.ingest.publish import OutputNames
 from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine

@@ -10,8 +10,7 @@ import pytest
 from blizzard_core.checkpoint import document as checkpoint_document
 from blizzard_core.errors import FencedError, StateError, Unavailable
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.edits.rebuild import Rebuild
-from blizzard_py.edits.rebuild.run import RebuildRefused
+from blizzard_py.edits.rebuild import Rebuild, RebuildRefused
 from blizzard_py.replay import Taken, file_parts
 from blizzard_py.state import processed_set
 from blizzard_py.state.journal import moment_of

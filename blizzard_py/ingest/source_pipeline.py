@@ -142,10 +142,10 @@ class SourcePipeline(SourceView):
     def _tried(self, stop: StopEvent) -> bool:
         try:
             return self._cycle(stop)
-        except (StateError, NotFound):
+        except (FencedError, StateError, NotFound):
             self._state = None
             # What one that was replaced finds missing its successor has removed, and to it the
-            # remedy in a message does not apply.
+            # remedy in a message does not apply. Who replaced it the checkpoint says.
             self._file.check()
             raise
         except BaseException:

@@ -28,6 +28,9 @@ from blizzard_py.state.source_state import CommitPoint
 
 FENCE_FOLDER = "_blizzard_fence"
 
+# Older processes write once each at most, between our take-over and this.
+_TAKE_TRIES = 5
+
 _REMEDY = "restore it, or delete it if the checkpoint is known to be the newest"
 
 
@@ -105,10 +108,18 @@ class FenceFile:
     def take(self, epoch: int, known: CommitPoint) -> None:
         """Write down that ``epoch`` has begun, by the owner of a checkpoint at ``known``.
 
-        Raises `FencedError` if another process wrote since `read`, `StorageError`.
+        A process of an older epoch may have written since `read`, the same commit points. Raises
+        `FencedError` if it was any other process, `StorageError`.
         """
         self._epoch = epoch
-        self._write(FenceRecord(epoch, known.number, known.batch))
+        for _ in range(_TAKE_TRIES):
+            try:
+                return self._write(FenceRecord(epoch, known.number, known.batch))
+            except FencedError:
+                found = self.read()
+                if found is None or found.epoch >= epoch or contradiction(known, found):
+                    raise
+        raise FencedError(f"{self._where}: others write it again and again; this one stops")
 
     def advance(self, point: CommitPoint) -> None:
         """Write down a commit point that was saved. Raises as `take` does."""

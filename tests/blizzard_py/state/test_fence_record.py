@@ -58,6 +58,21 @@ def test_a_sleeper_cannot_write_once_another_has_taken_over() -> None:
     assert FenceFile(sink, "s").read() == FenceRecord(2, 1, "b1")
 
 
+def test_two_that_start_together_leave_the_later_epoch_alone() -> None:
+    sink = MemoryStorage()
+    first, second = FenceFile(sink, "s"), FenceFile(sink, "s")
+    first.read()
+    second.read()
+    first.take(1, CommitPoint())
+    second.take(2, CommitPoint())
+    with pytest.raises(FencedError):
+        first.advance(CommitPoint(1, "b1"))
+    with pytest.raises(FencedError):
+        first.take(1, CommitPoint())
+    second.advance(CommitPoint(1, "c1"))
+    assert FenceFile(sink, "s").read() == FenceRecord(2, 1, "c1")
+
+
 def test_a_write_whose_answer_was_lost_counts_as_written() -> None:
     sink = MemoryStorage()
     fence = owner(sink, 1, CommitPoint())

@@ -141,8 +141,7 @@ def brought_back(director: Director, found: Event) -> None:
     sink.put(path, data)
     world.counts["old checkpoints brought back"] += 1
     world.excused |= {
-        "is older than what was published",
-        "are older than the table",
+        "is stale",
         "the checkpoint lists it and it is missing",
         "which is gone; restore it",
         "is neither staged, nor",

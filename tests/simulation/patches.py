@@ -12,6 +12,7 @@ from unittest import mock
 
 import msgspec
 
+from blizzard_core import delta_transactions
 from blizzard_core.errors import NotFound, Unavailable
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.files import discovery
@@ -60,6 +61,7 @@ def patched(world: World) -> Iterator[None]:
     with (
         mock.patch.object(uuid, "uuid4", uuid4),
         mock.patch.object(deltalog, "checkpoint_paths", _checkpoint_paths),
+        mock.patch.object(delta_transactions, "_of_checkpoint", _transactions),
         _replacing(replaced | limits),
         _watching(world),
     ):
@@ -87,6 +89,12 @@ class _Held:
     def read(self, _path: str) -> bytes:
         return self._data
 
+    def read_range(self, _path: str, start: int, end: int) -> bytes:
+        return self._data[start:end]
+
+    def stat(self, path: str) -> Entry:
+        return Entry(path, len(self._data), 0.0)
+
 
 @lru_cache(maxsize=512)
 def _parsed(uri: str, path: str, data: bytes) -> tuple[tuple[Entry, ...], dict[str, int]]:
@@ -96,6 +104,24 @@ def _parsed(uri: str, path: str, data: bytes) -> tuple[tuple[Entry, ...], dict[s
 
 
 _READ_CHECKPOINT = deltalog.checkpoint_paths
+
+
+@lru_cache(maxsize=512)
+def _parsed_transactions(uri: str, path: str, data: bytes) -> dict[str, int]:
+    held: Any = _Held(uri, data)
+    return _READ_TRANSACTIONS(held, path)
+
+
+_READ_TRANSACTIONS = delta_transactions._of_checkpoint
+
+
+def _transactions(storage: Any, path: str) -> dict[str, int]:
+    """Those of a log checkpoint. Arrow reads it in threads of its own, which are not simulated."""
+    try:
+        data = storage.read(path)
+    except NotFound as error:
+        raise Unavailable(f"{path}: was cleaned up while the log was read") from error
+    return _parsed_transactions(storage.uri, path, data)
 
 
 def _checkpoint_paths(storage: Any, path: str, transactions: dict[str, int]) -> Iterator[Entry]:

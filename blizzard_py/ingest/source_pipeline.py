@@ -271,6 +271,8 @@ class SourcePipeline(SourceView):
             self._first_document,
             (record or FenceRecord()).epoch,
         )
+        # Who is replaced by that may have published since the record was read.
+        record = self._fence.read()
         self._clock.set(self._file.now())
         state, changed = self._begun(found, first=first)
         if changed:

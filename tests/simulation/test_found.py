@@ -131,6 +131,19 @@ FOUND = {
         ),
         128.6,
     ),
+    # The slower of two starts judged the checkpoint by a fence record from before the other's work.
+    "a start that sleeps while another publishes": Plan(
+        273,
+        Settings(batch_files=1),
+        (
+            write(1.0, f"{DAY}/1706443201-001.ndjson"),
+            event(60.0, "kill", who="blizzard", secs=5.0),
+            fault(60.0, "pauses_before", "taken", 20.0, upcoming=True),
+            *(write(62.0 + i, f"{DAY}/170644326{i}-00{i + 2}.ndjson") for i in range(4)),
+            event(75.0, "rival", who="blizzard"),
+        ),
+        200.0,
+    ),
     # It went by the configuration's way of tracking, which has no range.
     "a backfill under a configuration that the daemon refuses": Plan(
         500_118,

@@ -90,7 +90,7 @@ def rebuilt_document(rebuilt: Rebuilt) -> dict[str, Any]:
     return {
         "listed": rebuilt.listed,
         "done": rebuilt.done,
-        "said": rebuilt.said,
+        "said": len(rebuilt.said),
         "watermark": progress.value,
         "floor": progress.floor,
         "floors": dict(progress.floors),
@@ -121,7 +121,7 @@ def print_rebuilt(rebuilt: Rebuilt) -> None:
     click.echo(f"{counted(rebuilt.listed, 'file')} listed, {rebuilt.done:,} of them done")
     if rebuilt.said:
         who = "you, or the checkpoint that was there, say so"
-        click.echo(f"{rebuilt.said:,} of these only because {who}")
+        click.echo(f"{len(rebuilt.said):,} of these only because {who}")
     click.echo(printable(f"watermark: {progress.value or '-'}, floor: {progress.floor or '-'}"))
     for each in rebuilt.batches:
         if each.judgement != "done":

@@ -120,8 +120,7 @@ def whole(sink: Storage, source_id: str, state: SourceState) -> SourceState:
 
     Raises `StateError` if the journal lacks a batch that the checkpoint counts on.
     """
-    listed = {at for known in state.progress.partitions.values() for at in known.done.values()}
-    absent = [batch for batch, seen in state.window if seen not in listed]
+    absent = unlisted(state)
     records = list(Journal(sink, source_id).read(absent))
     gone = set(absent) - {record.batch for record in records}
     if gone:
@@ -132,6 +131,12 @@ def whole(sink: Storage, source_id: str, state: SourceState) -> SourceState:
         )
     seen = dict(state.window)
     return replace(state, progress=_with_names(state.progress, records, seen))
+
+
+def unlisted(state: SourceState) -> list[str]:
+    """Return the batches whose names in grace a checkpoint, as it is stored, leaves to the journal."""
+    listed = {at for known in state.progress.partitions.values() for at in known.done.values()}
+    return [batch for batch, seen in state.window if seen not in listed]
 
 
 def _with_names(progress: Progress, records: list[Record], seen: Mapping[str, float]) -> Progress:

@@ -21,8 +21,8 @@ so the batch protocol carries them out and a death at any moment leaves nothing 
 **Where it would be guessing it refuses**: if the table tells of batches, or holds
 outputs, that neither journal nor ledger know, or a segment is gone that the old
 checkpoint names. Then it says from when on, and the operator says what is done
-(``done_before``). What was said so is in no ledger, and the next sweep notes it; until then what
-the checkpoint that is there says of it counts, as of files that an original has done.
+(``done_before``). What was said so is noted in the ledger, and so is what only the checkpoint that
+is there says, as of files that an original has done.
 
 Everything is read first; then one conditional write replaces exactly what was looked at.
 A daemon that runs is fenced by it, and so are backfills and replays; one that saved meanwhile makes

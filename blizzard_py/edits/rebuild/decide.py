@@ -110,11 +110,14 @@ def passed_unnoted(
     what an operator said at an earlier rebuild, and all that a journal lacks which is not whole.
     """
     noted = state.sweep.whole and is_journal_whole
-    if noted or state.processed is not None or state.progress.state == "Initial":
+    if noted or state.processed is not None:
         return set()
     waits = set(under_way(state))
     in_grace = set() if is_journal_whole else remembered(state).keys() - waits
-    return in_grace.intersection(paths) | {
+    in_grace.intersection_update(paths)
+    if state.progress.state == "Initial":  # no watermark yet, since a file below waits
+        return in_grace
+    return in_grace | {
         path
         for path in paths
         if path not in waits and is_passed(state, path) and not is_below_origin(state, path)
@@ -239,7 +242,7 @@ class Rebuilt:
     """A checkpoint made again, not yet written.
 
     ``listed`` counts the files at the source, ``done`` those of them that are done,
-    ``new`` names those that the next polls will find. ``said`` counts those that are
+    ``new`` names those that the next polls will find. ``said`` are those that are
     done only because the operator, or the checkpoint that is there, says so.
     """
 
@@ -248,7 +251,7 @@ class Rebuilt:
     epoch: int
     listed: int
     done: int
-    said: int
+    said: tuple[str, ...]
     new: tuple[str, ...]
     batches: tuple[Judged, ...]
     settled: tuple[str, ...]

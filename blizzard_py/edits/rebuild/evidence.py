@@ -18,7 +18,7 @@ from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import newer_work, world_of
 from blizzard_py.state import processed_set
 from blizzard_py.state.checkpoint_document import state_from_json
-from blizzard_py.state.checkpoint_file import read_ledger
+from blizzard_py.state.checkpoint_file import read_ledger, unlisted
 from blizzard_py.state.fence_record import contradiction
 from blizzard_py.state.journal import (
     KEPT_SECS,
@@ -283,7 +283,7 @@ class Evidence:
 
     def doubts(self) -> list[Doubt]:
         """What tells of work that neither journal nor ledger know, the oldest first."""
-        found = [*self._missing_segments()]
+        found = [*self._missing_segments(), *self._missing_names()]
         if not self._is_confirmed():
             found += (*self._unknown_points(), *self._unknown_work())
         return sorted(found, key=lambda doubt: doubt.since or 0.0)
@@ -296,6 +296,13 @@ class Evidence:
         for segment in named:
             if segment.name not in there:
                 yield Doubt(f"segment {segment.name}, which the checkpoint names, is gone")
+
+    def _missing_names(self) -> Iterator[Doubt]:
+        """Batches whose names in grace stood in the journal only."""
+        named = () if self._state is None else unlisted(self._state)
+        for batch in self.ledger.not_folded([b for b in named if b not in self._written]):
+            where = f"{self._journal.where}/{batch}.json"
+            yield Doubt(f"{where}, which the checkpoint counts on, is gone", moment_of(batch))
 
     def lacks_batches(self) -> bool:
         """Whether the journal lacks batches of which the checkpoint, the newest, knows all."""

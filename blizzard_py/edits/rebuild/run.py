@@ -39,6 +39,7 @@ from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.identity import check_identity
 from blizzard_py.state.journal_tally import tally_of
+from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_query import check_query
@@ -119,7 +120,7 @@ class Rebuild:
             epoch,
             len(known.listed),
             sum(path in known.done for path in known.listed),
-            len(known.said),
+            tuple(sorted(known.said, key=order_key)),
             self._new(state, known),
             batches,
             tuple(known.done),
@@ -181,7 +182,11 @@ class Rebuild:
         state, old, epoch = rebuilt.state, rebuilt.found.state or SourceState(), rebuilt.epoch
         paths = StatePaths(self._parts.id)
         sink = self._sink
-        again = processed_set.written_again(sink, paths.ledger, state.ledger, old.ledger, epoch)
+        ledger = Ledger(sink, self._parts.id)
+        ledger.load(state.ledger)
+        # Names in grace among them would be late once that is over, whatever a sweep took for done.
+        noted = ledger.note(rebuilt.said) or state.ledger
+        again = processed_set.written_again(sink, paths.ledger, noted, old.ledger, epoch)
         state = replace(state, ledger=again)
         if state.processed is None:
             return state
@@ -304,7 +309,7 @@ class Rebuild:
                 for entry in before.queue
                 if entry.path not in known.done and not is_new(progress, entry.path)
             ),
-            sweep=Sweep(whole=not known.said, noted=not origin),
+            sweep=Sweep(whole=True, noted=not origin),
             origin=origin,
         )
 

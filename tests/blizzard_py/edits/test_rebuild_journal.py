@@ -1,0 +1,71 @@
+"""A checkpoint made again where the journal lacks a batch: nothing comes twice, nothing is late."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from blizzard_core.errors import StateError, Unfinished
+from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.edits.rebuild.run import RebuildRefused
+from blizzard_py.state import checkpoint_document
+from tests.support.blizzard_world import World
+
+DAY = "date=2024-01-01"
+JOURNAL = "_blizzard/journal/events_main/"
+
+
+def lost_journal(*, fails: bool = False) -> World:
+    """A source whose names are in grace; ``fails`` leaves a file below them for another try."""
+    world = World(grace_period_secs=300)
+    for name in ("1", "2", "3"):
+        world.put(f"{DAY}/{name}.json", name)
+    if fails:
+        world.engine.flaky[f"{DAY}/1.json"] = 1
+    world.drain()
+    for path in [p for p in world.sink.objects if p.startswith(JOURNAL)]:
+        del world.sink.objects[path]
+    return world
+
+
+def rebuilt(world: World) -> None:
+    job = Rebuild(world.parts())
+    job.write(job.plan(None))
+
+
+def sweeps(world: World) -> None:
+    for secs in (10, 500, 90_000, 90_000):
+        world.now += secs
+        with contextlib.suppress(Unfinished):
+            world.drain()
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["alone", "above a file that failed"])
+def test_names_in_grace_without_a_journal_stay_done(*, fails: bool) -> None:
+    world = lost_journal(fails=fails)
+    with pytest.raises(StateError, match="that the checkpoint counts"):
+        world.drain()
+    rebuilt(world)
+    sweeps(world)
+    assert world.rows() == ["1", "2", "3"]
+    assert not world.letters()
+
+
+def test_a_file_that_comes_late_after_a_rebuild_is_told() -> None:
+    world = lost_journal()
+    rebuilt(world)
+    world.now += 1000
+    world.drain()
+    world.put(f"{DAY}/0.json", "0")
+    sweeps(world)
+    assert [letter["stage"] for letter in world.letters()] == ["late"]
+
+
+def test_names_that_only_the_journal_had_are_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_document, "INLINE_NAMES", 1)
+    world = lost_journal()
+    with pytest.raises(StateError, match="which is gone"):
+        world.drain()
+    with pytest.raises(RebuildRefused, match=r"json, which the checkpoint counts on, is gone"):
+        rebuilt(world)

@@ -147,6 +147,7 @@ class SourcePipeline(SourceView):
             # What one that was replaced finds missing its successor has removed, and to it the
             # remedy in a message does not apply. Who replaced it the checkpoint says.
             self._file.check()
+            self._fence.check()
             raise
         except BaseException:
             # What was saved last is the truth; see the module's docstring.

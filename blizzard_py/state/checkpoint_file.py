@@ -134,7 +134,7 @@ def whole(sink: Storage, source_id: str, state: SourceState) -> SourceState:
 
 
 def unlisted(state: SourceState) -> list[str]:
-    """Return the batches whose names in grace a checkpoint, as it is stored, leaves to the journal."""
+    """Return the batches whose names in grace a stored checkpoint leaves to the journal."""
     listed = {at for known in state.progress.partitions.values() for at in known.done.values()}
     return [batch for batch, seen in state.window if seen not in listed]
 

@@ -82,6 +82,7 @@ class FenceFile:
 
     def __init__(self, sink: Storage, source_id: str) -> None:
         self._sink = sink
+        self._source_id = source_id
         self._path = fence_path(source_id)
         self._where = f"{sink.uri}/{self._path}"
         self._version: str | None = None
@@ -121,6 +122,17 @@ class FenceFile:
                     raise
         raise FencedError(f"{self._where}: others write it again and again; this one stops")
 
+    def check(self) -> None:
+        """Raise `FencedError` if another process has taken the source over since `take`.
+
+        It notices that even if the checkpoint was put back meanwhile. Raises as `read` does.
+        """
+        if not self._epoch:
+            return
+        record = FenceFile(self._sink, self._source_id).read()
+        if record is not None and record.epoch > self._epoch:
+            raise self._fenced(self._epoch)
+
     def advance(self, point: CommitPoint) -> None:
         """Write down a commit point that was saved. Raises as `take` does."""
         if (self._written.number, self._written.batch) != (point.number, point.batch):
@@ -141,9 +153,12 @@ class FenceFile:
             except NotFound:
                 raw, version = b"", ""
             if raw != data:
-                raise FencedError(
-                    f"{self._where}: another process has published, or taken the source over, since"
-                    f" epoch {record.epoch} began; this one stops, and a new start looks at both"
-                ) from None
+                raise self._fenced(record.epoch) from None
             self._version = version
         self._written = record
+
+    def _fenced(self, epoch: int) -> FencedError:
+        return FencedError(
+            f"{self._where}: another process has published, or taken the source over, since"
+            f" epoch {epoch} began; this one stops, and a new start looks at both"
+        )

@@ -26,7 +26,7 @@ listed.
 Whoever takes a batch over gives its outputs new final names, and writes them under a name of
 their own as well, ``{batch}~{how often it was taken over}.json``: what the one before has
 sent may arrive when it likes, and takes nothing back (`latest`). What became of the files is
-the same in each, so whoever asks only that reads ``{batch}.json``.
+the same in each, so whoever asks only that reads ``{batch}.json``, or another where that is lost.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from typing import Any
 
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
+from blizzard_core.delta_json import listed
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, join
@@ -287,8 +288,12 @@ class Journal:
     def _raw(self, path: str) -> bytes | None:
         try:
             return self._storage.read(path)
-        except NotFound:  # pruned meanwhile
-            return None
+        except NotFound:
+            # Pruned meanwhile, or lost: then whoever took the batch over has left the same.
+            stem = path.removesuffix(".json")
+            entries = listed(self._storage, f"{stem}~", f"{stem}\x7f")
+            raws = (self._raw(entry.path) for entry in entries)
+            return next((raw for raw in raws if raw is not None), None)
 
     def _path(self, batch: str) -> str:
         return join(self._folder, f"{batch}.json")

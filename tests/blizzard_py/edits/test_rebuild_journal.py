@@ -11,6 +11,7 @@ from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rebuild.run import RebuildRefused
 from blizzard_py.state import checkpoint_document
 from tests.support.blizzard_world import World
+from tests.support.memory_store import Died
 
 DAY = "date=2024-01-01"
 JOURNAL = "_blizzard/journal/events_main/"
@@ -60,6 +61,27 @@ def test_a_file_that_comes_late_after_a_rebuild_is_told() -> None:
     world.put(f"{DAY}/0.json", "0")
     sweeps(world)
     assert [letter["stage"] for letter in world.letters()] == ["late"]
+
+
+def test_a_batch_taken_over_is_read_where_one_object_is_lost() -> None:
+    world = World(grace_period_secs=1)
+    world.put(f"{DAY}/1.json", "1")
+
+    def dies(op: str, _path: str) -> None:
+        if op == "copy":
+            raise Died
+
+    world.sink.before_mutation = dies
+    with pytest.raises(Died):
+        world.drain()
+    world.sink.before_mutation = lambda _op, _path: None
+    world.drain()
+    batches = [p for p in world.sink.objects if p.startswith(JOURNAL)]
+    assert len(batches) == 2
+    del world.sink.objects[min(batches)]
+    sweeps(world)
+    assert world.rows() == ["1"]
+    assert not world.letters()
 
 
 def test_names_that_only_the_journal_had_are_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,16 @@ def test_two_that_start_together_leave_the_later_epoch_alone() -> None:
     assert FenceFile(sink, "s").read() == FenceRecord(2, 1, "c1")
 
 
+def test_an_owner_is_told_of_who_has_taken_over() -> None:
+    sink = MemoryStorage()
+    FenceFile(sink, "s").check()  # before it takes anything
+    first = owner(sink, 1, CommitPoint())
+    first.check()
+    owner(sink, 2, CommitPoint())
+    with pytest.raises(FencedError, match="another process has"):
+        first.check()
+
+
 def test_a_write_whose_answer_was_lost_counts_as_written() -> None:
     sink = MemoryStorage()
     fence = owner(sink, 1, CommitPoint())

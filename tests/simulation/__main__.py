@@ -17,7 +17,7 @@ from itertools import chain, islice
 import structlog
 
 from tests.simulation import report
-from tests.simulation.draw import draw
+from tests.simulation.draw import draw, drawn
 from tests.simulation.hunt import finds
 from tests.simulation.plan import Plan
 from tests.simulation.run import Outcome, play
@@ -48,7 +48,7 @@ class Played:
 
 def planned(seed: int, *, hands: bool) -> Plan:
     """The plan of a seed, with ``hands`` with what people undo and redo on top."""
-    return by_hand(draw(seed)) if hands else draw(seed)
+    return by_hand(drawn(seed)) if hands else draw(seed)
 
 
 def played(seeds: Iterable[int], *, hands: bool = False) -> list[Played]:

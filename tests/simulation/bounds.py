@@ -20,7 +20,8 @@ def violations(world: World) -> list[str]:
     # A watermark set by hand lists what is in grace, so that the journal brings nothing back;
     # a rebuilt checkpoint lists what is done above files that are not.
     edited = any(
-        event.kind in {"rewound", "brought_back"} or event.get("remedy") == "rebuild"
+        event.kind in {"rewound", "brought_back", "put_back", "part_lost"}
+        or event.get("remedy") == "rebuild"
         for event in world.plan.events
     )
     wrong = [] if edited else list(world.oversized)

@@ -296,6 +296,8 @@ def _records(world: World, file: SourceFile, number: int, found: Found, cover: C
     letters = {*found.letters, *world.closing}
     told = found.replaying or any(f"~records/{file.path}." in uri for uri in letters)
     told |= f"{file.source}/{file.path}" in world.closing
+    # They were staged with the state when that was lost.
+    told |= bool(world.deeds["letters unpublished"])
     for i in range(file.versions[number].bad_rows):
         raw = f"?{file.path}@{number}#{i}"
         count = found.records[raw]

@@ -7,20 +7,21 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blizzard_core.errors import BlizzardError
-from blizzard_core.storage.protocol import order_key
+from blizzard_core.errors import BlizzardError, FencedError
+from blizzard_core.storage.protocol import is_hidden, order_key
 from blizzard_core.watermark.paths import split
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.edits.rebuild import Rebuild, RebuildRefused
+from blizzard_py.edits.rebuild import Rebuild, RebuildRefused, Rebuilt
 from blizzard_py.edits.rename import Rename
 from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts, records_uri
 from tests.simulation import adaptor, check, hands, ranges
+from tests.simulation.engine import ROWS
 from tests.simulation.faults import Shot
 from tests.simulation.plan import Event, source_uri
 from tests.simulation.processes import Process, drained
-from tests.simulation.world import SINK, Edit
+from tests.simulation.world import SINK, Edit, World
 
 if TYPE_CHECKING:
     from tests.simulation.director import Director
@@ -153,24 +154,70 @@ def ingest(director: Director, found: Event, process: Process) -> None:
 def rebuild(director: Director, found: Event, process: Process) -> None:
     """A lost checkpoint is made again; where that would be guessing it is brought back."""
     world = director.world
-    there = adaptor.checkpoint_path(world.settings, 0) in world.bucket(SINK).objects
+    number = found.get("source", 0)
+    there = adaptor.checkpoint_path(world.settings, number) in world.bucket(SINK).objects
     if there and (not found.get("over") or world.deeds[f"over {found}"]):
         return
-    job = Rebuild(process.parts(0))
+    job = Rebuild(process.parts(number))
+    done_before = _passed(world, number) if found.get("done_before") else None
     try:
-        rebuilt = job.plan(None)
+        rebuilt = job.plan(done_before)
     except RebuildRefused as error:
         world.counts["rebuilds refused"] += 1
         world.tell(f"{process.name}: {error}")
         found["otherwise"]()
         world.deeds[f"over {found}"] += 1
         return
-    job.write(rebuilt)
+    for tries in range(TIMES):
+        try:
+            job.write(rebuilt)
+            break
+        except (RebuildRefused, FencedError):
+            if not found.get("over") or tries == TIMES - 1:
+                raise
+            rebuilt = job.plan(done_before)  # a daemon that refuses it has started meanwhile
     world.deeds[f"over {found}"] += 1
+    _excuse(world, number, rebuilt)
     latest = director.latest("blizzard")
     if there and not latest.is_over and not latest.is_well:
         latest.died()  # a worker of it has refused what was there, and is started again
     world.counts["checkpoints rebuilt"] += 1
+
+
+def _excuse(world: World, number: int, rebuilt: Rebuilt) -> None:
+    """What a rebuild tells people is done without a trace, or given up."""
+    uri = source_uri(number)
+    world.accepted.update((uri, path) for path in rebuilt.said)
+    world.unsure.update(
+        (uri, entry.path)
+        for each in rebuilt.batches
+        if each.judgement == "letters"
+        for entry in each.batch.files
+    )
+
+
+def _passed(world: World, number: int) -> str | None:
+    """Up to where the rows of a source are in, by a look into the table; its word is law."""
+    uri = source_uri(number)
+    held = world.bucket(SINK).objects
+    rows = {
+        row
+        for path, each in held.items()
+        if path.endswith(".parquet") and not is_hidden(path)
+        for row in ROWS.get(each.data, ())
+    }
+    files = [file for (source, _), file in world.files.items() if source == uri]
+    there = [f.path for f in files if any(rows.intersection(v.rows) for v in f.versions)]
+    if not there:
+        return None
+    said = f"{max(there, key=order_key)}!.ndjson"
+    world.done_before[uri] = max(order_key(said), world.done_before.get(uri, b""))
+    skipped = {f.path for f in files if order_key(f.path) < order_key(said)}.difference(there)
+    split_at = split(said, world.plan.depth)
+    world.edits[uri] = (*world.edits[uri], Edit(frozenset(), frozenset(skipped), split_at))
+    world.deeds["letters unpublished"] += 1
+    world.tell(f"people: everything below {said} is said to be done")
+    return said
 
 
 def moved(director: Director, found: Event, process: Process) -> None:

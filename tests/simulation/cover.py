@@ -87,7 +87,11 @@ class Covers:
         # Ranges that overlap know nothing of each other.
         cover.again = world.again[name] + max(0, replayed - 1)
         cover.may_have_letter = (
-            name in world.given or cover.may_repeat or len(file.versions) > 1 or replayed > 0
+            name in world.given
+            or name in world.unsure
+            or cover.may_repeat
+            or len(file.versions) > 1
+            or replayed > 0
         )
         if is_hidden(file.path) or not file.path.endswith(".ndjson"):
             cover.excluded = name not in world.given
@@ -110,7 +114,7 @@ class Covers:
         appeared = file.versions[0].appeared
         limit = self._limit(file)
         cover.promised = appeared <= limit
-        cover.must_be_told = True
+        cover.must_be_told = name not in world.accepted
         cover.why = (
             "nothing above it was seen before"
             if limit == float("inf")
@@ -140,6 +144,8 @@ class Covers:
         partition, name = split(file.path, self._depths[file.source])
         said = [edit.said for edit in self._world.edits[file.source]]
         said += self._world.said[file.source]
+        if order_key(file.path) < self._world.done_before.get(file.source, b""):
+            return True
         return any(p == partition and order_key(name) <= order_key(n) for p, n in said)
 
     def _limit(self, file: SourceFile) -> float:
@@ -178,9 +184,10 @@ class Covers:
         scans = self._world.scans[uri]
         if not scans:
             return None
-        if self._world.deeds["rebuilt"] and uri == source_uri(0):
+        made_again = [n for n in self._world.rebuilt if uri == source_uri(n)]
+        if made_again:
             # Where the start began was in the checkpoint that was lost.
-            origin = _final(self._world, 0, "origin")
+            origin = _final(self._world, made_again[0], "origin")
             if origin or not self._world.deeds["original"]:
                 return origin or None
             # What goes on from an original has none, and passes what lies below its first floor.

@@ -8,6 +8,7 @@ from tests.simulation.drawing import Drawing
 from tests.simulation.plan import DAY, Event, Plan
 from tests.simulation.troubles import TROUBLES
 from tests.simulation.troubles.beginnings import early
+from tests.simulation.troubles.losses import with_losses
 from tests.simulation.troubles.people import commands
 from tests.simulation.troubles.processes import half_published
 from tests.simulation.troubles.tables import half_committed
@@ -16,6 +17,11 @@ from tests.simulation.writers import write
 
 def draw(seed: int) -> Plan:
     """The plan of a seed."""
+    return with_losses(drawn(seed))
+
+
+def drawn(seed: int) -> Plan:
+    """The plan of a seed in which nobody loses or puts back more than one object."""
     drawing = Drawing(seed)
     chance = drawing.chance
     early(drawing)

@@ -15,6 +15,7 @@ PLACES: dict[str, tuple[frozenset[str], str]] = {
     "write": (frozenset({"put", "put_if", "copy", "delete"}), ""),
     "list": (frozenset({"list"}), ""),
     "checkpoint": (frozenset({"put_if"}), "_checkpoint.json"),
+    "fence": (frozenset({"put_if", "read"}), "_blizzard_fence/"),
     "taken": (frozenset({"read"}), "_checkpoint.json"),
     "staging": (frozenset({"put", "delete", "stat", "list"}), "_blizzard/staging"),
     "segments": (frozenset({"list", "delete"}), "_ledger/"),

@@ -160,7 +160,7 @@ def brought_back(director: Director, found: Event) -> None:
     def rebuilt() -> None:
         from tests.simulation import commands  # noqa: PLC0415  # which knows of this module
 
-        world.deeds["rebuilt"] += 1
+        world.rebuilt.add(0)
         commands.run(director, event(0, "rebuild", otherwise=back, over=True))
 
     world.after(found["secs"], rebuilt)

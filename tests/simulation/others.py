@@ -86,7 +86,7 @@ def _written(table: pa.Table) -> bytes:
 def compacted(director: Director, found: Event) -> None:
     """OPTIMIZE: the files of a folder become one, with the same rows."""
     world = director.world
-    table = _table(world)
+    table = table_of(world)
     folders: dict[str, list[str]] = {}
     for path in sorted(table.adds):
         folders.setdefault(path.rpartition("/")[0], []).append(path)
@@ -114,7 +114,7 @@ def vacuumed(director: Director, found: Event) -> None:
     world = director.world
     sink = world.bucket(SINK)
     oldest = (world.now + world.store_skew - found["kept"]) * 1000
-    for path, body in _table(world).removes.items():
+    for path, body in table_of(world).removes.items():
         if body["deletionTimestamp"] <= oldest and unquote(path) in sink.objects:
             sink.delete(unquote(path))
             world.counts["files vacuumed"] += 1
@@ -124,8 +124,8 @@ def vacuumed(director: Director, found: Event) -> None:
 def restored(director: Director, found: Event) -> None:
     """RESTORE: a new entry lets the table be as it was some versions ago."""
     world = director.world
-    now = _table(world)
-    then = _table(world, now.version - found["back"])
+    now = table_of(world)
+    then = table_of(world, now.version - found["back"])
     there = world.bucket(SINK).objects
     if then.version < 0 or any(unquote(path) not in there for path in then.adds):
         return
@@ -148,13 +148,13 @@ def restored(director: Director, found: Event) -> None:
 def log_cut(director: Director, found: Event) -> None:
     """The log is that of some versions ago: what was committed since has to come again."""
     world = director.world
-    sink, now = world.bucket(SINK), _table(world)
+    sink, now = world.bucket(SINK), table_of(world)
     last = now.version - found["back"]
     # Whoever sleeps over it, or has an entry on its way, would write behind the log's end.
     asleep = any(p.paused_until > world.now for p in director.processes["penguin"])
     if last < 0 or asleep or world.on_their_way:
         return
-    then = _table(world, last)
+    then = table_of(world, last)
     lost = {unquote(p) for p in {*now.adds, *now.removes} - {*then.removes}} - {*sink.objects}
     gone = {delta_json.commit_path(version) for version in range(last + 1)} - {*sink.objects}
     if lost or gone:
@@ -181,10 +181,22 @@ def _let_go(world: World) -> None:
     world.tell("people: Penguin's own state is deleted")
 
 
+def uncommitted(world: World) -> list[str]:
+    """Return the files of ours that no entry of the log has."""
+    added = {
+        unquote(json.loads(line)["add"]["path"])
+        for text in world.log_entries().values()
+        for line in text.splitlines()
+        if line.startswith('{"add"')
+    }
+    there = (p for p in world.bucket(SINK).objects if p.endswith(".parquet") and not is_hidden(p))
+    return [path for path in there if not is_theirs(path) and path not in added]
+
+
 # -- the log ------------------------------------------------------------------------------
 
 
-def _table(world: World, version: int | None = None) -> Table:
+def table_of(world: World, version: int | None = None) -> Table:
     """The table as of a version, by all entries that ever were."""
     table = Table()
     for path, text in world.log_entries().items():

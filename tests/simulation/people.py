@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from blizzard_core.storage.protocol import is_hidden, order_key
 from blizzard_core.watermark.paths import partition_key, split
-from tests.simulation import adaptor, commands, hands, others
+from tests.simulation import adaptor, commands, hands, losses, others
 from tests.simulation.plan import Event, event, source_uri
 from tests.simulation.world import SINK, World
 
@@ -67,7 +67,7 @@ def checkpoint_lost(director: Director, found: Event) -> None:
             world.tell("people: the checkpoint is brought back")
 
     def rebuilt() -> None:
-        world.deeds["rebuilt"] += 1
+        world.rebuilt.add(0)
         commands.run(director, event(0, "rebuild", otherwise=back))
 
     def fresh() -> None:
@@ -219,6 +219,10 @@ _DEEDS: dict[str, Callable[[Director, Event], None]] = {
     "regraced": regraced,
     "renamed": renamed,
     "original": original,
+    "set_aside": losses.set_aside,
+    "put_back": losses.put_back,
+    "part_lost": losses.part_lost,
+    "log_cleaned": losses.log_cleaned,
     "mirror_lost": mirror_lost,
     "stray": others.stray,
     "compacted": others.compacted,

@@ -99,9 +99,8 @@ class Process(Owner):
     def _source(self, number: int) -> Callable[[], Any]:
         def life() -> int:
             parts = self.parts(number)
-            return self._worked(
-                adaptor.source_pipeline(parts, fresh=number in self.world.fresh), parts.activity
-            )
+            worker = adaptor.source_pipeline(parts, fresh=number in self.world.fresh)
+            return self._worked(worker, parts.activity, number)
 
         return life
 
@@ -129,7 +128,7 @@ class Process(Owner):
 
         return life
 
-    def _worked(self, worker: Any, activity: Quiet) -> int:
+    def _worked(self, worker: Any, activity: Quiet, number: int | None = None) -> int:
         loop = Loop(once=False, jitter_secs=1.0, grace_secs=1.0, chance=self.world.chance.random)
         code = run_worker(worker, loop, self.stop)
         self.world.tell(f"{self.name} ends with exit code {code}: {activity.error}")
@@ -140,6 +139,8 @@ class Process(Owner):
         if activity.crashed and not excused:
             problem = f"a {self.kind} ended with {type(activity.error).__name__}: {activity.error}"
             self.world.problems[problem] += 1
+        if activity.crashed and excused and number in self.world.on_refusal:
+            self.world.on_refusal[number](number)
         return code
 
     def is_excused(self, text: str) -> bool:

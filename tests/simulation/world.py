@@ -7,12 +7,15 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blizzard_py.planning.ranges import Range
 from tests.simulation.plan import START, Plan, moment, source_uri
 from tests.simulation.scheduler import Owner, Scheduler
 from tests.simulation.store import Bucket
+
+if TYPE_CHECKING:
+    from tests.simulation.losses import Copy
 
 SINK = "s3://lake/events"
 DLQ = "s3://lake-dlq"
@@ -122,6 +125,17 @@ class World:
         self.edits: defaultdict[str, tuple[Edit, ...]] = defaultdict(tuple)
         self.held: dict[tuple[str, int], tuple[Edit, ...]] = {}
         self.copies: list[tuple[str, bytes]] = []
+        # A copy of the table's folder; what people do about a source that refuses its state; and
+        # the sources whose checkpoint was made again.
+        self.copy: Copy | None = None
+        self.on_refusal: dict[int, Callable[[int], None]] = {}
+        self.rebuilt: set[int] = set()
+        # Files that a rebuild took for done, since nobody knows better, and those of which it could
+        # not tell whether rows are in.
+        self.accepted: set[tuple[str, str]] = set()
+        self.unsure: set[tuple[str, str]] = set()
+        # Up to which key people have said that everything of a source was done.
+        self.done_before: dict[str, bytes] = {}
         # Files whose letters people have closed, or were about to; those that `blizzard redo` said
         # are in.
         self.closing: set[str] = set()

@@ -44,7 +44,7 @@ def read_back(_world: World) -> Iterator[None]:
 
 @guard("a start reads the checkpoint and writes nothing before it acts")
 def take_over_writes(_world: World) -> Iterator[None]:
-    def take(self: Any, parse: Any, fresh: Any, _least: int) -> Any:
+    def take(self: Any, parse: Any, fresh: Any, _least: int = 0) -> Any:
         try:
             raw, self._version = self._storage.read_versioned(self._path)
         except fence.NotFound:

@@ -236,7 +236,9 @@ def load(storage: Storage, folder: str, segments: Iterable[Segment]) -> Processe
     return ProcessedSet(_load(storage, folder, segment) for segment in segments)
 
 
-_REMEDY = "restore it, or move the source's checkpoint away to ingest everything again"
+_REMEDY = (
+    "restore it, or the newest checkpoint; `blizzard checkpoint rebuild` makes one of what is there"
+)
 
 
 def _load(storage: Storage, folder: str, segment: Segment) -> _Loaded:

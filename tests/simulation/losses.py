@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 STATE, FENCE = "_blizzard/", "_blizzard_fence/"
 # What people are told, by what they did.
 _REFUSALS = {
-    "checkpoint": {"is stale"},
+    # One may be older by a fold of the ledger alone.
+    "checkpoint": {"is stale", "the checkpoint lists it and it is missing"},
     "state": {"is stale"},
     "state and fence": {"is stale"},
     "journal": {"that the checkpoint counts", "which is gone; restore it"},

@@ -438,7 +438,8 @@ def test_the_command_reports_first_and_commits_then(
         return found
 
     root.mkdir()
-    nothing: dict[str, Any] = {"stragglers": [], "retries": [], "overdue": [], "orphans": []}
+    kinds = ("stragglers", "retries", "overdue", "orphans", "missing")
+    nothing: dict[str, Any] = {kind: [] for kind in kinds}
     told: dict[str, Any] = {"refused": [], "waiting": [], "unreadable": [], "not_looked_into": 0}
     assert call("reconcile", "--dry-run", "--json") == {**nothing, **told, "dry_run": True}
     (root / "b.parquet").write_bytes(parquet({"id": [1]}))
@@ -461,6 +462,7 @@ def test_the_command_reports_first_and_commits_then(
         "retries": ["c.parquet"],
         "overdue": [],
         "orphans": ["0.parquet"],
+        "missing": [],
     }
     assert call("reconcile", "--dry-run", "--json") == {**expected, **told, "dry_run": True}
     assert call("reconcile", "--json") == {**expected, "dry_run": False}

@@ -188,10 +188,7 @@ class Evidence:
             )
 
     def _is_of_a_fork(self, batch: Batch) -> bool:
-        """Whether a stale checkpoint committed the batch, so that nothing of it was published.
-
-        Its writer slept while others went on, and was refused before it published.
-        """
+        """Whether a sleeper committed the batch, who was refused before it published any of it."""
         record = self.world.record
         if record is None or self._state is None:
             return False
@@ -301,8 +298,7 @@ class Evidence:
         """Batches whose names in grace stood in the journal only."""
         named = () if self._state is None else unlisted(self._state)
         for batch in self.ledger.not_folded([b for b in named if b not in self._written]):
-            where = f"{self._journal.where}/{batch}.json"
-            yield Doubt(f"{where}, which the checkpoint counts on, is gone", moment_of(batch))
+            yield Doubt(f"batch {batch}, which the checkpoint counts on, is gone", moment_of(batch))
 
     def lacks_batches(self) -> bool:
         """Whether the journal lacks batches of which the checkpoint, the newest, knows all."""
@@ -331,10 +327,9 @@ class Evidence:
                 yield Doubt(f"the fence record names batch {batch}", moment_of(batch))
         newest = self.world.committed_ms / 1000
         since = self._newest_segment()
-        if newest and (since is None or newest > since - KEPT_SECS + _DAY_SECS):
-            ids = {batch[:13] for batch in known}
-            if first_name(newest) not in ids:
-                yield Doubt("the table's log commits a batch of that time", newest)
+        is_recent = since is None or newest > since - KEPT_SECS + _DAY_SECS
+        if newest and is_recent and first_name(newest) not in {batch[:13] for batch in known}:
+            yield Doubt("the table's log commits a batch of that time", newest)
 
     def _unknown_work(self) -> Iterator[Doubt]:
         ours = re.compile(rf'"{re.escape(self._parts.name)}/({_UUID})/\d+/'.encode())

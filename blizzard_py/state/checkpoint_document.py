@@ -141,7 +141,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
     document = progress_to_json(state.progress, now, spilled)
     if spilled or any(map(_owes_letters, state.in_flight)):
         document["schema_version"] = max(document["schema_version"], _WINDOW_VERSION)
-    sweep = None if state.sweep == Sweep() else msgspec.to_builtins(state.sweep)
+    sweep = None if state.sweep == Sweep() else _sweep_to_json(state.sweep)
     segments = state.processed
     optional: dict[str, Any] = {
         "window": [[batch, seen] for batch, seen in state.window] or None,
@@ -172,6 +172,12 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "lateness": [[day, secs] for day, secs in state.lateness] or None,
     }
     return document | {key: value for key, value in optional.items() if value is not None}
+
+
+def _sweep_to_json(sweep: Sweep) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(sweep)
+    empty = [key for key in ("before", "changed", "last_changed") if not found[key]]
+    return {key: value for key, value in found.items() if key not in empty}
 
 
 def _owes_letters(batch: Batch) -> bool:

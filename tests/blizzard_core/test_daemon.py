@@ -13,6 +13,7 @@ import pytest
 from blizzard_core import errors
 from blizzard_core.daemon import (
     DIFFERS,
+    FAILING,
     ONCE_TRIES,
     REFUSED,
     RENEWAL_SECS,
@@ -268,6 +269,14 @@ def test_every_error_of_ours_has_an_exit_code_and_a_retry_policy() -> None:
     told = (ROOT / "docs/operations.md").read_text().partition("\n## Exit codes\n")[2]
     table = told.partition("\n## ")[0]
     codes = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
-    assert {0, RENEWED, REFUSED, DIFFERS, INTERRUPTED, *(k.exit_code for k in kinds)} == codes
+    assert {
+        0,
+        RENEWED,
+        REFUSED,
+        DIFFERS,
+        FAILING,
+        INTERRUPTED,
+        *(k.exit_code for k in kinds),
+    } == codes
     documented = errors.__doc__ or ""
     assert all(k.__name__ in documented for k in kinds if k.__module__.startswith("blizzard_core"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import os
 import signal
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ def ingests_a_batch(engine: SparkEngine, world: IngestWorld) -> None:
     """Several tasks, a bad file, names and ids as ever."""
     for number in range(6):
         world.put(f"{number}.ndjson", lines(*range(number * 100, (number + 1) * 100)))
-    world.put("zz.gz", b"not gzip")
+    world.put("zz.gz", gzip.compress(b"{}\n")[:-6])
     job = world.job()
     files = tuple(dataclasses.replace(file, size=2 << 20) for file in job.files)
     result = engine.ingest(dataclasses.replace(job, files=files))

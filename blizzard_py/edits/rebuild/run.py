@@ -38,7 +38,7 @@ from blizzard_py.state import processed_set
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.identity import check_identity
-from blizzard_py.state.journal_tally import tally_of
+from blizzard_py.state.journal_tally import JournalTally, tally_of
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
@@ -292,7 +292,7 @@ class Rebuild:
             ),
             former=before.former,
             committed=before.committed,
-            unfolded=tally_of(b for b in evidence.unfolded if b not in {f.batch for f in flying}),
+            unfolded=_tally(evidence, {batch.batch for batch in flying}),
         )
         state = adopted(state, self._parts, evidence.world)
         if not source.use_watermark:
@@ -373,6 +373,14 @@ def _window(
         for record in evidence.records
         if record.seen_ts in names and record.batch not in unfinished
     )
+
+
+def _tally(evidence: Evidence, flying: set[str]) -> JournalTally | None:
+    """What the journal must hold besides; None where a batch to be ended is folded already."""
+    folded = set(evidence.batches).difference(evidence.unfolded)
+    if flying & folded:
+        return None  # the next sweep counts anew
+    return tally_of(batch for batch in evidence.unfolded if batch not in flying)
 
 
 def _any_below(origin: str, listed: Iterable[str]) -> bool:

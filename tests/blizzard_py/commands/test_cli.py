@@ -78,6 +78,7 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
         "grace_period_secs": 300,
         "notes": [],
         "last_update_ts": None,
+        "last_error": None,
         "dead_letters": {
             **dict.fromkeys(("objects", "letters", "records", "bytes"), 0),
             "newest_ts": None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import gzip
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -127,7 +128,7 @@ def test_rows_go_through_the_statement_and_our_writer(
 ) -> None:
     world.put("a.ndjson", records_of((1, "one"), (2, "two"), (3, "three")))
     world.put("b.ndjson", b"")
-    world.put("c.gz", b"not gzip")
+    world.put("c.gz", gzip.compress(b"{}\n")[:-6])
     world.transform = (
         "SELECT id * 10 AS ten, upper(name) AS `na.me`, cast(id AS decimal(9,2)) AS d,"
         " timestamp'2024-01-02 03:04:05Z' AS at FROM source WHERE id <> 2"

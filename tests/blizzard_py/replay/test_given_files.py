@@ -322,7 +322,7 @@ def test_nobody_knows_of_what_an_older_release_has_passed_so_somebody_has_to_ins
     world = IngestWorld()
     # As a release leaves it that kept no ledger, and whose journal is pruned.
     document = world.checkpoint()
-    del document["sweep"]
+    del document["sweep"], document["unfolded"]
     for path in [p for p in world.sink.objects if p.startswith("_blizzard/journal/")]:
         world.sink.delete(path)
     world.sink.put_atomic("_blizzard/events_main_checkpoint.json", json.dumps(document).encode())

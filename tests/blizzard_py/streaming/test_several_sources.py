@@ -125,7 +125,8 @@ def test_each_source_has_its_own_column_delay_letters_and_journal(
     # Outputs are of no source: they stand with the first one, which has each settled batch.
     folder = tmp_path / "table" / "_blizzard" / "journal"
     told_ = [json.loads(p.read_text()) for p in sorted((folder / "pages_app").glob("*.json"))]
-    assert [one["event_time"] for one in told_] == [asdict(x) for x in world.stream().history]
+    history = json.loads(json.dumps([asdict(x) for x in world.stream().history]))
+    assert [one["event_time"] for one in told_] == history
     web = [json.loads(p.read_text()) for p in (folder / "pages_web").glob("*.json")]
     assert len(web) == 2
     assert all(one["event_time"] and not one["outputs"] for one in web)

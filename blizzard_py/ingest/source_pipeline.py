@@ -300,8 +300,10 @@ class SourcePipeline(SourceView):
         # Once a process: what it has finished itself it does not begin over.
         over = first and self._begins_over is not None and self._begins_over(state)
         if over:
-            cold = replace(self._cold(), totals=state.totals, ledger=state.ledger)
-            state = replace(cold, last_batch=state.last_batch, committed=state.committed)
+            # The journal stays, and so does what it must hold.
+            cold = replace(self._cold(), ledger=state.ledger, unfolded=state.unfolded)
+            cold = replace(cold, totals=state.totals, last_batch=state.last_batch)
+            state = replace(cold, committed=state.committed)
         again = self._begins_anew(state)
         if (found is None and self._fresh) or again:
             state = replace(state, anew_ts=self._begins_at())

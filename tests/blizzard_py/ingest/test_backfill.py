@@ -34,6 +34,7 @@ from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
+from blizzard_py.state.journal import Journal
 from blizzard_py.state.siblings import BACKFILL
 from blizzard_py.state.source_state import Retry, SourceState, checkpoint_path, under_way
 from tests.blizzard_py.replay.test_given_files import DAY, IngestWorld
@@ -416,6 +417,20 @@ def test_a_range_is_replayed_once_and_once_more_if_told_so(scenario: Scenario) -
     assert again("--replay") == [6, 6, 6]
     wrong = backfill(scenario, day(6), day(6), "--anew")
     assert (wrong.exit_code, "goes with --replay" in wrong.stderr) == (2, True)
+
+
+def test_a_range_begun_over_has_its_journal_counted() -> None:
+    world = RangeWorld()
+    for _ in range(3):
+        world.delete_rows()
+        world.replay_day(anew=True)
+    run = f"{world.parts().id}{BACKFILL}{Range(DAY, DAY).slug}"
+    state = read_state(world.sink, run)
+    assert state is not None
+    assert state.unfolded is not None
+    assert state.unfolded.agrees_with(Journal(world.sink, run).batches())
+    assert not read_ledger(world.sink, run).not_settled([f"{DAY}/1.json"])
+    assert world.rows() == ["1", "5", "52"]
 
 
 def test_a_listing_that_fails_first_does_not_end_a_range_that_begins_over(

@@ -39,8 +39,8 @@ def test_an_attempt_of_an_older_release_leaves_no_letter_that_was_not_committed(
     world = World()
     world.put("d=1/1.ndjson", "?a", *["x"] * 20)
     dying = Dying(world.sink, world.dlq)
-    # The take-over and where the source begins are saved, then the batch: death comes after that.
-    dying.arm(5)
+    # Take-over, fence record and beginning are saved, then the batch: death comes after that.
+    dying.arm(7)
     with pytest.raises(Died):
         world.drain()
     dying.arm(-1)

@@ -35,7 +35,7 @@ BAD_FILES: dict[str, tuple[bytes, str, str]] = {
         "decompress",
         "",
     ),
-    "not-gzip.json.gz": (b"plainly not gzip", "decompress", ""),
+    "not-gzip.json.gz": (b"\x1f\x8b\x08 and no more", "decompress", ""),
     "zero-bytes.json.gz": (b"", "decompress", ""),
     "half.json.zst": (zstandard.compress(b'{"id": 1}\n' * 9999)[:-9], "decompress", ""),
     "not-json.json": (b'{"id": 10}\n{"id": 11}\n{"id": \n', "parse", "line 3"),

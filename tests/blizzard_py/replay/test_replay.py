@@ -202,11 +202,11 @@ def test_a_replay_goes_by_no_checkpoint_that_the_daemon_would_refuse() -> None:
     world.drain()
     world.sink.objects[CHECKPOINT] = copy
     for replays in (world.run, lambda: list(world.replay().preview(world.open_letters()))):
-        with pytest.raises(StateError, match="is older than what was published since"):
+        with pytest.raises(StateError, match="is stale"):
             replays()
     assert len(world.open_letters()) == 1
     given = GivenFiles(world.live(), world.replay().files, world.drained)
-    with pytest.raises(StateError, match="is older than what was published since"):
+    with pytest.raises(StateError, match="is stale"):
         given.run(["date=2024-01-01/2.json"])
 
 
@@ -658,7 +658,7 @@ def test_files_are_not_given_to_a_replay_whose_checkpoint_is_gone() -> None:
     replay = world.replay()
     given = GivenFiles(replay.live, replay.files, replay.drain)
     for tried in (given.run, given.preview):
-        with pytest.raises(ColdStartRefused, match="the journal has batch"):
+        with pytest.raises(ColdStartRefused, match=r"says that batch .* was committed"):
             tried(["date=2024-01-01/2.json"])
 
 

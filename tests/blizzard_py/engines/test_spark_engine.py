@@ -106,7 +106,7 @@ def large(world: IngestWorld) -> IngestJob:
         world.put(
             f"{number:02d}.gz", gzip.compress(lines(*range(number * 1000, (number + 1) * 1000)))
         )
-    world.put("zz-bad.gz", b"not gzip")
+    world.put("zz-bad.gz", gzip.compress(b"")[:-1])
     job = world.job()
     return dataclasses.replace(
         job, files=tuple(dataclasses.replace(file, size=1 << 20) for file in job.files)

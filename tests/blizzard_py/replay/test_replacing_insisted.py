@@ -9,6 +9,7 @@ import pytest
 from blizzard_py.edits.rename import Rename
 from blizzard_py.replay import ReplaceRefused
 from blizzard_py.replay.replacing import files_of_letters
+from blizzard_py.state.fence_record import fence_path
 from blizzard_py.state.source_state import checkpoint_path
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
 from tests.blizzard_py.replay.test_given_files import DAY
@@ -16,15 +17,17 @@ from tests.blizzard_py.replay.test_replacing_files import ReplaceWorld, cut, men
 
 
 class OldWorld(ReplaceWorld):
-    """Three files were ingested by a release that kept neither journal nor ledger."""
+    """Three files were ingested by a release that kept neither journal, ledger nor fence."""
 
     def __init__(self) -> None:
         super().__init__()
         self.table()
         cut(self)
         state = self.checkpoint()
-        state.pop("ledger", None)
+        for later in ("ledger", "unfolded", "committed"):
+            state.pop(later, None)
         state["sweep"] = {**state.get("sweep", {}), "whole": False}
+        self.sink.delete(fence_path("events_main"))
         self.sink.put_atomic(checkpoint_path("events_main"), json.dumps(state).encode())
 
     def output_ids(self) -> dict[str, str]:

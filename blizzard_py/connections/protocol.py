@@ -29,7 +29,7 @@ about 16 MB, whichever is less).
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
@@ -96,6 +96,12 @@ class Bound:
     value: Mapping[str, Any] = field(default_factory=dict)
     held_by: str | None = None
     warnings: tuple[str, ...] = ()
+
+
+def without_values(columns: Iterable[str]) -> str:
+    """The warning of a bound that is empty although there is something to read."""
+    names = " or ".join(columns)
+    return f"there are rows, and none has a value in {names}: nothing is read until one has"
 
 
 @dataclass(frozen=True, slots=True)

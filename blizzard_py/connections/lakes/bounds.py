@@ -18,7 +18,7 @@ from blizzard_py.connections.lakes import filters
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
 from blizzard_py.connections.lakes.values import Ordered
 from blizzard_py.connections.placeholders import LAKE, in_sql, names_in
-from blizzard_py.connections.protocol import Bound, Selection
+from blizzard_py.connections.protocol import Bound, Selection, without_values
 from blizzard_py.reading import BoundKind, Window
 
 # Any time will do, to ask a filter for its columns.
@@ -81,9 +81,9 @@ def highest_bound(
 ) -> Bound:
     """The highest value of each column among the rows of these files."""
     found = {name: asked[name].of(files) for name in orders}
-    return Bound(
-        kind, {name: orders[name].value(key) for name, key in found.items() if key is not None}
-    )
+    value = {name: orders[name].value(key) for name, key in found.items() if key is not None}
+    is_odd = bool(files and orders and not value)
+    return Bound(kind, value, warnings=(without_values(orders),) if is_odd else ())
 
 
 def clock_bound(

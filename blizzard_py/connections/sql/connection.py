@@ -16,7 +16,7 @@ from blizzard_py.columns.calendars import settled_wall
 from blizzard_py.columns.windows import last_full_tick
 from blizzard_py.connections.compared import check_instants
 from blizzard_py.connections.placeholders import Values, in_sql, is_of_one
-from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
+from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split, without_values
 from blizzard_py.connections.sql.ranges import cuts
 from blizzard_py.connections.sql.statements import (
     TRUE,
@@ -246,7 +246,13 @@ class SqlConnection(ABC):
             for place, column in enumerate(columns)
             if answer[f"m{place}"] is not None
         }
-        return Bound("max", value)
+        return Bound("max", value, warnings=() if value else self._valueless())
+
+    def _valueless(self) -> tuple[str, ...]:
+        """Why there is no highest value, if that is not for want of rows."""
+        there = _whether(select(["1"], self._source, *self._filter()), "found")
+        is_odd = self._one(f"SELECT {there}{self._from_nothing}")["found"]
+        return (without_values(self._selection.columns),) if is_odd else ()
 
     def _only(self, function: str, column: SourceColumn) -> str:
         """The lowest or highest value, by a question of its own.

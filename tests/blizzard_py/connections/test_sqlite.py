@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.errors import BlizzardError, SourceError, Unavailable
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.protocol import Bound, Selection, Split
 from blizzard_py.connections.sqlite.clock import same_form, until
 from blizzard_py.connections.sqlite.connection import SqliteConnection
 from blizzard_py.connections.sqlite.session import path_of
@@ -202,6 +202,25 @@ def test_times_are_read_up_to_the_clock_and_numbers_up_to_the_highest(
     by_id.close()
 
 
+def test_rows_of_which_none_has_a_value_are_told_of(
+    file: sqlite3.Connection, access: Access
+) -> None:
+    file.execute("CREATE TABLE t (id INTEGER, v INTEGER)")
+    connection = SqliteConnection(access, Selection(table="t", columns=("v",), filter="id < 10"))
+    assert connection.bound("max", 0) == Bound("max")
+    insert(file, "INSERT INTO t VALUES (?, ?)", [(10, 1)])
+    assert connection.bound("max", 0) == Bound("max")  # the filter takes none of them
+    insert(file, "INSERT INTO t VALUES (?, ?)", [(1, None)])
+    told = connection.bound("max", 0)
+    assert told.value == {}
+    assert told.warnings == (
+        "there are rows, and none has a value in v: nothing is read until one has",
+    )
+    insert(file, "INSERT INTO t VALUES (?, ?)", [(2, 5)])
+    assert connection.bound("max", 0) == Bound("max", {"v": 5})
+    connection.close()
+
+
 def test_mixed_forms_of_time_are_refused(file: sqlite3.Connection, access: Access) -> None:
     file.execute("CREATE TABLE t (at DATETIME)")
     file.execute("INSERT INTO t VALUES ('2024-01-01 10:00:00'), ('2024-01-01T09:00:00')")
@@ -309,6 +328,7 @@ def test_bounds_are_taken_from_an_index(
 ) -> None:
     file.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, at DATETIME)")
     file.execute("CREATE INDEX by_time ON t (at)")
+    file.execute("INSERT INTO t VALUES (1, '2026-05-04 12:00:00')")
     connection = SqliteConnection(access, Selection(table="t", columns=("id", "at")))
     asked: list[str] = []
     ask = SqliteConnection._ask  # noqa: SLF001  # nobody else sees the statement

@@ -494,6 +494,14 @@ def test_what_delta_does_not_have_is_refused(tmp_path: Path) -> None:
         DeltaConnection(access_to(tmp_path / "none"), Selection()).bound("version", 0)
 
 
+def test_rows_of_which_none_has_a_value_are_told_of(tmp_path: Path) -> None:
+    append(tmp_path, [{"id": 1, "v": 5}])
+    DeltaTable(tmp_path).update(updates={"v": "NULL"})
+    told = DeltaConnection(access_to(tmp_path), Selection(columns=("v",))).bound("max", 0)
+    assert told.value == {}
+    assert "none has a value in v" in told.warnings[0]
+
+
 def test_the_clock_is_a_bound_for_times_and_dates(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1, "at": START, "n": START.replace(tzinfo=None), "d": START.date()}])
     selection = Selection(columns=("at", "n", "d"))

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from blizzard_core.storage.opening import normalize_uri, problems_of
 
@@ -37,3 +47,23 @@ class Settings(BaseModel):
         use_attribute_docstrings=True,
         allow_inf_nan=False,
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _check_no_truth(cls, value: Any, info: ValidationInfo) -> Any:
+        """`true` is no number, though Python counts it as 1."""
+        if isinstance(value, bool):
+            kinds = list(_kinds(cls.model_fields[str(info.field_name)].annotation))
+            number = next((kind for kind in ("int", "float") if kind in kinds), None)
+            if number and "bool" not in kinds:
+                raise PydanticCustomError(f"{number}_type", "no number")
+        return value
+
+
+def _kinds(annotation: Any) -> Iterator[str]:
+    """The names of the types that a value may have."""
+    if get_origin(annotation) in {Union, UnionType, Annotated}:
+        for each in get_args(annotation):
+            yield from _kinds(each)
+    elif isinstance(annotation, type):
+        yield annotation.__name__

@@ -131,6 +131,9 @@ def parse_yaml(path: Path) -> Document:
         loader = _Loader(text)
         root = loader.get_single_node()
         _check_size(source, root)
+        problems: list[str] = []
+        # Before `<<` is resolved, which puts what it brings beside the keys that replace it.
+        _walk(root, (), {}, problems)
         data = None if root is None else loader.construct_document(root)
     except yaml.YAMLError as error:
         raise ConfigError(source, [f"is not YAML: {_told(error, text)}"]) from error
@@ -139,8 +142,7 @@ def parse_yaml(path: Path) -> Document:
     if not isinstance(data, dict):
         raise ConfigError(source, ["must be a mapping with at least `pipelines` or `tables`"])
     lines: dict[Key, int] = {}
-    problems: list[str] = []
-    _walk(root, (), lines, problems)
+    _walk(root, (), lines, [])
     return Document(source, data, tuple(problems), lines)
 
 

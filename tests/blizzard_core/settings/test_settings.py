@@ -188,6 +188,34 @@ def test_a_key_given_twice_is_told(tmp_path: Path) -> None:
     assert problems(tmp_path, text) == ["tables.t (line 3): key given twice"]
 
 
+def test_a_key_may_replace_what_a_merge_brings(tmp_path: Path) -> None:
+    text = (
+        "tables:\n  a: &a\n    table_uri: /a\n    optimize: {interval_secs: 60}\n"
+        "  b: {<<: *a, table_uri: /b}\n"
+    )
+    tables = load(tmp_path, text).tables
+    assert [tables["a"].table_uri, tables["b"].table_uri] == ["/a", "/b"]
+    assert tables["b"].optimize == tables["a"].optimize is not None
+    twice = text.replace("<<: *a,", "<<: *a, table_uri: /c,")
+    assert problems(tmp_path, twice) == ["tables.b.table_uri (line 5): key given twice"]
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("poll_interval_secs", "must be a number"),
+        ("max_tracked_partitions", "must be a whole number"),
+        ("grace_period_secs", "must be a number"),
+        ("partition_depth", "must be a whole number"),
+    ],
+)
+def test_a_truth_is_no_number(tmp_path: Path, place: str, told: str) -> None:
+    document = changed(**{f"pipelines__events__sources__main__{place}": True})
+    [problem] = problems(tmp_path, document)
+    assert problem.startswith(f"pipelines.events.sources.main.{place} (line")
+    assert problem.endswith(f": {told}")
+
+
 @pytest.mark.parametrize(
     ("places", "message"),
     [

@@ -35,6 +35,7 @@ _LIST_BYTES = 4  # where a list in a list begins
 _LEAST_VALUES = 1024  # Arrow makes room for as many
 _NULL_BYTES = 2  # whether it is null, for as long as Arrow remembers that
 _LENGTH = struct.Struct("<I")
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def batches(
@@ -82,7 +83,8 @@ def _stored(file: TableFile, group: int, wanted: Sequence[str]) -> int:
 
 
 def cut(batch: pa.RecordBatch, where: str) -> Iterator[pa.RecordBatch]:
-    """Smaller ones where rows turned out larger than was to be expected."""
+    """Smaller ones where rows turned out larger than was to be expected, without views."""
+    batch = _without_views(batch)
     pieces = -(-batch.nbytes // BATCH_BYTES)
     rows = max(1, -(-batch.num_rows // max(1, pieces)))
     for start in range(0, batch.num_rows, rows):
@@ -94,6 +96,31 @@ def cut(batch: pa.RecordBatch, where: str) -> Iterator[pa.RecordBatch]:
                 f" more than {TABLE_ROW_BYTES >> 20} MiB are not read: write it anew without"
             )
         yield piece
+
+
+def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Texts as they were before there were views: Arrow cannot take some rows of such a column."""
+    plain = pa.schema([field.with_type(_plain_type(field.type)) for field in batch.schema])
+    return batch if plain == batch.schema else batch.cast(plain)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    kinds = pa.types
+    if kind in _VIEWS:
+        return _VIEWS[kind]
+    if kinds.is_struct(kind):
+        fields = [kind.field(place) for place in range(kind.num_fields)]
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in fields])
+    if kinds.is_map(kind):
+        item = kind.item_field.with_type(_plain_type(kind.item_type))
+        key = kind.key_field.with_type(_plain_type(kind.key_type))
+        return pa.map_(key, item, keys_sorted=kind.keys_sorted)
+    if kinds.is_fixed_size_list(kind):
+        value = kind.value_field.with_type(_plain_type(kind.value_type))
+        return pa.list_(value, kind.list_size)
+    if kinds.is_list(kind) or kinds.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
+    return kind
 
 
 def _watched(

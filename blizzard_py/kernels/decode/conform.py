@@ -33,6 +33,7 @@ from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.columns import from_json
 from blizzard_py.kernels.decode.extract import NULL
 from blizzard_py.kernels.decode.parse import LineNumbers
+from blizzard_py.kernels.decode.row_text import plain_value
 from blizzard_py.kernels.decode.scalars import NoSuchCast, cast_scalar
 from blizzard_py.lines.failure import bounded
 from blizzard_py.schema.types import arrow_type, table_schema
@@ -40,6 +41,7 @@ from blizzard_py.schema.types import arrow_type, table_schema
 # A value that an error quotes may be of any length.
 _MAX_QUOTE = 200
 _NESTED = frozenset({"struct", "list", "map", "json"})
+_KEY = FieldSpec("key", "string", nullable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def _column(there: Mapping[str, pa.Array], spec: FieldSpec, bad: dict[int, str])
             f"there is no column {spec.name!r} any more (there are: {bounded(known)}); correct"
             " schema.fields or the query"
         )
-    array = _plain(there[spec.name])
+    array = _plain(there[spec.name], spec)
     try:
         found = _settled(spec, array, 0, bad)
     except NoSuchCast as error:
@@ -130,13 +132,15 @@ def _whole(column: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def _plain(array: pa.Array, spec: FieldSpec) -> pa.Array:
     """The values without what only says how they are kept: extensions, dictionaries, views."""
-    if isinstance(array, pa.ExtensionArray):
-        return _plain(array.storage)
     kind = array.type
+    if isinstance(kind, pa.UuidType) and spec.type == "string":
+        return pa.array([value and str(value) for value in array.to_pylist()], pa.string())
+    if isinstance(array, pa.ExtensionArray):
+        return _plain(array.storage, spec)
     if pa.types.is_dictionary(kind):
-        return _plain(array.dictionary_decode())
+        return _plain(array.dictionary_decode(), spec)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return array.cast(pa.string())
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
@@ -189,12 +193,16 @@ def _one_line(value: bytes) -> bytes:
 
 
 def _json_text(array: pa.Array) -> pa.Array:
-    texts = [
-        None
-        if value is None
-        else json.dumps(value, ensure_ascii=False, allow_nan=False, default=msgspec.to_builtins)
-        for value in array.to_pylist(maps_as_pydicts="strict")
-    ]
+    try:
+        texts = [
+            None
+            if value is None
+            else json.dumps(value, ensure_ascii=False, allow_nan=False, default=plain_value)
+            for value in array.to_pylist(maps_as_pydicts="strict")
+        ]
+    except (KeyError, OverflowError, TypeError) as error:
+        # A key twice or one that is no text, a day that Python does not know, another zone.
+        raise ValueError(f"cannot be JSON: {error}") from error
     return pa.array(texts, pa.string())
 
 
@@ -208,7 +216,7 @@ def _struct(spec: FieldSpec, array: pa.Array) -> pa.Array:
             raise SourceError(
                 f"column {spec.name!r} has no field {child.name!r} any more; correct schema.fields"
             )
-        column = _plain(flat[at])
+        column = _plain(flat[at], child)
         children.append(_cast(child, column))
         if not child.nullable and pc.any(pc.and_(column.is_null(), array.is_valid())).as_py():
             raise ValueError(f"{child.name!r} in it is required, and null")
@@ -217,7 +225,7 @@ def _struct(spec: FieldSpec, array: pa.Array) -> pa.Array:
 
 def _list(spec: FieldSpec, array: pa.Array) -> pa.Array:
     item = spec.children[0]
-    values = _plain(array.flatten())
+    values = _plain(array.flatten(), item)
     if not item.nullable and values.null_count:
         raise ValueError("an item in it is required, and null")
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
@@ -231,8 +239,8 @@ def _map(spec: FieldSpec, array: pa.Array) -> pa.Array:
     array = pa.concat_arrays([array])  # a slice's children would still be whole
     start = array.offsets[0].as_py()
     length = array.offsets[len(array)].as_py() - start
-    keys = _plain(array.keys.slice(start, length)).cast(pa.string())
-    values = _cast(spec.children[0], _plain(array.items.slice(start, length)))
+    keys = cast_scalar(_KEY, _plain(array.keys.slice(start, length), _KEY))
+    values = _cast(spec.children[0], _plain(array.items.slice(start, length), spec.children[0]))
     offsets = pc.subtract(array.offsets, pa.scalar(start, pa.int32()))
     return pa.MapArray.from_arrays(
         offsets, keys, values, type=arrow_type(spec), mask=array.is_null()

@@ -9,6 +9,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+# Python knows fewer days, durations and zones than Arrow.
+_UNKNOWN = (ValueError, OverflowError, TypeError, KeyError)
+_ALL = 1 << 20
+
 
 def row_text(batch: pa.RecordBatch, row: int) -> bytes:
     """The row's columns as a JSON object, without an end of line; null for null.
@@ -38,21 +42,38 @@ def _told(one: pa.Array) -> str:
         [value] = one.to_pylist()
         if isinstance(value, float) and not math.isfinite(value):
             return json.dumps(str(value))
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
-    except (ValueError, OverflowError, TypeError):
-        return json.dumps(str(one[0]), ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=plain_value)
+    except _UNKNOWN:
+        return json.dumps(_printed(one), ensure_ascii=False)
+
+
+def _printed(one: pa.Array) -> str:
+    """A value that JSON or Python does not know."""
+    try:
+        return str(one[0])
+    except UnicodeDecodeError:
+        if pa.types.is_string(one.type):
+            return str(one.cast(pa.binary())[0].as_py(), "utf-8", "surrogateescape")
+    except _UNKNOWN:
+        pass
+    # Arrow shows all of its values; the brackets are those of the array.
+    return str(one.to_string(window=_ALL, container_window=_ALL, skip_new_lines=True))[1:-1]
 
 
 def _time_text(one: pa.Array) -> str:
     try:
         text = str(one.cast(pa.timestamp("us", tz=one.type.tz)).cast(pa.string())[0].as_py())
     except pa.ArrowInvalid:
-        return str(one[0])
+        return _printed(one)
     date, space, time = text.partition(" ")
     if not space or not date[:4].isdigit():
         return text
     return f"{date}T{time}" if one.type.tz else f"{date}T{time}Z"
 
 
-def _plain(value: Any) -> Any:
-    return msgspec.to_builtins(value)
+def plain_value(value: Any) -> Any:
+    """What stands in JSON for a value that JSON has no form of, for `json.dumps`."""
+    try:
+        return msgspec.to_builtins(value)
+    except TypeError:  # pandas' own, of times with nanoseconds
+        return value.isoformat().replace("+00:00", "Z")

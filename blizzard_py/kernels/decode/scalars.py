@@ -175,6 +175,9 @@ def _string(spec: FieldSpec, array: pa.Array) -> pa.Array:
         _in_calendar(array.cast(pa.timestamp("us", tz=kind.tz), safe=False).cast(_NAIVE))
     elif pa.types.is_date(kind):
         _days(array.cast(pa.date32()))
+    elif pa.types.is_string(kind):
+        # Nobody else checks that it is UTF-8, and no reader of the table would read the file.
+        array = array.cast(pa.binary())
     return _by_arrow(array, arrow_type(spec))
 
 

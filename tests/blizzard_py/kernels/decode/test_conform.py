@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import uuid
 from decimal import Decimal
 from typing import Any
 
@@ -198,3 +200,62 @@ def test_a_row_as_text_is_what_a_line_would_be() -> None:
     assert '"d": 1.50, "far": "<value out of range' in text.decode()
     assert '"t": "1970-01-01T00:00:00.000000Z", "f": "nan", "b": "/w=="' in text.decode()
     assert text.decode().endswith('"s": "é\\n", "n": null}')
+
+
+def unchecked(*texts: bytes) -> pa.Array:
+    """Text as a Parquet file has it: nobody has looked whether it is UTF-8."""
+    return pa.Array.from_buffers(pa.string(), len(texts), pa.array(texts).buffers())
+
+
+FAR = pa.array([10**8], pa.int32()).cast(pa.date32())
+LONG = pa.array([2**62], pa.int64()).cast(pa.duration("s"))
+ELSEWHERE = pa.array([1], pa.int64()).cast(pa.timestamp("us", "Nowhere/Land"))
+# What Arrow holds and Python, JSON or both do not.
+UNKNOWN = [
+    FAR,
+    LONG,
+    ELSEWHERE,
+    unchecked(b"\xff\xfe"),
+    pa.array([2**62], pa.int64()).cast(pa.timestamp("s", "UTC")),
+    pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64())),
+    pa.array([[(dt.date(2024, 1, 1), 1)]], pa.map_(pa.date32(), pa.int64())),
+    pa.array([[float("nan")]]),
+]
+UNKNOWN += [pa.StructArray.from_arrays([each], ["x"]) for each in UNKNOWN]
+
+
+@pytest.mark.parametrize("array", UNKNOWN, ids=lambda array: str(array.type))
+def test_what_python_or_json_does_not_know_costs_its_row_alone(array: pa.Array) -> None:
+    rows = pa.concat_arrays([array, pa.nulls(1, array.type)])
+    for kind in ("json", "int32"):
+        try:
+            found, bad = conformed(spec(kind), rows)
+        except SourceError:  # no row ever fits
+            continue
+        assert found == [None]
+        assert set(bad) == {0}
+    text = row_text(pa.RecordBatch.from_arrays([array], ["v"]), 0)
+    assert len(json.loads(text)["v"]) > 0
+
+
+def test_text_that_is_no_utf8_is_a_bad_record() -> None:
+    """No reader of the table could read the file that it stands in."""
+    rows = unchecked(b"a", b"\xff\xfe", "é".encode())
+    found, bad = conformed(spec("string"), rows)
+    assert (found, list(bad)) == (["a", "é"], [1])
+    text = row_text(pa.RecordBatch.from_arrays([rows], ["v"]), 1)
+    assert text == b'{"v": "\\udcff\\udcfe"}'
+    keys = pa.MapArray.from_arrays([0, 1, 2, 3], rows, pa.array([1, 2, 3]))
+    found, bad = conformed(spec("map", children=(INT,)), keys)
+    assert (found, list(bad)) == ([[("a", 1)], [("é", 3)]], [1])
+
+
+def test_values_of_other_writers_keep_what_they_are() -> None:
+    one = uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")
+    assert conformed(spec("string"), pa.array([one.bytes, None], pa.uuid())) == (
+        [str(one), None],
+        {},
+    )
+    assert conformed(spec("binary"), pa.array([one.bytes], pa.uuid())) == ([one.bytes], {})
+    nanoseconds = pa.array([[1]], pa.list_(pa.int64())).cast(pa.list_(pa.timestamp("ns", "UTC")))
+    assert conformed(spec("json"), nanoseconds) == (['["1970-01-01T00:00:00.000000001Z"]'], {})

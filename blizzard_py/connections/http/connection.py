@@ -97,8 +97,9 @@ class HttpConnection:
 
         Whole seconds, lowered to what ``push.to`` can say. Without it a microsecond less: no row
         has such a time, so it does not matter whether the API counts the start in that the
-        next window will have. Where no answer of the last minutes tells the time, this asks for a
-        window of an instant: an API need not know any request but the configured one.
+        next window will have. Of dates it is yesterday then, since today's rows are not all there.
+        Where no answer of the last minutes tells the time, this asks for a window of an
+        instant: an API need not know any request but the configured one.
         """
         if kind != "clock":
             raise SourceError(f"an API has no bound '{kind}'; use clock")
@@ -125,6 +126,8 @@ class HttpConnection:
         end = self._source.push.end if self._source.push else None
         value = lowered(dt.datetime.fromtimestamp(int(moment), dt.UTC), end)
         if end is None:
+            if self._is_date:
+                value = value.replace(hour=0, minute=0, second=0)
             value -= dt.timedelta(microseconds=1)
         return value.date() if self._is_date else value
 

@@ -57,13 +57,15 @@ def pieces(source: HttpSource, window: Window) -> Sequence[Piece]:
             f" '{push.end.param}', which takes steps of {tick(push.end)}; give a coarser end"
         )
     if split is None or push.end is None:
-        return (_piece(source, push, low, up_to),)
+        is_read = window.low == window.after and not window.inclusive
+        cut = cut_of(source, low, up_to, is_read=is_read)
+        return (Piece(_values(push, low, up_to), cut),)
     start = low if low is not None else split.start
     found: list[Piece] = []
     for a, b in _ranges(start, up_to, source):
         first, end = lowered(a, push.end) if found else a, lowered(b, push.end)
         if not found or first != end:
-            found.append(_piece(source, push, first, end))
+            found.append(Piece(_values(push, first, end), cut_of(source, first, end)))
     return found
 
 
@@ -78,10 +80,6 @@ def _ranges(start: Any, up_to: Any, source: HttpSource) -> Sequence[tuple[Any, A
             f" {REQUEST_RANGES:,}: give a larger split.amount or unit"
         )
     return found
-
-
-def _piece(source: HttpSource, push: Push, low: Any, up_to: Any) -> Piece:
-    return Piece(_values(push, low, up_to), cut_of(source, low, up_to))
 
 
 def _values(push: Push, low: Any, up_to: Any) -> Mapping[str, Value]:

@@ -114,8 +114,12 @@ def test_the_bound_is_what_the_api_can_be_told(
 def test_the_bound_of_a_date_column_is_a_date(api: ApiServer, connected: Connect) -> None:
     api.date = lambda: NOW
     column = FieldSpec("updated_at", "date", nullable=True)
+    today = dt.datetime.fromtimestamp(NOW, UTC).date()
     found = connected(pushed(api.url), column=column).bound("clock", 0)
-    assert found.value == {"updated_at": dt.datetime.fromtimestamp(NOW, UTC).date()}
+    assert found.value == {"updated_at": today}
+    without = pushed(api.url, Push(PushFrom("since")))
+    found = connected(without, column=column).bound("clock", 0)
+    assert found.value == {"updated_at": today - dt.timedelta(days=1)}
 
 
 def test_a_server_without_a_clock_is_told(api: ApiServer, connected: Connect) -> None:

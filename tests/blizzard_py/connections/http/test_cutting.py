@@ -131,6 +131,43 @@ def test_every_row_is_read_in_one_window(
     assert sorted(found) == sorted(t.isoformat() for t in times)
 
 
+@given(
+    days=st.lists(st.integers(0, 9), max_size=20),
+    polls=st.lists(st.integers(1, 10), min_size=1, max_size=5, unique=True),
+    start=st.sampled_from(["iso", "date", "datetime"]),
+    inclusive=st.booleans(),
+)
+def test_every_row_of_a_day_is_read_in_one_window(
+    days: list[int], polls: list[int], start: TimeFormat, *, inclusive: bool
+) -> None:
+    """A column of dates, and no end is sent."""
+    push = Push(PushFrom("since", start))
+    source = HttpSource(Api("https://h"), Request(), "", column="at", push=push)
+    rows = [START.date() + dt.timedelta(days=n) for n in days]
+    found = []
+    ends = [START.date() + dt.timedelta(days=n - 1) for n in [*sorted(polls), 11]]
+    for low, up_to in pairwise([None, *ends]):
+        lower = {} if low is None else {"at": low}
+        (piece,) = pieces(source, Window(lower, {"at": up_to}, lower))
+        since = _read(piece.sent.get("since"))
+        answer = [
+            {"at": day.isoformat()}
+            for day in rows
+            if since is None or since.date() < day or (since.date() == day and inclusive)
+        ]
+        raw = msgspec.json.decode(json.dumps(answer).encode(), type=list[msgspec.Raw])
+        found += [json.loads(bytes(r))["at"] for r in keeper(piece.cut, "at", ())(raw)]
+    assert sorted(found) == sorted(day.isoformat() for day in rows)
+
+
+def test_a_range_and_a_look_back_have_the_day_that_they_begin_with() -> None:
+    source = HttpSource(Api("h"), Request(), "", column="at", push=Push(PushFrom("since")))
+    low, up_to = {"at": START.date()}, {"at": START.date() + dt.timedelta(days=3)}
+    for window in (Window({}, up_to, low, inclusive=True), Window(up_to, up_to, low)):
+        (piece,) = pieces(source, window)
+        assert set(piece.cut) == {"up_to"}
+
+
 def _read(text: object) -> dt.datetime | None:
     if text is None:
         return None

@@ -56,6 +56,11 @@ def _wanted(there: Sequence[str], orders: Mapping[str, Ordered]) -> list[str]:
 def _python(actions: pa.Table, name: str) -> list[Any]:
     """A column's values; None for all of them if one is beyond Python's (the year 10000)."""
     column = actions.column(actions.schema.names.index(name))
+    if name.startswith(_PARTITION) and pa.types.is_binary(column.type):
+        raise SourceError(
+            f"partition column {name.removeprefix(_PARTITION)} is binary, which is not read;"
+            " partition by another column"
+        )
     try:
         return column.to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
     except (OverflowError, ValueError):

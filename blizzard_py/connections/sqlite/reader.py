@@ -68,13 +68,13 @@ def _merged(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     Rows with such values are apart, so that the others look as they do in any batch.
     """
     marks = batch.column(batch.num_columns - 1)
-    told = [json.loads(mark) if mark else {} for mark in marks.to_pylist()] if _any(marks) else []
+    told = [json.loads(mark) if mark else {} for mark in _texts(marks)] if _any(marks) else []
     odd = {
         int(key): np.array([key in row for row in told])
         for key in sorted({key for row in told for key in row})
     }
     for rows, places in alike(batch, odd):
-        columns, texts = rows.columns[:-1], rows.column(batch.num_columns - 1).to_pylist()
+        columns, texts = rows.columns[:-1], _texts(rows.column(batch.num_columns - 1))
         for place in places:
             values = [json.loads(text)[str(place)] for text in texts]
             columns[place] = _as_text(columns[place], values)
@@ -83,6 +83,11 @@ def _merged(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _any(marks: pa.Array) -> bool:
     return bool(pc.any(pc.not_equal(marks, "")).as_py())
+
+
+def _texts(marks: pa.Array) -> list[str]:
+    """SQLite keeps text that is no UTF-8, which fits no column that tells it here."""
+    return [mark.decode(errors="replace") for mark in marks.cast(pa.binary()).to_pylist()]
 
 
 def _as_text(column: pa.Array, misfits: list[str]) -> pa.Array:

@@ -118,6 +118,19 @@ def test_a_value_of_another_class_is_told_wherever_it_stands(
     assert sorted(map(str, found)) == sorted(map(str, [good] * 9_999 + [told]))
 
 
+def test_text_that_is_no_utf8_is_told_like_any_other_misfit(
+    file: sqlite3.Connection, access: Access
+) -> None:
+    file.execute("CREATE TABLE t (v INTEGER)")
+    file.execute("INSERT INTO t VALUES (1), (CAST(x'ff41' AS TEXT)), (2)")
+    found = [
+        value
+        for batch in everything(access, Selection(table="t"))
+        for value in batch.column(0).to_pylist()
+    ]
+    assert sorted(map(str, found)) == ["1", "2", "\ufffdA"]
+
+
 def test_leading_nulls_fix_no_type(file: sqlite3.Connection, access: Access) -> None:
     file.execute("CREATE TABLE t (a INTEGER, b REAL, c TEXT, d BLOB)")
     insert(file, "INSERT INTO t VALUES (?, ?, ?, ?)", [(None,) * 4] * 20_000)

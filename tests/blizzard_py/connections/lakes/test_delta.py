@@ -436,6 +436,13 @@ def test_partition_columns_have_their_types(tmp_path: Path) -> None:
     assert source.poll() == [row]
 
 
+@pytest.mark.parametrize("columns", [[], ["id"]])
+def test_a_partition_column_of_bytes_is_refused(tmp_path: Path, columns: list[str]) -> None:
+    append(tmp_path, [{"id": 0, "p": b"x"}], partition_by=["p"])
+    with pytest.raises(SourceError, match="partition column p is binary, which is not read"):
+        poller(tmp_path, columns=columns).poll()
+
+
 def test_a_partition_column_is_a_watermark(tmp_path: Path) -> None:
     days = [dt.date(2026, 1, 1) + dt.timedelta(days=n) for n in range(4)]
     source = poller(tmp_path, columns=["d"])

@@ -81,7 +81,8 @@ class Tally:
             column.name: Range(
                 self._low.get(column.name),
                 self._high.get(column.name),
-                column.name in self._nulls,
+                # What is no row has no value either: in a file without any it comes like such rows.
+                column.name in self._nulls or (self.bad > 0 and not self._high),
                 column.name in self._high,
             )
             for column in self.columns

@@ -281,8 +281,27 @@ def test_files_of_bad_lines_alone_are_told(tmp_path: Path, form: str) -> None:
     source.poll()
     (tmp_path / f"b.{form}").write_text("id,at\n1\n" if form == "csv" else "{\n")
     assert source.poll() == []
-    told = source.connect().bound("rows", 0).warnings
-    assert told == ("1 row without a readable value of at: taken as null",)
+    rows, files = source.connect().bound("rows", 0).warnings
+    assert rows == "1 row without a readable value of at: taken as null"
+    assert f"1 file without any value of at, such as b.{form}" in files
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_first_window_has_what_is_no_row_of_files_without_one(tmp_path: Path, form: str) -> None:
+    put(form, tmp_path / "a", [{"id": 1, "at": at(1)}])
+    (tmp_path / f"b.{form}").write_text("id,at\n1\n" if form == "csv" else '[{"id": 2}]\n')
+    found = lines_of(poller(form, tmp_path))
+    assert any((b"1 fields instead of 2" if form == "csv" else b'[{"id": 2}]') in f for f in found)
+
+
+@pytest.mark.parametrize("value", ["NaN", "[-Infinity, NaN]", '"\\ud800"'])
+def test_a_line_that_only_the_parser_takes_has_its_watermark(tmp_path: Path, value: str) -> None:
+    put("json", tmp_path / "a", [{"id": 1, "at": at(1)}])
+    source = poller("json", tmp_path)
+    assert ids(source.poll()) == [1]
+    line = f'{{"id": 2, "at": {json.dumps(at(2))}, "v": {value}}}\n'
+    (tmp_path / "b.json").write_text(line)
+    assert lines_of(source) == [line.strip().encode()]
 
 
 def test_text_that_is_none_is_no_watermark(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Azure Blob Storage: pruned directory listings, writes conditional on an ETag.
 
-Azure cannot start a listing at a name, and the order of its listings is not the
-same everywhere: bytes, UTF-16 units (the emulator), directory by directory
-(accounts with a hierarchical namespace). So no listing here relies on order.
+Azure starts a listing at a name in new versions only (``startFrom``, which the emulator
+ignored for long), and the order of its listings is not the same everywhere: bytes,
+UTF-16 units (the emulator), directory by directory (accounts with a hierarchical
+namespace). So no listing here relies on order.
 The tree is read like a local disk: one level at a time with a delimiter,
 sorted here, without the directories beside the range; what lies wholly inside
 the range is listed flat. A poll costs the levels of its gaps, whatever is

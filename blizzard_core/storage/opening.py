@@ -66,6 +66,10 @@ _NAMES: dict[frozenset[str], dict[str, tuple[str, ...]]] = {
         "AZURE_ALLOW_HTTP": (),
     },
 }
+# Where delta-rs looks for an Azure emulator, the endpoint's account left out: in the environment
+# alone, and at this address if it is not set.
+_EMULATOR_URL = "AZURITE_BLOB_STORAGE_URL"
+_EMULATOR_DEFAULT = "http://127.0.0.1:10000"
 # By scheme: the option with the endpoint, and the one that tells delta-rs that http is meant.
 _ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP")} | dict.fromkeys(
     ("az", "abfs", "abfss"), ("AZURE_STORAGE_ENDPOINT", "AZURE_ALLOW_HTTP")
@@ -294,7 +298,9 @@ def delta_options(
     """The options as delta-rs wants them.
 
     It refuses an ``http://`` endpoint unless told that it is meant; the
-    endpoint's own scheme says so well enough.
+    endpoint's own scheme says so well enough. Of an Azure emulator it has to know
+    that it is one: Azurite before 3.37 takes ``startFrom`` in a listing and ignores it,
+    by which the third commit of a table fails. delta-rs then lists without it.
     """
     found = {name.upper(): value for name, value in options.items()}
     names = _ENDPOINTS.get(scheme_of(uri))
@@ -302,4 +308,19 @@ def delta_options(
         endpoint = found.get(names[0]) or environment.get(names[0], "")
         if endpoint.startswith("http://"):
             found.setdefault(names[1], "true")
+        if scheme_of(uri) in _AZURE and _is_emulator(endpoint, environment):
+            found["AZURE_STORAGE_USE_EMULATOR"] = "true"
     return found
+
+
+def _is_emulator(endpoint: str, environment: Mapping[str, str]) -> bool:
+    """Whether this endpoint is the emulator that delta-rs would take.
+
+    An emulator's has the account in its path (``http://127.0.0.1:10000/devstoreaccount1``).
+    """
+    address = environment.get(_EMULATOR_URL) or _EMULATOR_DEFAULT
+    return _address(endpoint.rstrip("/").rpartition("/")[0]) == _address(address)
+
+
+def _address(url: str) -> str:
+    return url.rstrip("/").lower().replace("://localhost:", "://127.0.0.1:")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -90,7 +91,7 @@ class World:
         return cycles
 
     def delta(self) -> DeltaTable:
-        options = delta_options(self.uri, self.options, {})
+        options = delta_options(self.uri, self.options, os.environ)
         return DeltaTable(self.uri, storage_options=options)
 
     def rows(self) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ from blizzard_core.errors import (
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.storage.objects import Patience
 from blizzard_core.storage.opening import (
+    delta_options,
     fsspec_arguments,
     is_same_place,
     normalize_uri,
@@ -256,6 +257,30 @@ def test_azure_places_differ_by_their_accounts() -> None:
 @pytest.mark.parametrize("uri", ["s3://b/..", "s3://b/a/../../x", "az://c/../x"])
 def test_a_uri_that_leads_above_its_bucket_is_refused(uri: str) -> None:
     assert any("above its bucket" in problem for problem in problems_of(uri, {}))
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "address", "told"),
+    [
+        ("http://127.0.0.1:10000/devstoreaccount1", None, True),
+        ("http://localhost:10000/devstoreaccount1/", None, True),
+        ("http://azurite:7/acct", "http://azurite:7/", True),
+        ("https://127.0.0.1:10000/acct", None, False),
+        ("http://azurite:7/acct", None, False),
+        ("http://azurite:7/acct", "http://azurite:8", False),
+        ("http://127.0.0.1:10000", None, False),
+        ("https://acct.blob.core.windows.net", "http://azurite:7", False),
+        (None, "http://azurite:7", False),
+    ],
+)
+def test_delta_rs_is_told_of_an_emulator_that_it_would_take(
+    endpoint: str | None, address: str | None, told: bool
+) -> None:
+    options = {} if endpoint is None else {"AZURE_STORAGE_ENDPOINT": endpoint}
+    environment = {} if address is None else {"AZURITE_BLOB_STORAGE_URL": address}
+    found = delta_options("az://c/x", options, environment)
+    assert (found.get("AZURE_STORAGE_USE_EMULATOR") == "true") is told
+    assert "AZURE_STORAGE_USE_EMULATOR" not in delta_options("s3://c/x", {}, environment)
 
 
 def test_an_unwritable_directory_is_named(tmp_path: Path) -> None:

@@ -124,11 +124,20 @@ def check_readable(properties: Mapping[str, str], what: str) -> None:
         )
 
 
-def refuse_vector(what: str, version: int) -> SourceError:
-    """The error for rows that were deleted by deletion vectors."""
+def refuse_vector(what: str, version: int, is_past: bool = False) -> SourceError:
+    """The error for rows that were deleted by deletion vectors.
+
+    ``is_past``: it is about a commit that is to be read, which no purge changes.
+    """
+    leave_out = (
+        f"; to leave this one out: `blizzard checkpoint set --column version={version}`"
+        if is_past
+        else ""
+    )
     return SourceError(
         f"{what}: version {version} has deletion vectors, which are not read: deleted rows would"
-        " come back. Run REORG TABLE … APPLY (PURGE) and set delta.enableDeletionVectors to false"
+        " come back. Set delta.enableDeletionVectors to false and run REORG TABLE … APPLY (PURGE)"
+        f"{leave_out}"
     )
 
 
@@ -188,8 +197,9 @@ def changed(commits: Iterable[Commit], enabled: bool, what: str) -> list[Change]
 def _check(commit: Commit, what: str) -> None:
     if commit.properties is not None:
         check_readable(commit.properties, what)
-    if any(action.vector for action in (*commit.adds, *commit.removes)):
-        raise refuse_vector(what, commit.version)
+    # A purge takes files with vectors out and changes no row.
+    if any(each.vector and each.data_change for each in (*commit.adds, *commit.removes)):
+        raise refuse_vector(what, commit.version, is_past=True)
 
 
 def is_fed(properties: Mapping[str, str]) -> bool:

@@ -27,15 +27,38 @@ WRITER_VERSIONS = (1, 2, 3, 4, 5, 7)
 class Feature:
     """What becomes of tables with a feature: ``takes`` them, and under which condition.
 
-    ``why`` says what makes it so; for refused ones it ends with what to do.
+    ``why`` says what makes it so. ``remedy`` is what takes a refused one out of a table.
     """
 
     takes: bool
     why: str
+    remedy: str = ""
 
 
-_DROP = "; drop the feature, or write to the table with an engine that has it"
+_NEEDS_NEW = "Spark cannot drop it: use another table"
 
+
+def _drop(name: str) -> str:
+    """The remedy for a feature of writers alone: Delta drops it at once."""
+    return f"run ALTER TABLE … DROP FEATURE {name}"
+
+
+def _truncate(name: str) -> str:
+    """The remedy for a feature that old versions need to be read.
+
+    Without TRUNCATE HISTORY Delta keeps these, and adds ``checkpointProtection`` for it.
+    """
+    return (
+        f"run ALTER TABLE … DROP FEATURE {name} TRUNCATE HISTORY; if it asks you to wait, run it"
+        " again after 24 hours"
+    )
+
+
+_UNSUPPORTED = "delta-rs does not write to tables with it"
+
+# Refused ones stand before those that they need: Delta drops them in this order alone.
+# Which can be dropped, and how:
+# https://docs.delta.io/delta-drop-feature/ and Delta's TableFeature.scala
 FEATURES: Mapping[str, Feature] = {
     "appendOnly": Feature(True, "commits only append"),
     "invariants": Feature(True, "unless a column has one: rows are not checked"),
@@ -48,23 +71,46 @@ FEATURES: Mapping[str, Feature] = {
     "v2Checkpoint": Feature(True, "unless delta.checkpointPolicy is v2: sidecars are not read"),
     "variantType": Feature(True, "unless a column is one: files hold no variants"),
     "variantType-preview": Feature(True, "unless a column is one: files hold no variants"),
-    "identityColumns": Feature(False, "values would have to be drawn from the log" + _DROP),
-    "rowTracking": Feature(False, "rows would need ids that the log hands out" + _DROP),
-    "domainMetadata": Feature(False, "delta-rs does not write to tables with it" + _DROP),
-    "clustering": Feature(False, "delta-rs does not write to clustered tables" + _DROP),
-    "inCommitTimestamp": Feature(False, "delta-rs writes no timestamps of that kind" + _DROP),
-    "allowColumnDefaults": Feature(False, "files would have to be filled up" + _DROP),
-    "typeWidening": Feature(False, "delta-rs does not read tables with it" + _DROP),
-    "typeWidening-preview": Feature(False, "delta-rs does not read tables with it" + _DROP),
-    "icebergCompatV1": Feature(False, "files would have to be of Iceberg's form" + _DROP),
-    "icebergCompatV2": Feature(False, "files would have to be of Iceberg's form" + _DROP),
-    "icebergCompatV3": Feature(False, "files would have to be of Iceberg's form" + _DROP),
-    "vacuumProtocolCheck": Feature(False, "delta-rs does not write to tables with it" + _DROP),
-    "materializePartitionColumns": Feature(False, "files lack their partition columns" + _DROP),
-    "checkpointProtection": Feature(False, "delta-rs does not write to tables with it" + _DROP),
-    "catalogManaged": Feature(False, "commits go through a catalog" + _DROP),
-    "catalogOwned-preview": Feature(False, "commits go through a catalog" + _DROP),
-    "coordinatedCommits-preview": Feature(False, "commits go through a coordinator" + _DROP),
+    "identityColumns": Feature(False, "values would have to be drawn from the log", _NEEDS_NEW),
+    "allowColumnDefaults": Feature(False, "files would have to be filled up", _NEEDS_NEW),
+    "icebergCompatV1": Feature(False, "files would have to be of Iceberg's form", _NEEDS_NEW),
+    "icebergCompatV2": Feature(False, "files would have to be of Iceberg's form", _NEEDS_NEW),
+    "icebergCompatV3": Feature(False, "files would have to be of Iceberg's form", _NEEDS_NEW),
+    "catalogManaged": Feature(False, "commits go through a catalog", _NEEDS_NEW),
+    "catalogOwned-preview": Feature(False, "commits go through a catalog", _NEEDS_NEW),
+    "coordinatedCommits-preview": Feature(
+        False, "commits go through a coordinator", _drop("'coordinatedCommits-preview'")
+    ),
+    "clustering": Feature(
+        False, _UNSUPPORTED, f"{_NEEDS_NEW}, and OPTIMIZE … ZORDER BY instead of CLUSTER BY"
+    ),
+    "rowTracking": Feature(
+        False,
+        "rows would need ids that the log hands out",
+        "run ALTER TABLE … SET TBLPROPERTIES ('delta.enableRowTracking' = 'false'), then ALTER"
+        " TABLE … DROP FEATURE rowTracking",
+    ),
+    "domainMetadata": Feature(
+        False,
+        _UNSUPPORTED,
+        f"once no other feature needs it, {_drop('domainMetadata')}",
+    ),
+    "inCommitTimestamp": Feature(
+        False, "delta-rs writes no timestamps of that kind", _drop("inCommitTimestamp")
+    ),
+    "materializePartitionColumns": Feature(
+        False, "files lack their partition columns", _drop("materializePartitionColumns")
+    ),
+    "vacuumProtocolCheck": Feature(False, _UNSUPPORTED, _truncate("vacuumProtocolCheck")),
+    "typeWidening": Feature(False, "delta-rs does not read such tables", _truncate("typeWidening")),
+    "typeWidening-preview": Feature(
+        False, "delta-rs does not read such tables", _truncate("'typeWidening-preview'")
+    ),
+    "checkpointProtection": Feature(
+        False,
+        _UNSUPPORTED,
+        _truncate("checkpointProtection") + " (it is left by a DROP FEATURE without that)",
+    ),
 }
 
 # Properties under which a commit of ours would go wrong: name, value that is fine (None:
@@ -73,27 +119,46 @@ PROPERTIES: Sequence[tuple[str, str | None, str]] = (
     (
         "delta.setTransactionRetentionDuration",
         None,
-        "the record of what was committed would expire, at a time engines disagree on; unset it",
+        (
+            "the record of what was committed would expire, at a time engines disagree on; unset it"
+            " (ALTER TABLE … UNSET TBLPROPERTIES ('delta.setTransactionRetentionDuration'))"
+        ),
     ),
     (
         "delta.columnMapping.mode",
         "none",
-        "readers would not find columns by the names that arriving files have; use another table",
+        (
+            "readers would not find columns by the names that arriving files have; set it to none"
+            " (ALTER TABLE … SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')), for which"
+            " Spark writes all files anew; the feature may stay"
+        ),
     ),
     (
         "delta.checkpointPolicy",
         "classic",
-        "checkpoints may have sidecar files, which are not read here; set it to classic",
+        (
+            "checkpoints may have sidecar files, which are not read here; set it to classic (ALTER"
+            " TABLE … SET TBLPROPERTIES ('delta.checkpointPolicy' = 'classic')) and make a"
+            " checkpoint, as DeltaTable(URI).create_checkpoint() of deltalake does; the feature"
+            " may stay"
+        ),
     ),
 )
 _CONSTRAINT = "delta.constraints."
 
 # What a column's metadata may declare that arriving files would have to obey.
 COLUMN_RULES: Mapping[str, str] = {
-    "delta.invariants": "has an invariant, which is not checked here; drop it",
-    "delta.generationExpression": "is generated, which is not checked here; make it a plain one",
-    "delta.identity.start": "is an identity column, whose values the log hands out",
-    "CURRENT_DEFAULT": "has a default, which files would have to be filled up with; drop it",
+    "delta.invariants": "has an invariant, which is not checked here; use a table without it",
+    "delta.generationExpression": (
+        "is generated, which is not checked here; use a table where it is a plain one"
+    ),
+    "delta.identity.start": (
+        "is an identity column, whose values the log hands out; use a table without it"
+    ),
+    "CURRENT_DEFAULT": (
+        "has a default, which files would have to be filled up with; drop it (ALTER TABLE … ALTER"
+        " COLUMN … DROP DEFAULT)"
+    ),
 }
 PARTITION_TYPES = (
     *("string", "byte", "short", "integer", "long", "date", "boolean"),
@@ -128,15 +193,23 @@ def objections(declared: Declared) -> list[str]:
     ]
 
 
-def replace_objections(declared: Declared) -> list[str]:
-    """Everything that speaks against taking rows out of this table, each with what to do."""
+def replace_objections(declared: Declared, has_vectors: bool) -> list[str]:
+    """Everything that speaks against taking rows out of this table, each with what to do.
+
+    ``has_vectors``: a file of the table has a deletion vector. That files may have one is no
+    reason.
+    """
     found = []
     if declared.properties.get("delta.appendOnly", "false").lower() == "true":
-        found.append("delta.appendOnly is set, and a group replaces rows; unset it")
-    if "deletionVectors" in declared.features:
         found.append(
-            "it has deletion vectors, which rewriting would undo; purge them and drop the"
-            " feature (ALTER TABLE … DROP FEATURE deletionVectors)"
+            "delta.appendOnly is set, and a group replaces rows; run ALTER TABLE … SET"
+            " TBLPROPERTIES ('delta.appendOnly' = 'false')"
+        )
+    if has_vectors:
+        found.append(
+            "it has deletion vectors, which rewriting would undo; run ALTER TABLE … SET"
+            " TBLPROPERTIES ('delta.enableDeletionVectors' = 'false'), then REORG TABLE … APPLY"
+            " (PURGE); the feature may stay"
         )
     return found
 
@@ -154,14 +227,18 @@ def _versions(declared: Declared) -> Iterator[str]:
 
 
 def feature_objections(names: Sequence[str]) -> list[str]:
-    """What speaks against tables with these features."""
-    found = []
-    for name in dict.fromkeys(names):
-        feature = FEATURES.get(name)
-        if feature is None:
-            found.append(f"the table feature {name} is not known here{_DROP}")
-        elif not feature.takes:
-            found.append(f"the table feature {name} is not supported: {feature.why}")
+    """What speaks against tables with these features, in the order in which Delta drops them."""
+    found = [
+        f"the table feature {name} is not supported: {feature.why}; {feature.remedy}"
+        for name, feature in FEATURES.items()
+        if name in names and not feature.takes
+    ]
+    found += (
+        f"the table feature {name} is not known here; drop it with the engine that added it, or"
+        " use another table"
+        for name in dict.fromkeys(names)
+        if name not in FEATURES
+    )
     return found
 
 
@@ -206,7 +283,8 @@ def _partitions(declared: Declared) -> Iterator[str]:
         if name.startswith(("_", ".")):
             yield (
                 f"partition column {name!r} makes directories that start with {name[0]!r}: those"
-                " are hidden, and nothing in them would ever be found; rename the column"
+                " are hidden, and nothing in them would ever be found; use a table whose column has"
+                " another name"
             )
         if types.get(name) not in PARTITION_TYPES:
             yield (

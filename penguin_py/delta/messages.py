@@ -16,7 +16,17 @@ _PASSING = re.compile(
     r"|os error|interrupted|too many requests|service unavailable",
     re.IGNORECASE,
 )
+# The class of what delta-rs throws where it gave up on itself; it has no import, and is no
+# `Exception`.
+_PANIC = "PanicException"
 _UNSUPPORTED = "Unsupported table features"
+# What delta-rs says once a listing from its own commit on has shown an older one.
+_OLDER_LISTED = "Invalid table version"
+_IGNORES_START = (
+    ". The store seems to ignore startFrom in listings. Azurite before 3.37 does: set"
+    " AZURITE_BLOB_STORAGE_URL in the environment to AZURE_STORAGE_ENDPOINT without the account."
+    " OneLake does where workspaces are written by name: write their GUIDs"
+)
 # Of months and years the shortest there are: the log must not be thought to remember longer.
 _UNITS = {
     "year": 365 * 86_400.0,
@@ -40,6 +50,11 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _LOOKED_AT = 20_000
 
 
+def is_failure(error: BaseException) -> bool:
+    """Whether something failed, delta-rs giving up on itself included; and nobody wants an end."""
+    return isinstance(error, Exception) or type(error).__name__ == _PANIC
+
+
 def told_by(error: BaseException) -> str:
     """delta-rs's message without colours, credentials and the stack frames it appends.
 
@@ -57,6 +72,12 @@ def is_passing(told: str) -> bool:
 def is_unsupported(told: str) -> bool:
     """Whether the table asks for what delta-rs cannot do."""
     return _UNSUPPORTED in told
+
+
+def commit_remedy(told: str, uri: str) -> str:
+    """What to do about a commit that Azure refuses, to be appended; empty if that is not known."""
+    is_azure = uri.startswith(("az://", "abfs://", "abfss://"))
+    return _IGNORES_START if is_azure and _OLDER_LISTED in told else ""
 
 
 def interval_secs(text: str | None) -> float | None:

@@ -13,7 +13,6 @@ delta-rs does not do that.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Collection, Iterator
@@ -32,17 +31,20 @@ from blizzard_core.errors import BlizzardError, CommitError, NotFound, StateErro
 from blizzard_core.log import get_logger
 from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Storage
-from blizzard_core.table.contract import (
-    Declared,
-    feature_objections,
-    objections,
-    replace_objections,
-)
+from blizzard_core.table.contract import feature_objections, objections, replace_objections
 from blizzard_core.text import shortened
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.active_files import active_files, lacking
+from penguin_py.delta.declarations import declared_by, has_vectors
 from penguin_py.delta.logged_bounds import LoggedBounds
-from penguin_py.delta.messages import interval_secs, is_passing, is_unsupported, told_by
+from penguin_py.delta.messages import (
+    commit_remedy,
+    interval_secs,
+    is_failure,
+    is_passing,
+    is_unsupported,
+    told_by,
+)
 from penguin_py.delta.writer import LogWriter, Marks
 from penguin_py.model import (
     CommitConflict,
@@ -55,9 +57,6 @@ from penguin_py.model import (
 from penguin_py.planning.replacing import ActiveFiles
 from penguin_py.settings import Table
 
-# The class of what delta-rs throws where it gave up on itself; it has no import, and is no
-# `Exception`.
-_PANIC = "PanicException"
 _KEPT = "delta.deletedFileRetentionDuration"
 _RESTORE = (
     " Where it is a checkpoint that is damaged or missing and the commits before it, or an older"
@@ -101,7 +100,7 @@ class DeltaLog:
             except BlizzardError:
                 raise
             except BaseException as error:  # delta-rs raises what it likes; opening tells which
-                if not _is_failure(error):
+                if not is_failure(error):
                     raise
                 self._handle = None
         if not self._exists():
@@ -193,7 +192,9 @@ class DeltaLog:
     def replace_objections(self) -> list[str]:
         """What speaks against removing files from this table, as of the last `refresh`."""
         handle, _state = self._opened()
-        return replace_objections(self._guarded(lambda: _declared(handle)))
+        declared = self._guarded(lambda: declared_by(handle))
+        may_have = "deletionVectors" in declared.features
+        return replace_objections(declared, may_have and has_vectors(handle, self._table.uri))
 
     def _opened(self) -> tuple[DeltaTable, TableState]:
         if self._handle is None or self._current is None:
@@ -226,7 +227,7 @@ class DeltaLog:
         try:
             return action(self._handle)
         except BaseException as error:  # see `refresh`
-            if not _is_failure(error):
+            if not is_failure(error):
                 raise
             self._handle = None
             raise CommitError(f"{self._table.uri}: {told_by(error)}") from error
@@ -240,7 +241,7 @@ class DeltaLog:
         try:
             self.writer.write(self._handle, plan, marks, now)
         except BaseException as error:  # see `refresh`; what counts is what the log has now
-            if not _is_failure(error):
+            if not is_failure(error):
                 raise
             if not self._landed(marks, error):
                 raise self._failure(marks, error, before) from error
@@ -266,7 +267,7 @@ class DeltaLog:
             return CommitConflict(where + told)
         if isinstance(error, OSError | BlizzardError) or is_passing(told):
             return CommitError(where + told)
-        return CommitRefused(where + told)
+        return CommitRefused(where + told + commit_remedy(told, self._table.uri))
 
     def _make_durable(self, before: int) -> None:
         """Fsync the commits after version ``before``, and the directory that names them."""
@@ -322,7 +323,7 @@ class DeltaLog:
 
     def _state(self, handle: DeltaTable) -> TableState:
         metadata = handle.metadata()
-        found = objections(_declared(handle))
+        found = objections(declared_by(handle))
         if found:
             raise StateError(f"{self._table.uri}: {'; '.join(found)}")
         return TableState(
@@ -357,7 +358,7 @@ class DeltaLog:
         except BaseException as error:
             # Not delta-rs's own alone: a type that Arrow has no room for is Arrow's, and there is
             # no list of what another library gives up by.
-            if not _is_failure(error):
+            if not is_failure(error):
                 raise
             told = feature_objections(deltalog.features(self._storage))
             raise StateError(
@@ -365,20 +366,3 @@ class DeltaLog:
                 if told
                 else f"{self._table.uri}/{LOG}: the log cannot be read: {told_by(error)}.{_RESTORE}"
             ) from error
-
-
-def _is_failure(error: BaseException) -> bool:
-    """Whether something failed, delta-rs giving up on itself included; and nobody wants an end."""
-    return isinstance(error, Exception) or type(error).__name__ == _PANIC
-
-
-def _declared(handle: DeltaTable) -> Declared:
-    protocol, metadata = handle.protocol(), handle.metadata()
-    return Declared(
-        protocol.min_reader_version,
-        protocol.min_writer_version,
-        [*(protocol.reader_features or ()), *(protocol.writer_features or ())],
-        metadata.configuration,
-        json.loads(handle.schema().to_json())["fields"],
-        metadata.partition_columns,
-    )

@@ -40,7 +40,10 @@ from penguin_py.settings import Table
 # Paths of files that are known to lack the columns are forgotten when they are so many more
 # than the table has.
 FORGOTTEN_AT = 100_000
-_ANEW = "; compact the table (OPTIMIZE), which writes it anew"
+_ANEW = (
+    "; run OPTIMIZE … ZORDER BY with a column, which writes all files anew (a plain OPTIMIZE"
+    " leaves single and large ones)"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from blizzard_core.errors import CommitError
+from blizzard_core.errors import CommitError, StateError
 from penguin_py.delta.table import DeltaLog
 from tests.support.azurite_server import AzuriteServer
 from tests.support.fault_proxy import FaultProxy, fault_proxy
@@ -150,3 +150,39 @@ def test_azure_holds_a_table_from_its_first_commit_to_its_recovery(
     world.run(restarted)
     assert [row["id"] for row in world.rows()] == [1, 2]
     assert set(world.quarantined()) == {"date=2024-01-01/b.parquet", "date=2024-01-02/d.parquet"}
+
+
+@pytest.mark.parametrize("interval", [None, 4])
+def test_azure_takes_commit_after_commit(
+    azurite: AzuriteServer, pool: Executor, monkeypatch: pytest.MonkeyPatch, interval: int | None
+) -> None:
+    monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", azurite.address)
+    world = World(f"az://{azurite.new_container()}/lake/events", pool, azurite.options)
+    settings = {} if interval is None else {"delta_checkpoint_interval": interval}
+    penguin = world.penguin(**settings)
+    for number in range(12):
+        if number == 6:
+            penguin = world.penguin(**settings)  # a restart
+        world.put(f"date=2024-01-{number + 1:02d}/a.parquet", {"id": [number]})
+        assert world.run(penguin) == 1
+    assert world.delta().version() == 11
+    assert [row["id"] for row in world.rows()] == list(range(12))
+
+
+def test_azure_says_what_to_do_where_startfrom_is_ignored(
+    azurite: AzuriteServer, pool: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Azurite before 3.37, at an address that delta-rs was not told."""
+    monkeypatch.delenv("AZURITE_BLOB_STORAGE_URL", raising=False)
+    world = World(f"az://{azurite.new_container()}/lake/events", pool, azurite.options)
+    penguin = world.penguin()
+    for number in range(2):
+        world.put(f"{number}.parquet", {"id": [number]})
+        world.run(penguin)
+    world.put("2.parquet", {"id": [2]})
+    with pytest.raises(StateError, match="set AZURITE_BLOB_STORAGE_URL in the environment"):
+        world.run(penguin)
+    monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", azurite.address)
+    world.run()
+    assert [row["id"] for row in world.rows()] == [0, 1, 2]
+    assert not world.quarantined()

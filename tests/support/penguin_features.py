@@ -20,11 +20,13 @@ BEGIN, END = "<!-- features -->\n", "<!-- /features -->\n"
 
 def table() -> str:
     """Every feature of the protocol that is known here, and what becomes of it."""
-    lines = ["| feature | | |\n|---|---|---|\n"]
+    lines = ["| feature | | | what to do |\n|---|---|---|---|\n"]
     for name, feature in sorted(FEATURES.items(), key=lambda item: not item[1].takes):
         taken = "taken" if feature.takes else "refused"
-        lines.append(f"| `{name}` | {taken} | {feature.why.partition(';')[0]} |\n")
-    lines.append("| any other | refused | it is not known here |\n\n")
+        lines.append(
+            f"| `{name}` | {taken} | {feature.why.partition(';')[0]} | {feature.remedy} |\n"
+        )
+    lines.append("| any other | refused | it is not known here | |\n\n")
     versions = [", ".join(map(str, found)) for found in (READER_VERSIONS, WRITER_VERSIONS)]
     lines.append(f"Reader versions: {versions[0]}; writer versions: {versions[1]}. ")
     lines.append(f"Types of partition columns: {', '.join(f'`{t}`' for t in PARTITION_TYPES)}.\n")

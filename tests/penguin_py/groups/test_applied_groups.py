@@ -15,6 +15,7 @@ from deltalake import write_deltalake
 
 from blizzard_core.groups import group_path
 from tests.support.group_world import Publisher, reading, unit
+from tests.support.penguin_readers import by_scan, rows_of
 from tests.support.penguin_world import World, footer_pool
 from tests.support.s3_server import S3Server
 
@@ -234,20 +235,32 @@ def test_files_of_groups_are_never_found_by_listing(world: World, pattern: str) 
         assert world.paths() == expected
 
 
-@pytest.mark.parametrize(
-    ("prop", "told"),
-    [("delta.appendOnly", "appendOnly"), ("delta.enableDeletionVectors", "deletion vectors")],
-)
 def test_tables_from_which_nothing_may_be_removed_take_no_group(
-    tmp_path: Path, pool: Executor, prop: str, told: str
+    tmp_path: Path, pool: Executor
 ) -> None:
     world = World(str(tmp_path / "table"), pool)
-    write_deltalake(world.uri, pa.table(rows("a", 0, [1])), configuration={prop: "true"})
+    append_only = {"delta.appendOnly": "true"}
+    write_deltalake(world.uri, pa.table(rows("a", 0, [1])), configuration=append_only)
     source = Publisher(world)
     source.group([rows("a", 0, [2])], replace=[reading(S, "a", 0)])
     world.run()
-    assert told in standing(world)[S]["blocked"]
+    assert "'delta.appendOnly' = 'false'" in standing(world)[S]["blocked"]
     assert world.delta().version() == 0
+
+
+def test_a_table_that_may_have_deletion_vectors_takes_groups_while_it_has_none(
+    tmp_path: Path, pool: Executor
+) -> None:
+    world = World(str(tmp_path / "table"), pool)
+    enabled = {"delta.enableDeletionVectors": "true"}
+    write_deltalake(world.uri, pa.table(rows("a", 0, [1])), configuration=enabled)
+    assert "deletionVectors" in (world.delta().protocol().writer_features or [])
+    source = Publisher(world)
+    for number in (2, 3):
+        source.group([rows("a", 0, [number])], replace=[reading(S, "a", 0)])
+        world.run()
+    assert standing(world)[S]["blocked"] is None
+    assert rows_of(by_scan(world.delta()), ["id"]) == [(3,)]
 
 
 def test_numbers_outlive_the_mirror_and_the_log(tmp_path: Path, pool: Executor) -> None:

@@ -22,6 +22,7 @@ from blizzard_core.errors import BlizzardError
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from tests.penguin_py.groups.test_applied_groups import S, ids, rows, standing
+from tests.support.foreign_tables import commit, field, make, with_features
 from tests.support.group_world import Publisher, reading, unit
 from tests.support.penguin_world import World, footer_pool, parquet
 
@@ -241,6 +242,27 @@ def test_what_a_table_can_do_beyond_us_is_refused_by_name(
         world.run()
         assert told in standing(world)[S]["blocked"]
     assert not world.storage.stat("_delta_log/00000000000000000001.json")
+
+
+def test_deletion_vectors_that_were_purged_hinder_no_group(world: World) -> None:
+    """As ``REORG TABLE … APPLY (PURGE)`` leaves a table: the feature stays, no file has one."""
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4}
+    vector |= {"sizeInBytes": 40, "cardinality": 1}
+    told = {"partitionValues": {}, "modificationTime": 1, "size": 1000, "deletionVector": vector}
+    make(world, with_features("deletionVectors"), fields=[field("id"), field("_unit", "string")])
+    commit(world, 1, {"add": {"path": "spark.parquet", "dataChange": True, **told}})
+    data = parquet(rows("a", 0, [1]))
+    world.put("purged.parquet", data)
+    gone = {"path": "spark.parquet", "deletionTimestamp": 1, "dataChange": False}
+    purged = {**told, "path": "purged.parquet", "size": len(data), "deletionVector": None}
+    add = {"add": {**purged, "dataChange": False}}
+    commit(world, 2, {"remove": {**gone, "deletionVector": vector}}, add)
+    world.tampered = True
+    Publisher(world).group([rows("a", 0, [3])], replace=[reading(S, "a", 0)])
+    world.run()
+    removes = [action["remove"] for action in world.actions(3) if "remove" in action]
+    assert [remove["path"] for remove in removes] == ["purged.parquet"]
+    assert len(world.delta_paths()) == 1
 
 
 def _lines(actions: list[dict[str, Any]]) -> bytes:

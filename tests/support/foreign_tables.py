@@ -1,0 +1,55 @@
+"""Tables as other engines leave them: their logs are written by hand, as the protocol says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.support.penguin_world import World
+
+# Features that readers need as well.
+FOR_READERS = {
+    *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "variantType"),
+    *("variantType-preview", "typeWidening", "typeWidening-preview", "vacuumProtocolCheck"),
+    *("catalogManaged", "catalogOwned-preview"),
+}
+
+
+def field(name: str = "x", kind: Any = "long", **metadata: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+
+def with_features(*names: str) -> dict[str, Any]:
+    """The protocol of a table that has just these."""
+    found: dict[str, Any] = {
+        "minReaderVersion": 1,
+        "minWriterVersion": 7,
+        "writerFeatures": list(names),
+    }
+    for_readers = [name for name in names if name in FOR_READERS]
+    return found | ({"minReaderVersion": 3, "readerFeatures": for_readers} if for_readers else {})
+
+
+def metadata(**more: Any) -> dict[str, Any]:
+    """A table's ``metaData``: of one column, without partitions and properties."""
+    fields = more.get("fields", [field()])
+    return {
+        "id": "5f9c7f3e-0000-4000-8000-000000000000",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": more.get("partitions", []),
+        "configuration": more.get("properties", {}),
+        "createdTime": 1_700_000_000_000,
+    }
+
+
+def make(world: World, protocol: dict[str, Any], **more: Any) -> None:
+    """A table without files, and with the declarations that are asked for."""
+    commit(world, 0, {"protocol": protocol}, {"metaData": metadata(**more)})
+
+
+def commit(world: World, version: int, *actions: dict[str, Any]) -> None:
+    """The log's entry of this version, by another engine."""
+    info = {"timestamp": 1_700_000_000_000, "operation": "TEST"}
+    text = "".join(f"{json.dumps(action)}\n" for action in ({"commitInfo": info}, *actions))
+    world.storage.put_atomic(f"_delta_log/{version:020d}.json", text.encode())

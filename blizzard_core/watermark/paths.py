@@ -13,11 +13,11 @@ def split(path: str, depth: int) -> tuple[str, str]:
     Object stores allow empty components (``a//b``); a partition ends before the
     first of them, so that no two paths have both in common.
     """
-    parts = path.split("/")
-    cut = min(depth, len(parts) - 1)
-    if "" in parts[:cut]:
-        cut = parts.index("")
-    return "/".join(parts[:cut]), "/".join(parts[cut:])
+    *folders, name = path.split("/", depth)
+    if "" in folders:
+        cut = folders.index("")
+        return "/".join(folders[:cut]), "/".join([*folders[cut:], name])
+    return "/".join(folders), name
 
 
 def joined(partition: str, name: str) -> str:

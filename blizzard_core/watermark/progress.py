@@ -135,23 +135,26 @@ def closed_by(progress: Progress, path: str) -> str | None:
     Tracked partitions whose names say no time stay open below floors.
     """
     floor = _floor_over(progress, path)
-    if floor is None or _stays_open(progress, split(path, progress.depth or 0)[0]):
+    if floor is None:
         return None
-    return floor
+    partition, _ = split(path, progress.depth or 0)
+    return None if partition in progress.partitions and _is_odd(progress, partition) else floor
 
 
-def _stays_open(progress: Progress, partition: str) -> bool:
-    """Whether the partition is tracked, at the full depth, and its name says no time."""
-    if not partition or partition not in progress.partitions or is_timed(partition):
-        return False
-    return partition.count("/") + 1 == progress.depth
+def _is_odd(progress: Progress, partition: str) -> bool:
+    """Whether a partition is of the full depth and its name says no time."""
+    return (
+        bool(partition) and partition.count("/") + 1 == progress.depth and not is_timed(partition)
+    )
 
 
 def _floor_over(progress: Progress, path: str) -> str | None:
     key = order_key(path)
     if progress.floor is not None and key < partition_key(progress.floor):
         return progress.floor
-    end = path.find("/") if progress.floors else -1
+    if not progress.floors:
+        return None
+    end = path.find("/")
     while end >= 0:
         floor = progress.floors.get(path[:end])
         if floor is not None and key < partition_key(floor):
@@ -193,7 +196,7 @@ def gaps(progress: Progress) -> tuple[Gap, ...]:
         # "0" follows "/".
         Gap(f"{partition}/{known.before or ''}", f"{partition}0")
         for partition, known in progress.partitions.items()
-        if _floor_over(progress, f"{partition}/") and _stays_open(progress, partition)
+        if _floor_over(progress, f"{partition}/") and _is_odd(progress, partition)
     ]
     return tuple(sorted(found, key=lambda gap: order_key(gap.after)))
 

@@ -8,7 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.query_sources import TableWatermark
@@ -61,6 +64,27 @@ def test_a_clock_s_bound_is_the_wall_time_of_the_zone(access: Access, zone: str)
     assert timedelta(0) < wall - ends < timedelta(minutes=1)
     assert str(found["day"]) == str((ends - timedelta(days=1)).date())
     assert notes == []
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("driver", ["delta", "parquet"])
+def test_a_lake_s_clock_is_that_of_the_zone_where_times_have_none(
+    tmp_path: Path, driver: str, zone: str
+) -> None:
+    early = datetime(2020, 1, 1)  # noqa: DTZ001  # the case is a time without a zone
+    rows = {"at": [early], "day": [early.date()], "instant": [early.replace(tzinfo=UTC)]}
+    if driver == "delta":
+        write_deltalake(str(tmp_path), pa.table(rows))
+    else:
+        pq.write_table(pa.table(rows), tmp_path / "a.parquet")
+    selection = Selection(columns=("at", "day", "instant"), zone=zone)
+    with contextlib.closing(connect(Access(driver, str(tmp_path)), selection)) as connection:
+        found = connection.bound("clock", 0).value
+    now = datetime.now(UTC)
+    wall = now.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    assert timedelta(0) < wall - found["at"] < timedelta(hours=1, seconds=30)
+    assert wall.date() - found["day"] in {timedelta(1), timedelta(2)}
+    assert timedelta(0) < now - found["instant"] < timedelta(seconds=30)
 
 
 def test_times_without_a_zone_are_told(access: Access) -> None:

@@ -5,7 +5,7 @@ Of several sources that share batches each has a journal and letters of its own,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from blizzard_core.log import get_logger
 from blizzard_py.dead_letters.writer import DeadLetterWriter
@@ -35,6 +35,14 @@ class BatchRecords:
         for files, lines in zip(letters, records, strict=True):
             if files or lines:
                 self._log.info("dead_letters", batch=batch.batch, files=files, records=lines)
+
+    def told(self, flying: Sequence[Batch]) -> list[Batch]:
+        """Those of the batches that the journal has; of several sources, as the first one's has.
+
+        Raises `StateError`, `StorageError`.
+        """
+        each = self._members[min(self._members)] if self._members else self._own
+        return list(each.journal.committed(batch.batch for batch in flying))
 
     def records_uri(self, batch: str) -> str:
         """Where bad records of a batch are kept; of several sources, where the first one's are."""

@@ -31,6 +31,7 @@ from blizzard_py.sources.protocol import Source, Upkeep, Withheld, Work
 from blizzard_py.state.retries import judge_outcomes
 from blizzard_py.state.source_state import Batch, PlannedOutput, Replaced, SourceState
 from blizzard_py.state.transitions import (
+    as_journaled,
     committed_at,
     ended,
     name_outputs,
@@ -106,6 +107,10 @@ class BatchRunner:
                 self._parts.check_table(settings)
             self._settings = settings
         return self._settings
+
+    def as_journaled(self, state: SourceState) -> SourceState:
+        """The state with its batches as whoever published them last has written them down."""
+        return as_journaled(state, self._records.told(state.in_flight))
 
     def recover(self, state: SourceState, batch: Batch) -> SourceState:
         """Bring a batch that a crash left in the checkpoint to its end.

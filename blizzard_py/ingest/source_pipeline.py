@@ -282,6 +282,7 @@ class SourcePipeline(SourceView):
         self._batches.anew_ts = max(state.anew_ts, self._live_anew_ts())
         self.activity.knows(state)
         known, state = state, self.source.reconciled(state, look(self.parts, record))
+        state = self._batches.as_journaled(state)
         self._fence.take(self._file.epoch, state.committed)
         state = self.source.recover(state, self._file.epoch)
         if (state.last_batch, state.committed) != (known.last_batch, known.committed):

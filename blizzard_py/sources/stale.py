@@ -87,16 +87,30 @@ def newer_work(state: SourceState, parts: Parts, world: World) -> str | None:
         conflict = contradiction(state.committed, world.record)
         if conflict is not None:
             return f"{FenceFile(parts.stores.sink, parts.id).where} says that {conflict}"
+    journaled = _newer_in_journal(state, parts)
+    if journaled is not None:
+        return journaled
+    running = [batch.batch for batch in state.in_flight if batch.phase == "running"]
+    last = state.last_batch
+    newest = world.committed_ms
+    if newest and (newest > _millis(last) or newest in map(_millis, running)):
+        return "the table's log commits newer batches of it, and the journal is older, too"
+    return None
+
+
+def _newer_in_journal(state: SourceState, parts: Parts) -> str | None:
+    """Return what the journal has of batches that the state does not know to be committed."""
     running = {batch.batch for batch in state.in_flight if batch.phase == "running"}
+    attempts = {b.batch: b.attempt for b in state.in_flight if b.phase == "publishing"}
     last = state.last_batch
     for each in parts.members or (parts,):
         journal = Journal(parts.stores.sink, each.id)
         unknown = [b for b in journal.since(min(running, default=last)) if b > last or b in running]
         if unknown:
             return f"the journal goes on to batch {unknown[-1]}"
-    newest = world.committed_ms
-    if newest and (newest > _millis(last) or newest in map(_millis, running)):
-        return "the table's log commits newer batches of it, and the journal is older, too"
+        for told in journal.committed(sorted(attempts)):
+            if told.attempt > attempts[told.batch]:
+                return f"the journal has attempt {told.attempt} of batch {told.batch}"
     return None
 
 

@@ -231,8 +231,11 @@ class Journal:
 
         Of files that older releases wrote down only the paths are known. Raises as `read` does.
         """
-        newest = {batch: entry.path for batch, entry in latest(self._entries())}
-        paths = (newest[batch] for batch in batches if batch in newest)
+        wanted = list(batches)
+        if not wanted:
+            return
+        newest = {batch: entry.path for batch, entry in latest(self._entries(min(wanted)))}
+        paths = (newest[batch] for batch in wanted if batch in newest)
         for document, where in self._documents(paths):
             yield _batch(decoded(BatchDocument, document, where, REMEDY))
 

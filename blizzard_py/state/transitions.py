@@ -125,6 +125,35 @@ def renumbered(state: SourceState, batch: Batch, seq: int) -> tuple[SourceState,
     return _replaced(replace(state, group_seq=max(state.group_seq, seq)), batch, again), again
 
 
+def as_journaled(state: SourceState, told: Iterable[Batch]) -> SourceState:
+    """The state with its committed batches as whoever published them last has journaled them.
+
+    ``told`` are batches of the journal. A checkpoint that was brought back from a copy may have
+    names that were given up since, or an attempt that another one took over from.
+    """
+    newest = {batch.batch: batch for batch in told}
+    flying = (
+        _newer(batch, newest[batch.batch]) if batch.batch in newest else batch
+        for batch in state.in_flight
+    )
+    return replace(state, in_flight=tuple(flying))
+
+
+def _newer(batch: Batch, told: Batch) -> Batch:
+    if told.attempt > batch.attempt:
+        return told
+    if batch.phase == "running" or told.attempt < batch.attempt:
+        return batch
+    # What a rebuild has left out of the batch stays out of it.
+    names = {output.staged: output for output in told.outputs}
+    outputs = (max(o, names.get(o.staged, o), key=_taken_over) for o in batch.outputs)
+    return replace(batch, outputs=tuple(outputs))
+
+
+def _taken_over(output: PlannedOutput) -> int:
+    return len(output.earlier)
+
+
 def rename_outputs(
     state: SourceState, batch: Batch, names: Mapping[str, str]
 ) -> tuple[SourceState, Batch]:

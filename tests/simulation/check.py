@@ -152,7 +152,7 @@ def _on_record(sink: Bucket, found: Found) -> set[str]:
         held = sink.objects.get(about["path"])
         found.refused.update(() if held is None else ROWS.get(held.data, ()))
         if about.get("stage") == "horizon" and about["path"] in sink.objects:
-            rows = rows_of(sink.objects[about["path"]].data)
+            rows = ROWS.get(sink.objects[about["path"]].data, ())
             found.too_old.update(row for row in rows if isinstance(row, str))
     return refused
 

@@ -47,8 +47,13 @@ def _final(world: World, number: int, key: str) -> Any:
     return None if held is None else json.loads(held.data).get(key)
 
 
+def _is_depth_found(world: World) -> bool:
+    """Whether sources may be flat where their directories come late."""
+    return FLAT_KEYS < world.settings.scan_files < 1000
+
+
 def _depth_found(world: World, number: int) -> int:
-    if FLAT_KEYS < world.settings.scan_files < 1000:
+    if _is_depth_found(world):
         # By each source from what came there first, one way or the other.
         found = _final(world, number, "partition_depth")
         return world.plan.depth if found is None else int(found)
@@ -149,8 +154,16 @@ class Covers:
         return any(p == partition and order_key(name) <= order_key(n) for p, n in said)
 
     def _limit(self, file: SourceFile) -> float:
-        """Until when it had to appear."""
-        depth = self._depths[file.source]
+        """Until when it had to appear.
+
+        A checkpoint that is made again says how deep partitions are by what is there by then.
+        """
+        depths = {self._depths[file.source]}
+        if _is_depth_found(self._world) and int(file.source[-1]) in self._world.rebuilt:
+            depths.add(0)
+        return min(self._limit_at(depth, file) for depth in depths)
+
+    def _limit_at(self, depth: int, file: SourceFile) -> float:
         partition, name = split(file.path, depth)
         low, key = partition_key(partition), order_key(name)
         settings = self._world.settings

@@ -216,6 +216,9 @@ def _refused(
 
     def mended() -> None:
         world.on_refusal[number] = again
+        if director.latest("blizzard").is_well:
+            left.insert(0, remedy)  # it was refused while what was done before was under way
+            return
         if remedy == "back":
             back()
             return

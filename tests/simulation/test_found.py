@@ -213,6 +213,19 @@ FOUND = {
         ),
         261.6,
     ),
+    # It looked for the output under the name that a recovery had given up since.
+    "a checkpoint of the middle of publishing that comes back": Plan(
+        81_000_361,
+        Settings(layout="hours", poll=15.0),
+        (
+            event(13.7, "fault", who="blizzard", fault="dies_before", place="copy", countdown=1),
+            write(14.2, f"{DAY}/hour=12/1706443214-001.ndjson"),
+            write(17.2, f"{DAY}/hour=12/1706443217-002.ndjson"),
+            event(44.4, "set_aside"),
+            event(142.3, "put_back", what="checkpoint", remedy="rebuild", secs=15.0),
+        ),
+        172.3,
+    ),
     # Their own checkpoint was of files that the right configuration does not name.
     "files given under a wrong source_uri": Plan(
         1,

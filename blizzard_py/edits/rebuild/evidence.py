@@ -38,6 +38,7 @@ from blizzard_py.state.source_state import (
     under_way,
 )
 from blizzard_py.state.state_paths import JOURNAL_FOLDER, StatePaths
+from blizzard_py.state.transitions import as_journaled
 
 # Without a checkpoint to say which, the last two batches may not be finished.
 _LAST = 2
@@ -68,6 +69,7 @@ class Evidence:
         self.ledger = Ledger(self._sink, parts.id, parts.concurrency)
         self.ledger.load(self.segments)
         self.unfolded = self.ledger.not_folded(self.batches)
+        self.folded = frozenset(self.batches).difference(self.unfolded)
         self.ledger.look()
         self.world = world_of(parts)
         self._siblings = siblings_of(self._sink, parts.id)
@@ -154,14 +156,13 @@ class Evidence:
 
     def unfinished(self) -> Iterator[tuple[Batch, bool]]:
         """Batches that were committed and perhaps not published, and whether that is certain."""
-        flying = () if self._state is None else self._state.in_flight
-        known = {batch.batch for batch in flying if batch.phase == "publishing"}
-        told = {batch.batch: batch for batch in self._journal.committed(sorted(known))}
-        flying = tuple(b for b in flying if b.batch in told or not self._is_of_a_fork(b))
-        for batch in flying:
+        state = self._state or SourceState()
+        known = {batch.batch for batch in state.in_flight if batch.phase == "publishing"}
+        told = {batch.batch: batch for batch in self._journal.committed(known)}
+        for batch in as_journaled(state, told.values()).in_flight:
             left = self._left_of(batch) if batch.batch in known else None
-            if left is not None:
-                yield _latest(left, told.get(batch.batch)), True
+            if left and (batch.batch in told or not self._is_of_a_fork(batch)):
+                yield left, True
         suspects = self._journal.committed(sorted(self._suspects() - known))
         for batch in filter(None, map(self._left_of, suspects)):
             kept = tuple(one for one in batch.letters if self._is_there(one.staged))
@@ -195,11 +196,22 @@ class Evidence:
         is_stale = contradiction(self._state.committed, record) is not None
         return is_stale and all(self._place(output) == "staged" for output in batch.outputs)
 
+    def _is_over(self, batch: Batch) -> bool:
+        """Whether a sweep has folded the batch, which it does once none is under way.
+
+        One that slept may have folded those of others; what is staged of them is not over.
+        """
+        folded = batch.batch in self.folded
+        return folded and "staged" not in map(self._place, batch.outputs)
+
     def _left_of(self, batch: Batch) -> Batch | None:
         """The batch without what failed in it for now and was settled since; None if that is all.
 
-        A checkpoint that was brought back from a copy says of it that it is to be tried again.
+        A checkpoint that was brought back from a copy says of it that it is to be tried again, or
+        of a batch that the ledger has taken in since that it is not over.
         """
+        if self._is_over(batch):
+            return None
         again = [file.path for file in batch.finished if file.outcome == "retry"]
         since = set(again).difference(self.unsettled(again))
         if not since:
@@ -216,9 +228,10 @@ class Evidence:
         One that was brought back from a copy says nothing of what came after it.
         """
         staged = {path.split("/")[1] for path in self._staged_paths() if path.count("/") > 1}
-        last = "" if self._state is None else self._state.last_batch
+        state = self._state or SourceState()
+        last, begun = state.last_batch, {batch.batch for batch in state.in_flight}
         since = {batch for batch in self.batches if batch > last} if last else self._last()
-        return since | staged.intersection(self.batches)
+        return since | (staged | begun).intersection(self.batches)
 
     def _last(self) -> set[str]:
         """The batches that were written down last, by the store's time.
@@ -371,20 +384,6 @@ class Evidence:
         known = set(_planned(self._sink, self._parts.concurrency)) if loose else set()
         for path in sorted(loose.keys() - known):
             yield Doubt(f"output {path} is in no journal", moment_of(loose[path]))
-
-
-def _latest(batch: Batch, told: Batch | None) -> Batch:
-    """The batch with its outputs as who took it over last has named them.
-
-    A checkpoint that was brought back from a copy may have names that were given up since.
-    """
-    if told is None or _taken_over(told) <= _taken_over(batch):
-        return batch
-    return replace(batch, outputs=told.outputs)
-
-
-def _taken_over(batch: Batch) -> int:
-    return sum(len(output.earlier) for output in batch.outputs)
 
 
 def _planned(sink: Storage, concurrency: int) -> Iterator[str]:

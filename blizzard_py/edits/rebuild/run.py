@@ -11,7 +11,7 @@ from blizzard_core.checkpoint.fence import FencedFile, writer_of
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.protocol import Entry, is_hidden, order_key
 from blizzard_core.watermark.lookback import lookback_floor
-from blizzard_core.watermark.paths import partition_key
+from blizzard_core.watermark.paths import joined, partition_key
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.edits.kept import keep, published_by
 from blizzard_py.edits.rebuild.beside import TakenMeanwhile, hold, looked_at
@@ -365,20 +365,25 @@ class Rebuild:
 def _window(
     progress: Progress, evidence: Evidence, flying: Sequence[Batch]
 ) -> tuple[tuple[str, float], ...]:
-    """Of many names in grace the checkpoint names the batches, as it always does."""
-    names = {at for part in progress.partitions.values() for at in part.done.values()}
+    """Of many names in grace the checkpoint names the batches, as it always does.
+
+    Only of a scan whose names the journal has, every one: the others it goes on to list.
+    """
     unfinished = {batch.batch for batch in flying}
-    return tuple(
-        (record.batch, record.seen_ts)
-        for record in evidence.records
-        if record.seen_ts in names and record.batch not in unfinished
-    )
+    records = [record for record in evidence.records if record.batch not in unfinished]
+    told = {(record.seen_ts, path) for record in records for path in record.settled}
+    names = {
+        (at, joined(partition, name))
+        for partition, known in progress.partitions.items()
+        for name, at in known.done.items()
+    }
+    times = {at for at, _ in names} - {at for at, _ in names - told}
+    return tuple((record.batch, record.seen_ts) for record in records if record.seen_ts in times)
 
 
 def _tally(evidence: Evidence, flying: set[str]) -> JournalTally | None:
     """What the journal must hold besides; None where a batch to be ended is folded already."""
-    folded = set(evidence.batches).difference(evidence.unfolded)
-    if flying & folded:
+    if flying & evidence.folded:
         return None  # the next sweep counts anew
     return tally_of(batch for batch in evidence.unfolded if batch not in flying)
 

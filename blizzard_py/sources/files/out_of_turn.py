@@ -10,8 +10,8 @@ So each run claims first and asks afterwards, and of two at least the later one 
 claim. A claim is a save: a file is in the ``queue`` or in a batch that is ``running``. Then
 
 * who finds files by scans (the live daemon and backfills) asks once its batch is saved, and
-  leaves out what another run has queued, has under way, or has ingested since
-  (`OutOfTurn.theirs`);
+  leaves out what another run has queued, has under way, or has ingested since, and a backfill
+  also what the live daemon is going to find by now (`OutOfTurn.theirs`);
 * who has files in a queue (late ones, and those of a replay) lets those wait that a run which
   finds them by scans has under way (`OutOfTurn.waiting`), and once that has ended leaves out
   what it has ingested.
@@ -31,11 +31,12 @@ from dataclasses import replace
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.progress import is_new
 from blizzard_py.dead_letters.reader import original_of, stem_of
 from blizzard_py.sources.files.replaced_since import ReplacedSince
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_document import state_from_json
-from blizzard_py.state.checkpoint_file import read_ledger
+from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import Ingested, Journal
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment
@@ -87,7 +88,8 @@ class OutOfTurn:
         if self._is_backfill:
             taken = self._claimed([self._live_id])
             # Without --replay what the live daemon does lies apart.
-            taken |= self._since_begun(self._lived, state) if state.anew_ts else set()
+            if state.anew_ts:
+                taken |= self._new_to_live(paths) | self._since_begun(self._lived, state)
             found |= dict.fromkeys(paths & taken, _BY_LIVE)
         if self._parts.suffix == RECORDS_SUFFIX:
             found |= self._replaced.of(sorted(paths))
@@ -149,6 +151,11 @@ class OutOfTurn:
         if own.not_before([]) is None:
             return run.since(state.anew_ts)
         return run.of_batches(lambda batches: own.not_before(batches) or [])
+
+    def _new_to_live(self, paths: Iterable[str]) -> set[str]:
+        """What the live daemon is going to find, which a rebuild may have begun to miss."""
+        live = read_state(self._sink, self._live_id)
+        return set() if live is None else {path for path in paths if is_new(live.progress, path)}
 
     def _claimed(self, runs: Iterable[str]) -> set[str]:
         states = (self._state(source_id) for source_id in runs)

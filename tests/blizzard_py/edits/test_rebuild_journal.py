@@ -7,6 +7,7 @@ import contextlib
 import pytest
 
 from blizzard_core.errors import StateError, Unfinished
+from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rebuild.run import RebuildRefused
 from blizzard_py.state import checkpoint_document
@@ -91,3 +92,18 @@ def test_names_that_only_the_journal_had_are_a_doubt(monkeypatch: pytest.MonkeyP
         world.drain()
     with pytest.raises(RebuildRefused, match="which the checkpoint counts on, is gone"):
         rebuilt(world)
+
+
+def test_names_in_grace_that_the_journal_lacks_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(grace_period_secs=300, checkpoint=CheckpointSettings(interval_files=1))
+    for name in ("1", "2", "3"):
+        world.put(f"{DAY}/{name}.json", name)
+    world.drain()  # one scan, of which each batch has a name
+    lost, *kept = sorted(path for path in world.sink.objects if path.startswith(JOURNAL))
+    assert len(kept) == 2
+    del world.sink.objects[lost]
+    monkeypatch.setattr(checkpoint_document, "INLINE_NAMES", 1)
+    rebuilt(world)
+    sweeps(world)
+    assert world.rows() == ["1", "2", "3"]
+    assert not world.letters()

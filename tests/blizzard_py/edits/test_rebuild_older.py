@@ -73,21 +73,73 @@ def test_a_batch_that_died_after_the_copy_comes_once_wherever_it_died(again: boo
     assert at > 10
 
 
-def test_outputs_that_were_published_under_later_names_are_known() -> None:
-    world = begun()
-    world.put(f"{DAY}/2.json", "2")
+def dies_at(world: World, place: str) -> None:
+    """A daemon dies at its first change of a place, or with its first copy."""
 
-    def dies(op: str, _path: str) -> None:
-        if op == "copy":
+    def dies(op: str, path: str) -> None:
+        if place in f"{op} {path}":
             raise Died
 
     world.sink.before_mutation = dies
     with pytest.raises(Died):
         world.drain()
     world.sink.before_mutation = lambda _op, _path: None
-    copy = world.sink.objects[CHECKPOINT]  # in the middle of publishing
+
+
+def publishing(world: World, row: str) -> bytes:
+    """A copy of a checkpoint whose newest batch is in the middle of publishing."""
+    world.put(f"{DAY}/{row}.json", row)
+    dies_at(world, "copy ")
+    return world.sink.objects[CHECKPOINT]
+
+
+@pytest.mark.parametrize("by", ["a start", "a rebuild"])
+def test_outputs_that_were_published_under_later_names_are_known(by: str) -> None:
+    world = begun()
+    copy = publishing(world, "2")
     world.drain()  # who takes it over gives its output another name
     world.sink.objects[CHECKPOINT] = copy
+    if by == "a rebuild":
+        rebuilt(world)
+    world.drain()
+    assert world.rows() == ["1", "2"]
+
+
+def test_a_batch_that_the_ledger_has_taken_in_is_over() -> None:
+    world = World(grace_period_secs=1, late_sweep_interval_secs=600)
+    copy = publishing(world, "1")
+    world.drain()
+    world.now += 5000
+    world.drain()  # a sweep, which folds the journal
+    assert world.checkpoint()["ledger"]
+    [output] = [path for path in world.sink.objects if path.endswith(".parquet")]
+    del world.sink.objects[output]  # rewritten since, and nothing else tells of it
+    world.sink.objects[CHECKPOINT] = copy
+    rebuilt(world)
+    for _ in range(2):
+        world.now += 5000
+        world.drain()
+    assert world.rows() == []
+    assert world.letters() == []
+
+
+def test_an_attempt_that_another_one_took_over_from_is_noticed_and_rebuilt() -> None:
+    world = begun()
+    world.put(f"{DAY}/2.json", "2")
+    before = {}
+    with overtaking(world.engine, lambda: before.update(world.sink.objects)):
+        dies_at(world, "/journal/")  # after it has committed what it staged
+    sleeper = dict(world.sink.objects)
+    world.sink.objects.clear()
+    world.sink.objects.update(before)
+    world.drain()  # the batch runs again, and is published
+    assert world.rows() == ["1", "2"]
+    left = {path: held for path, held in sleeper.items() if "/staging/" in path}
+    assert left
+    world.sink.objects.update({**left, CHECKPOINT: sleeper[CHECKPOINT]})
+    assert [batch["phase"] for batch in world.checkpoint()["in_flight"]] == ["publishing"]
+    with pytest.raises(StateError, match="the journal has attempt 2"):
+        world.drain()
     rebuilt(world)
     world.drain()
     assert world.rows() == ["1", "2"]

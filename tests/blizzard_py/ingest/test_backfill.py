@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_core.errors import Unavailable
+from blizzard_core.errors import FencedError, Unavailable
 from blizzard_core.storage.protocol import Page
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.edits.rebuild import Rebuild, RebuildRefused
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.planning.ranges import (
     Range,
@@ -328,6 +329,35 @@ def test_a_late_file_that_is_taken_beside_a_replayed_range_comes_once(
         world.go_on(1)
         if reached:
             assert world.rows() == ["1", "5", "52", "6", "late"], at
+        at += 1
+    assert at > 10
+
+
+def rebuild_within(world: RangeWorld, at: int) -> bool:
+    """A rebuild falls into a replayed range at its call ``at``; False if it has fewer."""
+    calls = itertools.count()
+
+    def gate(_call: str) -> None:
+        if next(calls) == at:
+            job = Rebuild(world.parts())
+            with contextlib.suppress(RebuildRefused):  # the range has saved meanwhile
+                job.write(job.plan(None))
+
+    with contextlib.suppress(FencedError):
+        world.replay_day(gated(world, gate).parts)
+    return next(calls) > at
+
+
+def test_a_late_file_comes_once_when_a_rebuild_falls_into_a_replayed_range() -> None:
+    at, reached = 0, True
+    while reached:
+        world = RangeWorld(late_sweep_interval_secs=0)
+        world.put(LATE, "late")  # nobody has noticed, and a rebuild takes it for new
+        world.delete_rows()
+        reached = rebuild_within(world, at)
+        world.replay_day()
+        world.drain()
+        assert world.rows() == ["1", "5", "52", "late"], at
         at += 1
     assert at > 10
 

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError, WatermarkError
 from blizzard_py.columns.compare import shown
+from blizzard_py.columns.leaves import with_leaves
 
 SIZE = 16
 DIGEST = pa.binary(SIZE)
@@ -215,13 +216,32 @@ def _decimals(column: pa.Array) -> pa.Array:
 
 def _as_json(column: pa.Array) -> pa.Array:
     """What has no canonical bytes (lists, structs, maps, intervals) as JSON text, by Python."""
-    return pa.array(
-        [
-            None if v is None else json.dumps(v, sort_keys=True, default=repr)
-            for v in column.to_pylist()
-        ],
-        pa.string(),
-    )
+    try:
+        values = column.to_pylist()
+    except (ValueError, OverflowError, KeyError):
+        ones = [column.slice(row, 1) for row in range(len(column))]
+        values = [value for one in ones for value in _known_to_python(one)]
+    return pa.array([_json_of(value) for value in values], pa.string())
+
+
+def _known_to_python(one: pa.Array) -> list[Any]:
+    """A single value, of days, texts and zones that Python has not their numbers and bytes."""
+    try:
+        return one.to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
+    except (ValueError, OverflowError, KeyError):
+        return one.cast(with_leaves(one.type, _raw)).to_pylist()  # type: ignore[no-any-return]  # see above
+
+
+def _raw(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _raw(kind.value_type)
+    if pa.types.is_temporal(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return pa.large_binary() if _is_text(kind) else kind
+
+
+def _json_of(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, sort_keys=True, default=repr)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from blizzard_core.bounds import TABLE_ROW_BYTES, TABLE_WATCHED_BYTES
 from blizzard_core.errors import SourceError
 from blizzard_core.table.schema_fit import Misfit
+from blizzard_py.columns.leaves import with_leaves
 from blizzard_py.connections.lakes.page_headers import DICTIONARY_PAGE, page_header
 from blizzard_py.connections.lakes.page_watch import Leaf, PageWatch, Unproven
 from blizzard_py.connections.lakes.reading_apart import Order, apart
@@ -100,27 +101,14 @@ def cut(batch: pa.RecordBatch, where: str) -> Iterator[pa.RecordBatch]:
 
 def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Texts as they were before there were views: Arrow cannot take some rows of such a column."""
-    plain = pa.schema([field.with_type(_plain_type(field.type)) for field in batch.schema])
+    plain = pa.schema(
+        [field.with_type(with_leaves(field.type, _without_view)) for field in batch.schema]
+    )
     return batch if plain == batch.schema else batch.cast(plain)
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    kinds = pa.types
-    if kind in _VIEWS:
-        return _VIEWS[kind]
-    if kinds.is_struct(kind):
-        fields = [kind.field(place) for place in range(kind.num_fields)]
-        return pa.struct([field.with_type(_plain_type(field.type)) for field in fields])
-    if kinds.is_map(kind):
-        item = kind.item_field.with_type(_plain_type(kind.item_type))
-        key = kind.key_field.with_type(_plain_type(kind.key_type))
-        return pa.map_(key, item, keys_sorted=kind.keys_sorted)
-    if kinds.is_fixed_size_list(kind):
-        value = kind.value_field.with_type(_plain_type(kind.value_type))
-        return pa.list_(value, kind.list_size)
-    if kinds.is_list(kind) or kinds.is_large_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
-    return kind
+def _without_view(kind: pa.DataType) -> pa.DataType:
+    return _VIEWS.get(kind, kind)
 
 
 def _watched(

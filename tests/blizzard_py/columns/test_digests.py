@@ -169,6 +169,31 @@ def test_every_type_has_digests(column: pa.Array) -> None:
     assert digests(batch).to_pylist() == [first, second]
 
 
+TEXTS = pa.array([b"\xff\xfe", b"\xff\xfd"])
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        pa.array([10**8, 10**8 + 1], pa.int32()).cast(pa.date32()),
+        pa.array([1, 2], pa.int64()).cast(pa.timestamp("us", "Nowhere/Land")),
+        pa.array([2**62, 2**62 + 1], pa.int64()).cast(pa.duration("s")),
+        pa.Array.from_buffers(pa.string(), 2, TEXTS.buffers()),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_what_python_has_not_has_digests_inside_of_others(inner: pa.Array) -> None:
+    for column in (
+        pa.StructArray.from_arrays([inner], ["x"]),
+        pa.ListArray.from_arrays([0, 1, 2], inner),
+        pa.ListArray.from_arrays([0, 1, 2], inner.dictionary_encode()),
+        pa.MapArray.from_arrays([0, 1, 2], pa.array([1, 1]), inner),
+    ):
+        first, second = digests(pa.record_batch([column], names=["a"])).to_pylist()
+        assert first != second
+        assert digests(pa.record_batch([column[1:]], names=["a"])).to_pylist() == [second]
+
+
 AT = datetime(2026, 5, 4, tzinfo=UTC)
 
 

@@ -22,8 +22,9 @@ class Secret:
 
 
 def quoted(text: str) -> str:
-    """A double-quoted YAML scalar: JSON strings are YAML; ``${`` stays literal."""
-    return json.dumps(text.replace("${", "$${"))
+    """A double-quoted YAML scalar: JSON strings are YAML, but for pairs; ``${`` stays literal."""
+    raw = json.dumps(text.replace("${", "$${"), ensure_ascii=False)
+    return "".join(c if " " <= c <= "~" else f"\\U{ord(c):08x}" for c in raw)
 
 
 def commented(text: str) -> str:

@@ -22,7 +22,9 @@ from blizzard_core.cli import SECTIONS, GuidedCommand, GuidedGroup, Trouble, pri
 from blizzard_core.errors import StorageError
 from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.yaml_file import load_yaml
 from blizzard_py.__main__ import main as blizzard
+from blizzard_py.commands.yaml_text import quoted
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
 from tests.support.s3_server import S3Server
@@ -700,3 +702,13 @@ def test_records_are_replayed_after_the_schema_was_changed(
     assert scenario.ids() == list(range(42))
     uri = str(tmp_path / "raw/date=2024-01-01/1.json")
     assert "2 more rows by replays" in invoke("explain", config, uri).stdout
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["\U0001f4c1/é", "a\u2028\x85\ufeff\x7f", "\\ud83d\\ude00", "\\\U0001f600", "$${X} ${Y}", '"'],
+)
+def test_what_init_writes_is_read_as_it_was(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(f"a: {quoted(text)}\n")
+    assert load_yaml(path, {}).data == {"a": text}

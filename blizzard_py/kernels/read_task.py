@@ -38,7 +38,6 @@ from blizzard_py.kernels.bad_records import BadRecordWriter
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.conform import Conformer
 from blizzard_py.kernels.decode.parse import BadRecord, LineNumbers, LineParser
-from blizzard_py.kernels.decode.row_text import row_text
 from blizzard_py.kernels.new_fields import NewFields
 from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.read_rows import RowFilter
@@ -257,7 +256,7 @@ class _Run:
         self._add(found.table, found.rows_at, numbers, partial(self._bad_row, batch))
 
     def _bad_row(self, batch: pa.RecordBatch, row: int, number: int, reason: str) -> None:
-        text = row_text(batch, row)
+        text = self._conformer.text_of(batch, row)
         self._letter(BadRecord(number, 0, len(text), text, reason))
 
     def _lines(self, chunk: Chunk | LongLine) -> None:

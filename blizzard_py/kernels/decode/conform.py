@@ -33,7 +33,7 @@ from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.columns import from_json
 from blizzard_py.kernels.decode.extract import NULL
 from blizzard_py.kernels.decode.parse import LineNumbers
-from blizzard_py.kernels.decode.row_text import plain_value
+from blizzard_py.kernels.decode.row_text import joined, member, plain_value
 from blizzard_py.kernels.decode.scalars import NoSuchCast, cast_scalar
 from blizzard_py.lines.failure import bounded
 from blizzard_py.schema.types import arrow_type, table_schema
@@ -81,6 +81,28 @@ class Conformer:
             rows_at = rows_at[kept]
             table = table.filter(pa.array(kept))
         return Conformed(table.cast(self.table), rows_at, dict(sorted(bad.items())))
+
+    def text_of(self, batch: pa.RecordBatch, row: int) -> bytes:
+        """The row for a letter, as a line that becomes the same row once it fits."""
+        fields = {spec.name: spec for spec in self._fields}
+        one = batch.slice(row, 1)
+        told = zip(one.schema.names, one.columns, strict=True)
+        return joined({name: _member(fields.get(name), value) for name, value in told})
+
+
+def _member(spec: FieldSpec | None, one: pa.Array) -> str:
+    """`row_text.member`, of what is declared as text or JSON: its text as it will be."""
+    if spec is None or one.null_count:
+        return member(one)
+    try:
+        plain = _plain(one, spec)
+        if spec.type == "string":
+            return member(_cast(spec, plain))
+        if spec.type in _NESTED and pa.types.is_string(plain.type):
+            return _one_line(plain.cast(pa.binary())[0].as_py()).decode()
+    except (ValueError, NoSuchCast):
+        pass  # that may be why it is a letter
+    return member(one)
 
 
 def _column(there: Mapping[str, pa.Array], spec: FieldSpec, bad: dict[int, str]) -> pa.Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,19 +17,24 @@ _ALL = 1 << 20
 def row_text(batch: pa.RecordBatch, row: int) -> bytes:
     """The row's columns as a JSON object, without an end of line; null for null.
 
-    Times are ISO text, in UTC where they have no zone, and bytes base64; numbers keep their digits.
-    What JSON or Python has no value for (NaN, years beyond 9999) stands there as text.
+    Times are ISO text, in UTC where they have no zone, and bytes base64; numbers keep their digits,
+    and ``NaN`` is what the line parser takes in columns of floats. What Python has no value for
+    (years beyond 9999) stands there as text.
     """
-    members = ", ".join(
-        f"{json.dumps(name, ensure_ascii=False)}: {_member(batch.column(name).slice(row, 1))}"
-        for name in batch.schema.names
-    )
-    return f"{{{members}}}".encode("utf-8", "backslashreplace")
+    one = batch.slice(row, 1)
+    return joined({name: member(one.column(name)) for name in one.schema.names})
 
 
-def _member(one: pa.Array) -> str:
+def joined(members: Mapping[str, str]) -> bytes:
+    """The object of these members, whose values are JSON text."""
+    told = (f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in members.items())
+    return f"{{{', '.join(told)}}}".encode("utf-8", "backslashreplace")
+
+
+def member(one: pa.Array) -> str:
+    """A single value as JSON text."""
     if isinstance(one, pa.ExtensionArray):
-        return _member(one.storage)
+        return member(one.storage)
     if pa.types.is_decimal(one.type):
         return "null" if one.null_count else f"{one[0].as_py():f}"
     if pa.types.is_timestamp(one.type):
@@ -39,10 +44,8 @@ def _member(one: pa.Array) -> str:
 
 def _told(one: pa.Array) -> str:
     try:
-        [value] = one.to_pylist()
-        if isinstance(value, float) and not math.isfinite(value):
-            return json.dumps(str(value))
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=plain_value)
+        [value] = one.to_pylist(maps_as_pydicts="strict")
+        return json.dumps(value, ensure_ascii=False, default=plain_value)
     except _UNKNOWN:
         return json.dumps(_printed(one), ensure_ascii=False)
 
@@ -61,14 +64,15 @@ def _printed(one: pa.Array) -> str:
 
 
 def _time_text(one: pa.Array) -> str:
+    zone = one.type.tz and "UTC"  # offsets may have seconds, and no text has these
     try:
-        text = str(one.cast(pa.timestamp("us", tz=one.type.tz)).cast(pa.string())[0].as_py())
+        text = str(one.cast(pa.timestamp("us", tz=zone)).cast(pa.string())[0].as_py())
     except pa.ArrowInvalid:
         return _printed(one)
     date, space, time = text.partition(" ")
     if not space or not date[:4].isdigit():
         return text
-    return f"{date}T{time}" if one.type.tz else f"{date}T{time}Z"
+    return f"{date}T{time}" if zone else f"{date}T{time}Z"
 
 
 def plain_value(value: Any) -> Any:

@@ -13,7 +13,9 @@ import pytest
 
 from blizzard_core.errors import SourceError
 from blizzard_py.job import FieldSpec
+from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.conform import Conformer
+from blizzard_py.kernels.decode.parse import LineParser
 from blizzard_py.kernels.decode.row_text import row_text
 
 UTC = dt.UTC
@@ -198,7 +200,7 @@ def test_a_row_as_text_is_what_a_line_would_be() -> None:
     text = row_text(batch, 0)
     assert b"\n" not in text
     assert '"d": 1.50, "far": "<value out of range' in text.decode()
-    assert '"t": "1970-01-01T00:00:00.000000Z", "f": "nan", "b": "/w=="' in text.decode()
+    assert '"t": "1970-01-01T00:00:00.000000Z", "f": NaN, "b": "/w=="' in text.decode()
     assert text.decode().endswith('"s": "é\\n", "n": null}')
 
 
@@ -259,3 +261,46 @@ def test_values_of_other_writers_keep_what_they_are() -> None:
     assert conformed(spec("binary"), pa.array([one.bytes], pa.uuid())) == ([one.bytes], {})
     nanoseconds = pa.array([[1]], pa.list_(pa.int64())).cast(pa.list_(pa.timestamp("ns", "UTC")))
     assert conformed(spec("json"), nanoseconds) == (['["1970-01-01T00:00:00.000000001Z"]'], {})
+
+
+ENTRY = FieldSpec("value", "int64", nullable=True)
+PRAGUE = pa.timestamp("ms", "Europe/Prague")
+REPLAYED = [
+    (spec("json"), pa.array(['{"a": 1.10, "a": 2}', '"x"', "[null]"])),
+    (spec("json"), pa.array([{"a": 1}])),
+    (spec("list", children=(INT,)), pa.array(["[1, 2]", "[]"])),
+    (spec("list", children=(INT,)), pa.array([[1, None], []])),
+    (spec("struct", children=STRUCT), pa.array(['{"a": 7}'])),
+    (spec("map", children=(ENTRY,)), pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64()))),
+    (spec("map", children=(ENTRY,)), pa.array([[(1, 2)]], pa.map_(pa.int64(), pa.int64()))),
+    (spec("string"), pa.array([1, None, 2**63 - 1])),
+    (spec("string"), pa.array([0.1, float("nan"), 1e22])),
+    (spec("string"), pa.array([True, False])),
+    (spec("string"), pa.array([Decimal("1.10")])),
+    (spec("string"), pa.array([[1, 2]])),
+    (spec("string"), pa.array([b"0123456789abcdef"], pa.uuid())),
+    (spec("string"), pa.array(['\u2028\x00"\\', ""])),
+    (spec("float64"), pa.array([float("nan"), float("-inf"), -0.0, 5e-324])),
+    (spec("float32"), pa.array([0.1, 3.4028234663852886e38], pa.float32())),
+    (spec("binary"), pa.array([b"\xff\x00", b""])),
+    (spec("timestamp"), pa.array([-5364662400000, 1730000000000], pa.int64()).cast(PRAGUE)),
+    (spec("timestamp"), moments(0, -62_135_596_800)),
+]
+
+
+@pytest.mark.parametrize(
+    ("field", "array"), REPLAYED, ids=lambda one: str(getattr(one, "type", one))
+)
+def test_a_letter_becomes_the_row_that_it_was(field: FieldSpec, array: pa.Array) -> None:
+    fields = (FieldSpec("n", "int64", nullable=True), field)
+    batch = pa.RecordBatch.from_arrays([pa.array(range(len(array))), array], ["n", "v"])
+    conformer = Conformer(fields)
+    lines = b"".join(conformer.text_of(batch, row) + b"\n" for row in range(len(array)))
+    replayed = LineParser(RecordSchema(fields), tolerant=True).parse(lines)
+    assert replayed.bad == ()
+    expected = conformer.conform(batch).table.to_pylist()
+    found = replayed.table.to_pylist()
+    if field.type == "json":
+        for row in (*expected, *found):
+            row["v"] = row["v"].replace(" ", "")
+    assert str(found) == str(expected)

@@ -19,6 +19,7 @@ line's value is.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,11 @@ from blizzard_py.schema.types import arrow_type, table_schema
 _MAX_QUOTE = 200
 _NESTED = frozenset({"struct", "list", "map", "json"})
 _KEY = FieldSpec("key", "string", nullable=False)
+# Types of which the line parser takes one way of writing, and connections bring several.
+_WRITTEN_OTHERWISE = frozenset(
+    {"string", "int32", "int64", "float32", "float64", "boolean", "date", "binary"}
+)
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +97,24 @@ class Conformer:
 
 
 def _member(spec: FieldSpec | None, one: pa.Array) -> str:
-    """`row_text.member`, of what is declared as text or JSON: its text as it will be."""
+    """A value as the line parser takes it for the declared type, and with all of its digits."""
     if spec is None or one.null_count:
         return member(one)
     try:
         plain = _plain(one, spec)
-        if spec.type == "string":
-            return member(_cast(spec, plain))
-        if spec.type in _NESTED and pa.types.is_string(plain.type):
-            return _one_line(plain.cast(pa.binary())[0].as_py()).decode()
+        text = plain[0].as_py() if pa.types.is_string(plain.type) else None
+        if spec.type in _NESTED:
+            return member(one) if text is None else _one_line(text.encode()).decode()
+        if spec.type in _WRITTEN_OTHERWISE:
+            found = _cast(spec, plain)
+            return text if text and _is_number(spec, text) else member(found)
     except (ValueError, NoSuchCast):
         pass  # that may be why it is a letter
     return member(one)
+
+
+def _is_number(spec: FieldSpec, text: str) -> bool:
+    return spec.type in {"float32", "float64"} and _NUMBER.fullmatch(text) is not None
 
 
 def _column(there: Mapping[str, pa.Array], spec: FieldSpec, bad: dict[int, str]) -> pa.Array:

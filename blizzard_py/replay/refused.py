@@ -4,8 +4,9 @@ The committer's record (`blizzard_core.quarantine`) tells of files, the journals
 of which batches these are. One counts for as long as it is on record and rows of its batch have
 not been replaced since, also if the file is gone: a full VACUUM deletes what is in no version of
 the table, and the rows are missing all the same. A file that was replaced counts no more, nor does
-what was ingested before an operator had the source start over. The journal reaches back thirty
-days: what is older only `penguin status` tells of.
+what was ingested before an operator had the source start over, nor a copy of rows that were
+committed: they are in the table, in a file of their own or compacted with others, or were taken out
+of it. The journal reaches back thirty days: what is older only `penguin status` tells of.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _of_batch(
     for output in document.outputs:
         for path in map(spelled, (output.final, *output.earlier)):
             record = records.get(path)
-            if record is not None:
+            if record is not None and record.stage != _SAME_ROWS:
                 yield RefusedOutput(
                     path,
                     output.output_id,
@@ -125,11 +126,9 @@ def _of_batch(
 
 
 def _counts(parts: Parts, found: RefusedOutput, records: Mapping[str, Record]) -> bool:
-    """Return false for a file that was replaced, and for a copy that is gone of rows that came."""
+    """Return false for a file that was replaced since it was refused."""
     entry = parts.stores.sink.stat(found.path)
-    if entry is None:
-        return found.stage != _SAME_ROWS
-    return records[found.path].is_of(entry)
+    return entry is None or records[found.path].is_of(entry)
 
 
 def refusals(found: Iterable[RefusedOutput], remedy: str) -> dict[str, Any]:

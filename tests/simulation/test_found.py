@@ -226,6 +226,19 @@ FOUND = {
         ),
         172.3,
     ),
+    # What another writer had compacted looked like rows that nobody has.
+    "a redo of an output of which a copy was committed": Plan(
+        700_347,
+        Settings(layout="region_days"),
+        (
+            write(88.9, f"region=ap/{DAY}/1706443234-002.ndjson"),
+            event(109.7, "stray", what="copy"),
+            event(311.1, "redone"),
+            write(321.7, f"region=ap/{DAY}/1706443521-015.ndjson"),
+            event(418.7, "compacted"),
+        ),
+        480.0,
+    ),
     # Their own checkpoint was of files that the right configuration does not name.
     "files given under a wrong source_uri": Plan(
         1,

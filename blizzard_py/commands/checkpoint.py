@@ -331,7 +331,7 @@ def _edit(
     with closing(pipeline_of(loaded, where)) as found:
         seen = checkpoint_edit.stored(found)
         after = edit(seen.state)
-        checkpoint_edit.check_settled(found, seen.state, after)
+        checkpoint_edit.check_settled(found, seen.state)
         print_effect(found, seen.state, after)
         if dry_run:
             return 0

@@ -45,8 +45,8 @@ def change_query(
         if parts.event_time is None:
             raise ConfigError(f"pipelines.{where[0]}", ["has no query over event_time"])
         seen = checkpoint_edit.stored(found)
-        after = edit(seen.state, parts)
-        checkpoint_edit.check_settled(found, seen.state, after)
+        edit(seen.state, parts)  # refused before anybody is asked
+        checkpoint_edit.check_settled(found, seen.state)
         assert seen.state.stream is not None  # noqa: S101  # without one edits are refused
         reason = tell(found.name, seen.state.stream)
         if dry_run:

@@ -25,7 +25,7 @@ from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
 from blizzard_py.edits.kept import keep, published_by
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.sources.stale import adopted, world_of
+from blizzard_py.sources.stale import adopted, was_published, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
 from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.sources.tables.windows import is_below, text_of
@@ -229,17 +229,19 @@ def _found(source: SourcePipeline, state: SourceState) -> list[Entry]:
     return [*found.files, *found.young]
 
 
-def check_settled(source: SourcePipeline, state: SourceState, after: SourceState) -> None:
-    """Raise `EditRefused` while a batch is being published, for a change to ``after``.
+def check_settled(source: SourcePipeline, state: SourceState) -> None:
+    """Raise `EditRefused` while a batch is being published.
 
-    One of a stale checkpoint is published, if at all: it does not keep anybody from beginning anew,
-    which is what such a source may have to do.
+    One of a stale checkpoint is published, if at all: it keeps nobody from saying where to go on.
     """
     if not any(batch.phase == "publishing" for batch in state.in_flight):
         return
-    by_groups = state.units is not None or state.columns is not None
-    begins_anew = by_groups and after.progress.state == "Initial"
-    if begins_anew and published_since(source.sink, source.parts.letters_id, state) is not None:
+    parts = source.parts
+    world = world_of(parts, state)
+    if was_published(state, parts, world):
+        return
+    # Groups of files are other runs' as well, and tell nothing of this one.
+    if not parts.has_files and published_since(source.sink, parts.letters_id, state, world.groups):
         return
     raise EditRefused(
         "a batch is being published; let the daemon finish it (or start it: `blizzard run"
@@ -262,7 +264,7 @@ def change(
     is in the middle of publishing. A daemon that runs is fenced.
     """
     fresh = stored(source)
-    check_settled(source, fresh.state, edit(fresh.state))
+    check_settled(source, fresh.state)
     if fresh.raw != seen.raw:
         raise EditRefused(
             "the checkpoint has changed since it was shown: a daemon is at work; look again, or"
@@ -270,7 +272,7 @@ def change(
         )
     backup = _kept(source, fresh, now, why or _what(fresh.state, edit(fresh.state)))
     file = FencedFile(source.sink, source.checkpoint_path)
-    world = world_of(source.parts)
+    world = world_of(source.parts, fresh.state)
 
     def begun() -> Mapping[str, Any]:
         if fresh.raw is not None:

@@ -197,7 +197,7 @@ def _check_counts(source: SourcePipeline, now: SourceState, to: Version) -> None
             )
     if source.parts.has_files:
         try:
-            require_current(to.state, source.parts, world_of(source.parts))
+            require_current(to.state, source.parts, world_of(source.parts, to.state))
         except StateError as error:
             raise EditRefused(str(error)) from error
 

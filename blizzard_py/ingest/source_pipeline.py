@@ -53,6 +53,7 @@ from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Opener, Upkeep, Work
 from blizzard_py.sources.stale import look
+from blizzard_py.state.batch_ids import above
 from blizzard_py.state.beginning import begins_at
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
@@ -246,7 +247,8 @@ class SourcePipeline(SourceView):
     ) -> tuple[SourceState, Batch]:
         """The state with the next batch begun."""
         chosen = work.take(self._limits, self._batches.bytes_per_sec)
-        batch = Batch(str(uuid7()), 1, "running", self._clock(), chosen, seen_ts)
+        name = above(str(uuid7()), state.last_batch)
+        batch = Batch(name, 1, "running", self._clock(), chosen, seen_ts)
         return begin_batch(state, batch), batch
 
     def _finish(
@@ -281,7 +283,7 @@ class SourcePipeline(SourceView):
             self._save(state)
         self._batches.anew_ts = max(state.anew_ts, self._live_anew_ts())
         self.activity.knows(state)
-        known, state = state, self.source.reconciled(state, look(self.parts, record))
+        known, state = state, self.source.reconciled(state, look(self.parts, record, found))
         state = self._batches.as_journaled(state)
         self._fence.take(self._file.epoch, state.committed)
         state = self.source.recover(state, self._file.epoch)

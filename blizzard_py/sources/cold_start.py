@@ -31,6 +31,15 @@ _LIVE = (
     "Bring the checkpoint back, make it again with `blizzard checkpoint rebuild`, take over the"
     " state of an earlier name with `blizzard rename` or `id:`, or insist with --fresh"
 )
+_ASKED = (
+    "Bring the checkpoint back, say from where to read with `blizzard checkpoint set --column`,"
+    " take over the state of an earlier name with `blizzard rename` or `id:`, or insist with"
+    " --fresh"
+)
+_REPLACING = (
+    "Bring the checkpoint back, take over the state of an earlier name with `blizzard rename` or"
+    " `id:`, or insist with --fresh, which replaces what was published"
+)
 _BESIDE = (
     "Bring the checkpoint back, or take the files that are still missing with `blizzard ingest`,"
     " which knows what was done"
@@ -76,12 +85,19 @@ def _check_shares(member: Parts, sink: Storage) -> None:
 def _harm_and_remedy(parts: Parts) -> str:
     if parts.is_replay:
         return f"lose what was committed and is not published yet. {_REPLAY}"
-    return f"ingest everything again. {_BESIDE if parts.suffix else _LIVE}"
+    return f"ingest everything again. {_BESIDE if parts.suffix else _remedy(parts)}"
+
+
+def _remedy(parts: Parts) -> str:
+    """What a source can do that is neither a replay nor a backfill; a rebuild is for files."""
+    if parts.asked is None:
+        return _LIVE
+    return _REPLACING if parts.asked.replaces else _ASKED
 
 
 def _fenced(parts: Parts, sink: Storage) -> Iterator[str]:
     """What the fence record and the table's log say of the source."""
-    world = world_of(parts)
+    world = world_of(parts, None)
     record = world.record
     if record is not None and (record.moved_to or record.number):
         moved = record.moved_to and f"the state was renamed to {record.moved_to}"

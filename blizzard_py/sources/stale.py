@@ -24,9 +24,10 @@ from blizzard_core.delta_transactions import newest_transactions
 from blizzard_core.errors import StateError
 from blizzard_core.handover import group_app, source_app
 from blizzard_py.sources.parts import Parts
+from blizzard_py.state.batch_ids import millis_of
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.fence_record import FenceFile, FenceRecord, contradiction, fence_path
-from blizzard_py.state.journal import Journal, moment_of
+from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import check_tally
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import NO_BATCH, SourceState, checkpoint_path
@@ -48,17 +49,30 @@ class World:
     groups: int = 0
 
 
-def look(parts: Parts, record: FenceRecord | None) -> World:
-    """Return the world around a source. Raises `StateError`, `StorageError`."""
+def names_in_log(parts: Parts, stored: SourceState | None) -> set[str]:
+    """Return the names under which the table's log may have batches of a source.
+
+    With an ``id`` of its own it may have had other names, which its checkpoint in storage tells.
+    """
+    owner = None if stored is None else stored.source
+    return {parts.name} if owner is None else {parts.name, f"{owner.pipeline}/{owner.source}"}
+
+
+def look(parts: Parts, record: FenceRecord | None, stored: SourceState | None) -> World:
+    """Return the world around a source, whose checkpoint is ``stored``, None if there is none.
+
+    Raises `StateError`, `StorageError`.
+    """
     newest = newest_transactions(parts.stores.sink, parts.concurrency)
     # The log tells of the live source alone; other runs have their record.
-    committed = 0 if parts.suffix else newest.get(source_app(parts.name), 0)
-    return World(record, committed, newest.get(group_app(parts.letters_id), 0))
+    names = () if parts.suffix else names_in_log(parts, stored)
+    committed = (newest.get(source_app(name), 0) for name in names)
+    return World(record, max(committed, default=0), newest.get(group_app(parts.letters_id), 0))
 
 
-def world_of(parts: Parts) -> World:
+def world_of(parts: Parts, stored: SourceState | None) -> World:
     """Return the world around a source, for who does not own its checkpoint. Raises as `look`."""
-    return look(parts, FenceFile(parts.stores.sink, parts.id).read())
+    return look(parts, FenceFile(parts.stores.sink, parts.id).read(), stored)
 
 
 def require_current(state: SourceState, parts: Parts, world: World) -> SourceState:
@@ -87,28 +101,39 @@ def newer_work(state: SourceState, parts: Parts, world: World) -> str | None:
         conflict = contradiction(state.committed, world.record)
         if conflict is not None:
             return f"{FenceFile(parts.stores.sink, parts.id).where} says that {conflict}"
-    journaled = _newer_in_journal(state, parts)
-    if journaled is not None:
-        return journaled
-    running = [batch.batch for batch in state.in_flight if batch.phase == "running"]
-    last = state.last_batch
-    newest = world.committed_ms
-    if newest and (newest > _millis(last) or newest in map(_millis, running)):
-        return "the table's log commits newer batches of it, and the journal is older, too"
-    return None
+    return _later_batches(state, parts, world) or _later_attempts(state, parts)
 
 
-def _newer_in_journal(state: SourceState, parts: Parts) -> str | None:
-    """Return what the journal has of batches that the state does not know to be committed."""
+def was_published(state: SourceState, parts: Parts, world: World) -> bool:
+    """Whether later commit points tell that each batch of a state was published, or given up.
+
+    A source publishes one batch after the other. Raises `StorageError`, `StateError`.
+    """
+    if world.record is not None and world.record.number > state.committed.number:
+        return True
+    return bool(state.last_batch) and _later_batches(state, parts, world) is not None
+
+
+def _later_batches(state: SourceState, parts: Parts, world: World) -> str | None:
+    """Return what of the journal and the table's log tells of later commit points, if anything."""
     running = {batch.batch for batch in state.in_flight if batch.phase == "running"}
-    attempts = {b.batch: b.attempt for b in state.in_flight if b.phase == "publishing"}
     last = state.last_batch
     for each in parts.members or (parts,):
         journal = Journal(parts.stores.sink, each.id)
         unknown = [b for b in journal.since(min(running, default=last)) if b > last or b in running]
         if unknown:
             return f"the journal goes on to batch {unknown[-1]}"
-        for told in journal.committed(sorted(attempts)):
+    newest = world.committed_ms
+    if newest and (newest > millis_of(last) or newest in map(millis_of, running)):
+        return "the table's log commits newer batches of it, and the journal is older, too"
+    return None
+
+
+def _later_attempts(state: SourceState, parts: Parts) -> str | None:
+    """Return what the journal has of a batch that another attempt has committed since."""
+    attempts = {b.batch: b.attempt for b in state.in_flight if b.phase == "publishing"}
+    for each in parts.members or (parts,):
+        for told in Journal(parts.stores.sink, each.id).committed(sorted(attempts)):
             if told.attempt > attempts[told.batch]:
                 return f"the journal has attempt {told.attempt} of batch {told.batch}"
     return None
@@ -139,7 +164,7 @@ def current_state(parts: Parts) -> SourceState | None:
         if state is None:
             return None
         try:
-            require_current(state, parts, world_of(parts))
+            require_current(state, parts, world_of(parts, state))
         except StateError:
             # Its owner may have published since we read it: then there is a newer one by now.
             if not looks or read_state(sink, parts.id) == state:
@@ -183,10 +208,6 @@ def _is_of_an_original(state: SourceState) -> bool:
     """Whether no batch of ours was ever begun on it, although files are done."""
     begun = state.totals.batches or state.in_flight or state.ledger or state.anew_ts
     return state.progress.state != "Initial" and not begun
-
-
-def _millis(batch: str) -> int:
-    return round(moment_of(batch) * 1000) if batch not in {"", NO_BATCH} else 0
 
 
 def _highest_of(millis: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.wiring import build
 from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.ingest.publish import OutputNames
 from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
 from tests.support.promise_world import one_cycle, poll
@@ -143,6 +145,44 @@ def test_an_old_name_is_refused_with_its_old_checkpoint(tmp_path: Path) -> None:
     assert drill.start_once() == 2
     assert drill.rebuild() == 1
     assert drill.ids() == ALL[:6]
+
+
+@pytest.mark.parametrize("parts", [(STATE, FENCE), (CHECKPOINT, FENCE)], ids=["all", "checkpoint"])
+def test_older_state_is_refused_when_a_clock_was_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: tuple[str, ...]
+) -> None:
+    drill = Drill(tmp_path, str(tmp_path / "place"))
+    drill.arrive(0)
+    with monkeypatch.context() as machine:
+        ahead = OutputNames().fresh(1, time.time() + 7200)[0]
+        machine.setattr("blizzard_py.ingest.source_pipeline.uuid7", lambda: ahead)
+        assert drill.start_once() == 0
+    shutil.copytree(drill.lake, drill.copy(0))
+    for number in (1, 2):
+        drill.arrive(number)
+        assert drill.start_once() == 0
+    drill.put_back(*parts)
+    drill.arrive(3)
+    assert drill.start_once() == 1
+    assert "is stale" in drill.told
+    assert drill.ids() == ALL[:9]
+
+
+def test_older_state_is_refused_under_another_name_of_its_id(drill: Drill) -> None:
+    pipelines = drill.document["pipelines"]
+    pipelines["clicks"] = pipelines.pop("events")
+    pipelines["clicks"]["sources"]["main"]["id"] = "events_main"
+    drill.write_config()
+    drill.put_back(STATE, FENCE)
+    drill.arrive(3)
+    assert drill.start_once() == 1
+    assert "the table's log commits newer batches" in drill.told
+    where = (str(drill.config), "--pipeline", "clicks", "--source", "main", "--yes")
+    rebuild = ("blizzard", "checkpoint", "rebuild", *where)
+    assert drill.call(*rebuild).returncode == 1
+    assert drill.call(*rebuild, "--done-before", "date=2024-01-23").returncode == 0
+    assert drill.start_once() == 0
+    assert drill.ids() == ALL
 
 
 # -- a process that sleeps ------------------------------------------------------------------

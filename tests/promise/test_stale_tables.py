@@ -13,15 +13,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
 from blizzard_core.daemon import run
 from blizzard_core.errors import ColdStartRefused, StateError
 from blizzard_core.settings.load import load_config
+from blizzard_py.__main__ import main
+from blizzard_py.ingest.batch_records import BatchRecords
 from penguin_py.app import build as tables_of
 from tests.support.scenario import ndjson
 from tests.support.table_drill import ONCE, Drill
-from tests.support.unit_shop import UnitShop
+from tests.support.unit_shop import WHERE, UnitShop
 
 NO_REPLAY = (
     '{"schema_version": 1, "watermark": {"state": "Initial"}, "partition_watermarks": {},'
@@ -117,6 +120,54 @@ def test_an_older_watermark_of_a_table_is_refused(tmp_path: Path) -> None:
     checkpoint.write_bytes(newest)
     lake_round(shop, 5)
     assert texts(shop) == ["r1", "r2", "r3", "r4", "r5"]
+
+
+def set_version(shop: UnitShop, version: int) -> int:
+    """The exit code of the command that says from where on to read."""
+    where = ("--pipeline", WHERE[0], "--source", WHERE[1], "--yes")
+    column = ("--column", f"version={version}")
+    command = ["checkpoint", "set", str(shop.path()), *where, *column]
+    return CliRunner().invoke(main, command).exit_code
+
+
+def test_an_older_checkpoint_in_which_a_batch_is_published_can_be_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = lake_shop(tmp_path)
+    checkpoint = shop.lake / "_blizzard/answers_checkpoint.json"
+    saves: list[bytes] = []
+    with monkeypatch.context() as watched:
+        tell = BatchRecords.tell
+
+        def told(*arguments: Any) -> None:
+            saves.append(checkpoint.read_bytes())
+            tell(*arguments)
+
+        watched.setattr(BatchRecords, "tell", told)
+        lake_round(shop, 1)
+    lake_round(shop, 2)
+    checkpoint.write_bytes(saves[0])
+    with pytest.raises(StateError, match="is stale"):
+        lake_round(shop, 3)
+    assert set_version(shop, 1) == 0
+    shop.run()
+    commit(shop)
+    assert texts(shop) == ["r1", "r2", "r3"]
+
+
+@pytest.mark.parametrize("parts", [("_blizzard",), ("_blizzard", "_blizzard_fence")])
+def test_a_lost_watermark_of_a_table_is_set_again(tmp_path: Path, parts: tuple[str, ...]) -> None:
+    shop = lake_shop(tmp_path)
+    lake_round(shop, 1)
+    lake_round(shop, 2)
+    for part in parts:
+        shutil.rmtree(shop.lake / part)
+    with pytest.raises(ColdStartRefused, match=r"`blizzard checkpoint set --column`"):
+        lake_round(shop, 3)
+    assert set_version(shop, 1) == 0
+    shop.run()
+    commit(shop)
+    assert texts(shop) == ["r1", "r2", "r3"]
 
 
 @pytest.mark.parametrize("content", [b"null", b"[]", b'"x"', b"{}", b""])

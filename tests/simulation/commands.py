@@ -106,7 +106,7 @@ def rewound(director: Director, found: Event, process: Process) -> None:
         return
     source = source_pipeline(process.parts(number))
     seen = checkpoint_edit.stored(source)
-    checkpoint_edit.check_settled(source, seen.state, seen.state)
+    checkpoint_edit.check_settled(source, seen.state)
     known = {p: k for p, k in seen.state.progress.partitions.items() if k.watermark}
     if not known:
         return

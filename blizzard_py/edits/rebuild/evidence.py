@@ -15,7 +15,7 @@ from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Doubt, Place
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.stale import newer_work, world_of
+from blizzard_py.sources.stale import names_in_log, newer_work, world_of
 from blizzard_py.state import processed_set
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import read_ledger, unlisted
@@ -71,7 +71,7 @@ class Evidence:
         self.unfolded = self.ledger.not_folded(self.batches)
         self.folded = frozenset(self.batches).difference(self.unfolded)
         self.ledger.look()
-        self.world = world_of(parts)
+        self.world = world_of(parts, state)
         self._siblings = siblings_of(self._sink, parts.id)
         self._groups = Groups(self._sink, parts.letters_id)
         self.records: list[Record] = [
@@ -345,11 +345,12 @@ class Evidence:
             yield Doubt("the table's log commits a batch of that time", newest)
 
     def _unknown_work(self) -> Iterator[Doubt]:
-        ours = re.compile(rf'"{re.escape(self._parts.name)}/({_UUID})/\d+/'.encode())
+        names = map(re.escape, names_in_log(self._parts, self._state))
+        ours = re.compile(rf'"(?:{"|".join(names)})/({_UUID})/\d+/'.encode())
         batches: set[str] = set()
         committed: set[str] = set()
-        names = iter(commits(self._sink))
-        for where, raw in read_each(self._sink, names, self._parts.concurrency):
+        log = iter(commits(self._sink))
+        for where, raw in read_each(self._sink, log, self._parts.concurrency):
             batches.update(found.decode() for found in ours.findall(raw))
             committed.update(path.rpartition("/")[2] for path in added(raw, where, self._sink.uri))
         left = sorted(batches - set(self.batches))

@@ -30,6 +30,7 @@ from blizzard_py.sources.files.sweep import (
 )
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Upkeep
+from blizzard_py.state.batch_ids import above
 from blizzard_py.state.checkpoint_file import read_ledger
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.lateness import with_worst
@@ -216,7 +217,7 @@ class LateFiles:
     ) -> SourceState:
         """The verdicts as a batch that ingests nothing."""
         batch = Batch(
-            str(uuid7()),
+            above(str(uuid7()), state.last_batch),
             1,
             "publishing",
             now,

@@ -1,0 +1,36 @@
+"""Ids of batches rise with each batch of a source, whatever machines' clocks say."""
+
+from __future__ import annotations
+
+import uuid
+
+from blizzard_py.ingest.publish import OutputNames
+from blizzard_py.state.batch_ids import above, millis_of
+from blizzard_py.state.source_state import NO_BATCH
+
+NOW = 1_750_000_000.0
+
+
+def made(at: float) -> str:
+    return OutputNames().fresh(1, at)[0]
+
+
+def test_an_id_of_later_stays_as_it_is() -> None:
+    later = made(NOW + 1)
+    assert above(later, made(NOW)) == later
+    assert above(later, NO_BATCH) == above(later, "") == later
+
+
+def test_an_id_of_a_clock_put_back_comes_a_millisecond_later() -> None:
+    last = made(NOW + 7200)
+    for _ in range(3):
+        found = above(made(NOW), last)
+        assert found > last
+        assert millis_of(found) == millis_of(last) + 1
+        assert uuid.UUID(found).version == 7
+        last = found
+
+
+def test_two_ids_of_one_millisecond_are_told_apart_by_it() -> None:
+    first, second = OutputNames().fresh(2, NOW)
+    assert millis_of(above(second, first)) == millis_of(first) + 1

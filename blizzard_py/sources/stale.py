@@ -95,12 +95,14 @@ def newer_work(state: SourceState, parts: Parts, world: World) -> str | None:
     """Return what tells that a state is stale, None if nothing does. Raises `StorageError`."""
     if world.record is not None and world.record.moved_to:
         return contradiction(state.committed, world.record)
-    if not (state.last_batch or _is_of_an_original(state)):
-        return None  # an insisted start from nothing, or an older release's
+    if state.anew_ts and not state.last_batch:
+        return None  # an insisted start from nothing
     if world.record is not None:
         conflict = contradiction(state.committed, world.record)
         if conflict is not None:
             return f"{FenceFile(parts.stores.sink, parts.id).where} says that {conflict}"
+    if not (state.last_batch or _is_of_an_original(state)):
+        return None  # an older release's, which did not write down its last batch
     return _later_batches(state, parts, world) or _later_attempts(state, parts)
 
 

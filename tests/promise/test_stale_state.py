@@ -6,6 +6,7 @@ no row comes twice, and nothing is passed over.
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
@@ -162,6 +163,22 @@ def test_older_state_is_refused_when_a_clock_was_put_back(
         drill.arrive(number)
         assert drill.start_once() == 0
     drill.put_back(*parts)
+    drill.arrive(3)
+    assert drill.start_once() == 1
+    assert "is stale" in drill.told
+    assert drill.ids() == ALL[:9]
+
+
+@pytest.mark.parametrize("parts", [(CHECKPOINT,), (STATE,)])
+def test_state_of_an_older_release_is_refused_when_a_newer_one_ran(
+    drill: Drill, parts: tuple[str, ...]
+) -> None:
+    drill.put_back(*parts)
+    checkpoint = drill.lake / CHECKPOINT
+    document = json.loads(checkpoint.read_text())
+    for key in ("last_batch", "committed", "unfolded"):  # which it did not write down
+        del document[key]
+    checkpoint.write_text(json.dumps(document))
     drill.arrive(3)
     assert drill.start_once() == 1
     assert "is stale" in drill.told

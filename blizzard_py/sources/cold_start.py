@@ -37,8 +37,8 @@ _ASKED = (
     " --fresh"
 )
 _REPLACING = (
-    "Bring the checkpoint back, take over the state of an earlier name with `blizzard rename` or"
-    " `id:`, or insist with --fresh, which replaces what was published"
+    "Bring the checkpoint back, give the source the earlier name as `id:`, or insist with --fresh,"
+    " which replaces what was published under this id"
 )
 _BESIDE = (
     "Bring the checkpoint back, or take the files that are still missing with `blizzard ingest`,"

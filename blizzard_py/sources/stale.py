@@ -95,8 +95,9 @@ def newer_work(state: SourceState, parts: Parts, world: World) -> str | None:
     """Return what tells that a state is stale, None if nothing does. Raises `StorageError`."""
     if world.record is not None and world.record.moved_to:
         return contradiction(state.committed, world.record)
-    if state.anew_ts and not state.last_batch:
-        return None  # an insisted start from nothing
+    from_nothing = state.anew_ts or state.progress.state == "Initial"
+    if from_nothing and not state.last_batch:
+        return None  # somebody has insisted on it
     if world.record is not None:
         conflict = contradiction(state.committed, world.record)
         if conflict is not None:

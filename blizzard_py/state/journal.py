@@ -263,10 +263,12 @@ class Journal:
         """Remove those of ``folded`` that are older than thirty days; returns how many.
 
         By their names and by the store's time of their objects, ``now`` being the store's: names
-        are of a machine's clock, which may have been a month behind.
+        are of a machine's clock, which may have been a month behind. Where it was ahead, names go
+        on from there, and those ahead of ``now`` tell nothing.
         """
         limit = now - KEPT_SECS
-        old = {batch for batch in folded if batch < first_name(limit)}
+        first, last = first_name(limit), first_name(now)
+        old = {batch for batch in folded if not first <= batch < last}
         entries = [e for e in self._entries() if _batch_of(e.path) in old] if old else []
         old -= {_batch_of(entry.path) for entry in entries if entry.modified >= limit}
         doomed = [entry.path for entry in entries if _batch_of(entry.path) in old]

@@ -31,6 +31,7 @@ from blizzard_core.published import first_name
 from blizzard_core.settings.sources import CheckpointSettings, PartitionFilter
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Page
+from blizzard_py.ingest.publish import OutputNames
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.state.journal import Journal
 from tests.support.blizzard_world import World
@@ -779,6 +780,24 @@ def test_every_batch_leaves_an_explanation_that_is_kept_for_a_month() -> None:
     assert list(journal.batches()) == folded[1:]
     assert journal.prune(made + 31 * 86_400, folded[1:]) == len(found) - 1
     assert not any(path.startswith(folder) for path in world.sink.objects)
+
+
+def test_batches_named_by_a_clock_years_ahead_go_after_a_month(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = world_with_hours()
+    world.now = time.time()
+    with monkeypatch.context() as machine:
+        ahead = OutputNames().fresh(1, world.now + 10 * 365 * 86_400.0)[0]
+        machine.setattr("blizzard_py.ingest.source_pipeline.uuid7", lambda: ahead)
+        world.drain()
+    world.put("date=2024-01-09/hour=00/1.ndjson", "later")
+    world.drain()  # its id goes on from there
+    journal = Journal(world.sink, "events_main")
+    folded = list(journal.batches())
+    assert min(folded) == ahead
+    assert journal.prune(world.now + 29 * 86_400, folded) == 0
+    assert journal.prune(world.now + 31 * 86_400, folded) == len(folded)
 
 
 def test_a_batch_that_a_machine_a_month_behind_has_named_is_kept_for_a_month() -> None:

@@ -212,6 +212,9 @@ class PipelineSettings(Settings):
         return [*found.values()]
 
 
+SESSION_ZONE = "spark.sql.session.timeZone"
+
+
 class SparkSettings(Settings):
     """The Spark session.
 
@@ -224,6 +227,11 @@ class SparkSettings(Settings):
     """Or `spark://host:7077`, `k8s://https://host`, `sc://host:15002`; docs/engine.md."""
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
     """Spark's own configuration, which wins over ours."""
+
+    @property
+    def zone(self) -> str:
+        """The time zone of sessions, as they are configured."""
+        return self.conf.get(SESSION_ZONE, "UTC")
 
 
 class GlobalSettings(Settings):

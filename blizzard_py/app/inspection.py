@@ -53,6 +53,8 @@ from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.last_error import last_error
 from blizzard_py.state.siblings import BACKFILL
 from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.stream_query import respelled
+from blizzard_py.state.stream_state import StreamState
 from blizzard_py.units.instants import stamp
 
 
@@ -255,7 +257,7 @@ def _plan_source(
         "list_requests": 0 if on_disk else found.requests,
         "directories_read": found.requests if on_disk else None,
         "keys_listed": found.keys,
-        "notes": list(found.notes),
+        "notes": [*found.notes, *_asked_of_spark(source, state)],
         **_event_time_of(config, source, state),
     }
 
@@ -301,15 +303,33 @@ def _event_time_of(config: Config, source: SourcePipeline, state: SourceState) -
     Of a watermark that is only watched each source has a block of its own.
     """
     parts = source.parts
-    stream = state.stream
     if parts.watch is not None:
-        return {"event_time": shown_watch(parts.watch, stream)}
+        return {"event_time": shown_watch(parts.watch, state.stream)}
     if parts.event_time is None:
         return {}
-    if parts.home_id != parts.id:
-        shared = read_state(source.sink, parts.home_id)
-        stream = None if shared is None else shared.stream
+    stream = _stream_of(source, state)
     return {"event_time": shown_stream(config.pipelines[parts.pipeline], stream)}
+
+
+def _stream_of(source: SourcePipeline, state: SourceState) -> StreamState | None:
+    """What a query knows; of several sources it stands in the checkpoint of all."""
+    parts = source.parts
+    if parts.home_id == parts.id:
+        return state.stream
+    shared = read_state(source.sink, parts.home_id)
+    return None if shared is None else shared.stream
+
+
+def _asked_of_spark(source: SourcePipeline, state: SourceState) -> list[str]:
+    """What may be another query than the kept one, which nobody can tell here."""
+    asked = source.parts.query
+    stream = None if asked is None else _stream_of(source, state)
+    if asked is None or stream is None:
+        return []
+    return [
+        f"{said}; the next start asks Spark whether that is the same query"
+        for said in respelled(stream.query, asked).values()
+    ]
 
 
 _LAG_UNKNOWN = {"secs": None, "files": None, "complete": False, "apart": None, "error": None}

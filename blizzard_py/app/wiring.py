@@ -265,7 +265,7 @@ def parts_of(
         branches=branches,
         query=None
         if given is None
-        else fingerprint(given, branches, of_all_sources(pipeline, settings)),
+        else fingerprint(given, branches, of_all_sources(pipeline, settings), config.spark.zone),
         # Files that come again, or for the first time after years, say nothing of what is now.
         watch=None if suffix else pipeline.watch_of(source_name),
     )

@@ -27,6 +27,12 @@ class Ingested:
 class Jobs(Protocol):
     """Runs the jobs of one source, one at a time."""
 
+    def check(self, state: SourceState, where: str) -> None:
+        """Raise `StateError` if what is kept in ``state`` does not go with what these jobs compute.
+
+        ``where`` it is saved. May ask the engine.
+        """
+
     def run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         """Bring the job to its end, in a thread that touches no state.
 
@@ -55,6 +61,9 @@ class PlainJobs:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+
+    def check(self, state: SourceState, where: str) -> None:
+        """Nothing is kept."""
 
     def run(self, _state: SourceState, job: IngestJob, _epoch: int) -> Ingested:
         """See `Jobs`."""

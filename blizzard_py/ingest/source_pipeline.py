@@ -158,7 +158,7 @@ class SourcePipeline(SourceView):
     def _cycle(self, stop: StopEvent) -> bool:
         state = self._state if self._state is not None else self._recover()
         self._state = state  # what recovery has loaded is not to be loaded again, without an epoch
-        self.check(state)
+        self._checked(state)
         plan = self.source.plan(state)
         state, found, work = plan.state, plan.found, plan.work
         scanned = found.scanned
@@ -369,4 +369,5 @@ class SourcePipeline(SourceView):
 
     def _checked(self, state: SourceState) -> SourceState:
         self.check(state)
+        self._jobs.check(state, self._where)
         return state

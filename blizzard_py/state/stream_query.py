@@ -2,12 +2,15 @@
 
 Spark's own check is not enough: it takes another window, another aggregate of the same type or
 another mode, and mixes what was before with what comes, without a word. So the query is kept
-with the state, and compared key by key.
+with the state, and compared key by key. Texts of SQL and the session's time zone are compared by
+Spark, where there is one (`blizzard_py.streaming.spelling`): ``COUNT(*)`` is no other query than
+``count(*)``, and the same text may be another one in another zone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import StateError
@@ -16,6 +19,7 @@ from blizzard_core.settings.event_time import Branch, EventTimeSettings
 from blizzard_core.settings.event_time_join import JoinSettings
 from blizzard_py.job import FieldSpec, IngestSettings
 from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.stream_state import StreamState
 
 _REMEDY = "set it back, or give the new query a pipeline and a table of its own"
 _FORGETTING = (
@@ -23,14 +27,19 @@ _FORGETTING = (
 )
 # What the watermark is of. It stays, so that no window is published twice.
 _TIMES = ("column", "sources")
+# What only Spark can judge.
+_SPELLED = ("transform", "aggregates", "zone")
+# Of a policy the checkpoint's is in force, and status shows it.
+_NOT_COMPARED = ("policy", "transform", "zone")
 
 
 def fingerprint(
-    given: EventTimeSettings, branches: Sequence[Branch], ingest: IngestSettings
+    given: EventTimeSettings, branches: Sequence[Branch], ingest: IngestSettings, zone: str
 ) -> dict[str, Any]:
     """What the state depends on. Of the other settings any may change.
 
-    Of several sources each one's column stands by its name.
+    Of several sources each one's column stands by its name. ``zone`` is the time zone of the Spark
+    session, by which SQL makes hours, dates and texts of a time.
     """
     times: dict[str, Any] = {"column": branches[0].column}
     if len(branches) > 1:
@@ -56,6 +65,7 @@ def fingerprint(
         "mode": given.mode,
         "partitions": given.partitions,
         "transform": ingest.transform,
+        "zone": zone,
         # As text: what a type has inside is of no concern here, only that it is the same.
         "fields": {each.name: _type(each) for each in ingest.fields},
     }
@@ -82,51 +92,59 @@ def _type(spec: FieldSpec) -> str:
 def changes(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
     """The keys of the configuration that are not as they were, one sentence each.
 
-    Fields may come and go, as long as the query does not use them; the type of none may change.
+    Of what only Spark can judge nothing is said, see `respelled`. Fields may come and go, as long
+    as the query does not use them; the type of none may change.
     """
     found = []
     if "sources" in asked and "sources" not in kept:
         found.append(f"sources: there was one, and there are {len(asked['sources'])}")
     for key, before in kept.items():
         now = asked.get(key)
-        if key == "fields":
-            found += [
-                f"schema.fields: {name} was {before[name]} and is {now[name]}"
-                for name in before
-                if now is not None and name in now and now[name] != before[name]
-            ]
-        elif key == "policy":
-            continue  # the checkpoint's is in force, and status shows it
-        elif key == "sources":
-            found += _moved(before, now or {})
-        elif key == "join" and now is not None:
-            found += [
-                f"event_time.join.{name} was {was!r} and is {now[name]!r}"
-                for name, was in before.items()
-                if now[name] != was
-            ]
-        elif key == "column" and "sources" in asked:
-            continue  # told already
+        if key in _NOT_COMPARED or (key == "column" and "sources" in asked):
+            continue
+        if key in _CHANGES and (now is not None or key != "join"):
+            found += _CHANGES[key](before, now or {})
         elif now != before:
-            place = "transform" if key == "transform" else f"event_time.{key}"
-            found.append(f"{place} was {_shown(before)} and is {_shown(now)}")
+            found.append(f"event_time.{key} was {_shown(before)} and is {_shown(now)}")
     return found
+
+
+def respelled(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, str]:
+    """What is not as it was and may be no other query all the same, a sentence for each key.
+
+    A release that kept no zone had whichever there is now.
+    """
+    found = {}
+    for key in _SPELLED:
+        before, now = kept.get(key, asked[key]), asked[key]
+        if before == now:
+            continue
+        if key == "aggregates":
+            found[key] = "; ".join(
+                f"event_time.aggregates.{name} was {text!r} and is {now[name]!r}"
+                for name, text in before.items()
+                if name in now and now[name] != text
+            )
+        else:
+            place = "spark.conf: spark.sql.session.timeZone" if key == "zone" else key
+            found[key] = f"{place} was {_shown(before)} and is {_shown(now)}"
+    return found
+
+
+def going_on(stream: StreamState | None, asked: Mapping[str, Any]) -> StreamState:
+    """What the next batch is settled on, after all checks: in the spelling of now.
+
+    A query that an operator had begin anew may be another one.
+    """
+    known = stream or StreamState(query=asked)
+    if not known.packs:
+        return replace(known, query=asked)
+    return replace(known, query={**known.query, **{key: asked[key] for key in _SPELLED}})
 
 
 def forgotten(kept: Mapping[str, Any]) -> dict[str, Any]:
     """What stays of the query once what it remembers is forgotten; all else may be another."""
     return {key: kept[key] for key in _TIMES if key in kept}
-
-
-def _moved(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What has changed of several sources, or of their columns."""
-    if before.keys() != now.keys():
-        return [f"sources: were {', '.join(before)}" + (f" and are {', '.join(now)}" * bool(now))]
-    return [
-        f"the time of sources.{name} was {column!r} and is {now[name]!r}"
-        for name, column in before.items()
-        if now[name] != column
-    ]
 
 
 def check_query(state: SourceState, asked: Mapping[str, Any] | None, where: str) -> None:
@@ -153,11 +171,59 @@ def check_query(state: SourceState, asked: Mapping[str, Any] | None, where: str)
         return
     found = changes(stream.query, asked)
     if found:
-        remedy = _REMEDY if changes(forgotten(stream.query), asked) else _FORGETTING
-        raise StateError(
-            f"{where}: the query has changed under its state ({'; '.join(found)}); {remedy}"
-        )
+        raise changed(found, where, forgettable=not changes(forgotten(stream.query), asked))
+
+
+def changed(found: Sequence[str], where: str, *, forgettable: bool = True) -> StateError:
+    """The refusal of another query; ``forgettable``: once its state is forgotten it may be it."""
+    remedy = _FORGETTING if forgettable else _REMEDY
+    return StateError(
+        f"{where}: the query has changed under its state ({'; '.join(found)}); {remedy}"
+    )
 
 
 def _shown(value: Any) -> str:
     return "absent" if value in (None, "", [], {}) else repr(value)
+
+
+def _of_fields(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    return [
+        f"schema.fields: {name} was {kind} and is {now[name]}"
+        for name, kind in before.items()
+        if now.get(name, kind) != kind
+    ]
+
+
+def _of_sources(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """What has changed of several sources, or of their columns."""
+    if before.keys() != now.keys():
+        return [f"sources: were {', '.join(before)}" + (f" and are {', '.join(now)}" * bool(now))]
+    return [
+        f"the time of sources.{name} was {column!r} and is {now[name]!r}"
+        for name, column in before.items()
+        if now[name] != column
+    ]
+
+
+def _of_join(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    return [
+        f"event_time.join.{name} was {was!r} and is {now[name]!r}"
+        for name, was in before.items()
+        if now[name] != was
+    ]
+
+
+def _of_aggregates(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Their names in order: Spark keeps values by place, and would go on with another's."""
+    if list(before) == list(now):
+        return []
+    was, are = (", ".join(names) or "absent" for names in (before, now))
+    return [f"event_time.aggregates were {was} and are {are}"]
+
+
+_CHANGES: Mapping[str, Callable[[Any, Any], list[str]]] = {
+    "fields": _of_fields,
+    "sources": _of_sources,
+    "join": _of_join,
+    "aggregates": _of_aggregates,
+}

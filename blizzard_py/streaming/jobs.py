@@ -46,7 +46,7 @@ from blizzard_py.kernels.report import merged
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
-from blizzard_py.state.stream_query import fingerprint
+from blizzard_py.state.stream_query import going_on
 from blizzard_py.state.stream_state import StreamState, moment, settled
 from blizzard_py.streaming.accepting import accepting_job
 from blizzard_py.streaming.offers import Offer, Share
@@ -61,6 +61,7 @@ from blizzard_py.streaming.sharing import (
     ticks_of,
     together,
 )
+from blizzard_py.streaming.spelling import Spelling
 from blizzard_py.streaming.staged_times import Tally, tally
 from blizzard_py.streaming.starts import turn
 from blizzard_py.streaming.state_files import see_all
@@ -95,7 +96,7 @@ class StreamJobs:
         self._rules = rules_of(given, parts.branches)
         self._lacks = lacking(parts)
         self._packs = Packs(parts.stores.sink, StatePaths(parts.home_id).stream)
-        self._fingerprint = fingerprint(given, parts.branches, parts.ingest)
+        self._spelling = Spelling(parts, given, session)
         self._running: _Running | None = None
         self._definition: Definition | None = None
         self._place: Scratch | SharedPlace | None = None
@@ -103,6 +104,10 @@ class StreamJobs:
         self._cancelled = threading.Event()
         self._named: frozenset[str] = frozenset()  # objects of the state that was saved last
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    def check(self, state: SourceState, where: str) -> None:
+        """See `Jobs`."""
+        self._spelling.check(state.stream, where)
 
     def run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         """See `Jobs`."""
@@ -155,9 +160,7 @@ class StreamJobs:
     def _run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         jobs = jobs_of(job, self._members)
         accepted = {name: self._accepted(each, alone=len(jobs) == 1) for name, each in jobs.items()}
-        known = state.stream or StreamState(query=self._fingerprint)
-        if not known.packs:  # a query that an operator had begin anew may be another one
-            known = replace(known, query=self._fingerprint)
+        known = going_on(state.stream, self._spelling.asked)
         with nullcontext() if self._is_at(known) else turn(self._check_wanted):
             running = self._at(known, job.settings, epoch)
             known = running.at
@@ -170,10 +173,8 @@ class StreamJobs:
         told = together(accepted)
         batch = batch_of(known.batch + 1, told, taken, done, outputs)
         self._check_wanted()
-        is_shared = self._given.state_path is not None
-        see_all(
-            running.copy.root, done.micro_batches[-1].number, is_shared=is_shared, wait=self._pause
-        )
+        last, is_shared = done.micro_batches[-1].number, self._given.state_path is not None
+        see_all(running.copy.root, last, is_shared=is_shared, wait=self._pause)
         packs = self._packs.pack(running.copy, known.packs, epoch, f"{batch.batch:08d}")
         check_whole(running.copy.root.parent)
         if self._parts.activity is not None:

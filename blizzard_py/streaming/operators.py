@@ -121,6 +121,11 @@ def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFr
         frame = frame.dropDuplicatesWithinWatermark(list(given.deduplicate))
     if not given.aggregates:
         return frame.select(*map(column, definition.output))
+    return aggregated(frame, given, time)
+
+
+def aggregated(frame: DataFrame, given: EventTimeSettings, time: str) -> DataFrame:
+    """The aggregates of each window and group of the frame's rows, whose time that column is."""
     values = [F.expr(text).alias(name) for name, text in given.aggregates.items()]
     if given.window is None:
         rows = frame.groupBy(*map(column, given.group_by)).agg(*values)

@@ -37,6 +37,10 @@ class WatchedJobs:
         self._sink = parts.stores.sink
         self._width = parts.concurrency
 
+    def check(self, state: SourceState, where: str) -> None:
+        """See `Jobs`."""
+        self._jobs.check(state, where)
+
     def run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         """See `Jobs`. Raises `EngineError` if a file was written without the column."""
         ingested = self._jobs.run(state, job, epoch)

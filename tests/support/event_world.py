@@ -83,6 +83,8 @@ class EventWorld:
     engine: Engine
     event_time: dict[str, Any] = field(default_factory=lambda: dict(TUMBLING))
     pipeline_settings: dict[str, Any] = field(default_factory=dict)
+    # Spark's configuration as a user writes it; the engine that is given has its own.
+    conf: dict[str, str] = field(default_factory=dict)
     files_per_batch: int = 1
     files: int = 0
     # What is each source's own; one that is called web is alone, by default.
@@ -99,7 +101,7 @@ class EventWorld:
     def config(self) -> Config:
         return Config.model_validate(
             {
-                "spark": {"master": "local[2]"},
+                "spark": {"master": "local[2]", "conf": self.conf},
                 "pipelines": {
                     "pages": {
                         "sources": {

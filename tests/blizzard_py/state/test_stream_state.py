@@ -15,7 +15,7 @@ from blizzard_py.job import FieldSpec, IngestSettings, Place
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.event_times import EventTimes, merged_behind, merged_times
 from blizzard_py.state.source_state import SourceState, Totals
-from blizzard_py.state.stream_query import check_query, fingerprint
+from blizzard_py.state.stream_query import check_query, fingerprint, going_on, respelled
 from blizzard_py.state.stream_state import (
     HISTORY,
     OperatorState,
@@ -35,7 +35,9 @@ GIVEN: dict[str, Any] = {
 FIELDS = (FieldSpec("ts", "timestamp", nullable=False), FieldSpec("page", "string", nullable=True))
 
 
-def asked(fields: tuple[FieldSpec, ...] = FIELDS, transform: str = "", **changed: Any) -> Any:
+def asked(
+    fields: tuple[FieldSpec, ...] = FIELDS, transform: str = "", zone: str = "UTC", **changed: Any
+) -> Any:
     ingest = IngestSettings(
         source=Place("a"),
         sink=Place("b"),
@@ -46,9 +48,10 @@ def asked(fields: tuple[FieldSpec, ...] = FIELDS, transform: str = "", **changed
     )
     branches = changed.pop("branches", None)
     given = EventTimeSettings.model_validate(GIVEN | changed)
-    return fingerprint(given, branches or (Branch("web", given.column, 0),), ingest)
+    return fingerprint(given, branches or (Branch("web", given.column, 0),), ingest, zone)
 
 
+PACKS = {"metadata": Packed("state/1.tar", 45)}
 TIMES = EventTimes(2, 90_000, 107_000, 98_500.5, (1, 0, 0, 1, *[0] * 9))
 
 
@@ -62,7 +65,7 @@ def after(state: StreamState, one: SettledBatch, newest: int | None = None) -> S
     return settled(
         state,
         replace(one, operators=(operator,), times=TIMES),
-        {"metadata": Packed("state/1.tar", 45)},
+        PACKS,
         judged_ms=one.used_watermark_ms,
         max_event_time_ms=newest,
     )
@@ -129,7 +132,8 @@ def test_the_history_is_bounded() -> None:
         ({"window": "6 seconds"}, "event_time.window"),
         ({"window": {"size": "5 seconds", "slide": "1 second"}}, "event_time.window"),
         ({"group_by": []}, "event_time.group_by"),
-        ({"aggregates": {"n": "sum(1)"}}, "event_time.aggregates"),
+        ({"aggregates": {"m": "count(*)"}}, r"event_time\.aggregates were n and are m"),
+        ({"aggregates": {}, "deduplicate": ["page"]}, r"aggregates were n and are absent"),
         ({"deduplicate": ["page"]}, "event_time.deduplicate"),
         ({"partitions": 3}, "event_time.partitions"),
     ],
@@ -140,10 +144,44 @@ def test_a_changed_query_is_refused_by_name(changed: dict[str, Any], named: str)
         check_query(state, asked(**changed), "here")
 
 
-def test_a_changed_transform_or_type_is_refused_by_name() -> None:
+def test_aggregates_in_another_order_are_refused() -> None:
+    before, now = {"n": "count(*)", "m": "sum(1)"}, {"m": "sum(1)", "n": "count(*)"}
+    state = SourceState(stream=StreamState(query=json.loads(json.dumps(asked(aggregates=before)))))
+    with pytest.raises(StateError, match=r"event_time\.aggregates were n, m and are m, n"):
+        check_query(state, asked(aggregates=now), "here")
+
+
+def test_texts_and_zone_are_for_spark_to_judge() -> None:
+    kept = asked()
+    state = SourceState(stream=StreamState(query=kept))
+    now = asked(transform="SELECT 1", zone="Etc/UTC", aggregates={"n": "COUNT(*)"})
+    check_query(state, now, "here")
+    assert respelled(kept, now) == {
+        "transform": "transform was absent and is 'SELECT 1'",
+        "aggregates": "event_time.aggregates.n was 'count(*)' and is 'COUNT(*)'",
+        "zone": "spark.conf: spark.sql.session.timeZone was 'UTC' and is 'Etc/UTC'",
+    }
+    assert respelled(kept, kept) == {}
+
+
+def test_an_older_checkpoint_adopts_the_zone() -> None:
+    now = asked(zone="Europe/Berlin")
+    old = StreamState(query={k: v for k, v in asked().items() if k != "zone"}, packs=PACKS)
+    assert respelled(old.query, now) == {}
+    check_query(SourceState(stream=old), now, "here")
+    assert going_on(old, now).query == now
+
+
+def test_the_next_batch_takes_over_the_spelling_and_nothing_else() -> None:
+    old = StreamState(query=asked(policy="min"), packs=PACKS, batch=3)
+    now = asked(policy="max", aggregates={"n": "COUNT(*)"}, fields=FIELDS[:1])
+    assert going_on(old, now) == replace(old, query=old.query | {"aggregates": {"n": "COUNT(*)"}})
+    assert going_on(replace(old, packs={}), now).query == now
+    assert going_on(None, now) == StreamState(query=now)
+
+
+def test_a_changed_type_is_refused_by_name() -> None:
     state = SourceState(stream=StreamState(query=asked()))
-    with pytest.raises(StateError, match="transform was absent"):
-        check_query(state, asked(transform="SELECT 1"), "here")
     fields = (FIELDS[0], FieldSpec("page", "int64", nullable=True))
     with pytest.raises(StateError, match=r"schema.fields: page was string and is int64"):
         check_query(state, asked(fields=fields), "here")

@@ -1,0 +1,165 @@
+"""Spark's plans of one query in two spellings, or in two time zones.
+
+Both are planned by the same Spark over the same columns, and it compares them. No plan is kept:
+another release of Spark makes another one of the same text. They are the optimised ones. Analysed
+ones differ even for one text, since each ``WITH`` has a number, and by ``page AS page``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType, TimestampType
+
+from blizzard_core.errors import ConfigError, EngineError
+from blizzard_core.settings.document import SESSION_ZONE
+from blizzard_core.settings.event_time import OURS, Branch, EventTimeSettings
+from blizzard_py.engines.spark.failures import FAILURES, reason_of
+from blizzard_py.engines.spark.transform import records, transformed
+from blizzard_py.engines.spark.transform_guard import spark_said
+from blizzard_py.engines.spark.worker import nothing
+from blizzard_py.job import IngestSettings
+from blizzard_py.streaming.accepting import accepting
+from blizzard_py.streaming.branches import column
+from blizzard_py.streaming.check import definition_of
+from blizzard_py.streaming.operators import aggregated
+
+_EDGES = StructType([StructField("start", TimestampType()), StructField("end", TimestampType())])
+
+
+def differing(
+    root: SparkSession,
+    pipeline: str,
+    asked: tuple[EventTimeSettings, tuple[Branch, ...]],
+    settings: IngestSettings,
+    queries: tuple[Mapping[str, Any], Mapping[str, Any]],
+) -> list[str]:
+    """Which of ``transform``, ``aggregates`` and ``zone`` make another query of the kept one.
+
+    ``queries`` are the fingerprints of both, the kept one first. Raises `EngineError`, and
+    `ConfigError` for a query that cannot be computed.
+    """
+    try:
+        found = _Comparison(root, pipeline, asked, settings).differing(*queries)
+        return list(dict.fromkeys(found))
+    except AnalysisException as error:
+        place = f"pipelines.{pipeline}.event_time"
+        raise ConfigError(place, [spark_said(str(error))]) from None
+    except FAILURES as error:
+        raise EngineError(
+            f"{pipeline}: the query could not be compared with the kept one: {reason_of(error)}"
+        ) from None
+
+
+class _Plan:
+    """What Spark would do for a frame, and the names of its columns, in whichever order."""
+
+    def __init__(self, frame: DataFrame, *, ignores_case: bool) -> None:
+        names = sorted(frame.columns, key=str.lower)
+        # The plans that are compared have no names.
+        self.names = [*map(str.lower, names)] if ignores_case else names
+        # Under other names: one that is spelled otherwise would be a step of the plan.
+        renamed = (column(name).alias(f"{OURS}{place}") for place, name in enumerate(names))
+        selected: Any = frame.select(*renamed)
+        # At once, since it goes by the settings that the session has by then.
+        self.plan = selected._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public name
+
+    def is_same(self, other: _Plan) -> bool:
+        return self.names == other.names and bool(self.plan.sameResult(other.plan))
+
+
+class _Comparison:
+    def __init__(
+        self,
+        root: SparkSession,
+        pipeline: str,
+        asked: tuple[EventTimeSettings, tuple[Branch, ...]],
+        settings: IngestSettings,
+    ) -> None:
+        self._root, self._pipeline = root, pipeline
+        (self._given, self._branches), self._settings = asked, settings
+        definition = definition_of(root, pipeline, asked, settings)
+        self._session = root.newSession()
+        self._records = records(self._session, accepting(settings), ())
+        schema = from_arrow_schema(definition.input, prefer_timestamp_ntz=False)
+        # Windows are compared by their settings, and Spark's plan of a session has the zone in it.
+        self._window = _window_of(self._given, schema)
+        schema = StructType([*schema.fields, *(StructField(name, _EDGES) for name in self._window)])
+        self._rows = self._session.range(0, 0, 1, 1).mapInArrow(nothing, schema)
+
+    def differing(self, kept: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+        texts = [key for key in ("transform", "aggregates") if kept[key] != now[key]]
+        if not self._can_compute(kept):
+            yield from texts
+            return
+        plans: dict[str, Callable[[Any, str], _Plan]] = {"transform": self._transformed}
+        if self._given.aggregates:
+            plans["aggregates"] = self._aggregated
+        zones = self._zone(kept["zone"]), self._zone(now["zone"])
+        for key, plan in plans.items():
+            yield from _differing(plan, key, (kept[key], now[key]), zones)
+
+    def _can_compute(self, kept: Mapping[str, Any]) -> bool:
+        """Whether the kept query may run at all over the columns that there are by now."""
+        given = self._given.model_copy(update={"aggregates": kept["aggregates"]})
+        settings = replace(self._settings, transform=kept["transform"])
+        try:
+            definition_of(self._root, self._pipeline, (given, self._branches), settings)
+        except ConfigError:
+            return False
+        return True
+
+    def _zone(self, name: str) -> str:
+        """The zone by its one name: ``Etc/UTC`` is ``UTC``."""
+        jvm: Any = self._session.sparkContext._jvm  # noqa: SLF001  # no public name
+        zones = jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils
+        return str(zones.getZoneId(name).normalized().getId())
+
+    def _transformed(self, statement: str, zone: str) -> _Plan:
+        self._session.conf.set(SESSION_ZONE, zone)
+        settings = replace(accepting(self._settings), transform=statement)
+        # Only where rows pass as they are, names go into the table.
+        ignores_case = bool(self._given.aggregates) or self._given.join is not None
+        with transformed(self._session, self._records, settings) as frame:
+            return _Plan(frame, ignores_case=ignores_case)
+
+    def _aggregated(self, aggregates: Mapping[str, str], zone: str) -> _Plan:
+        self._session.conf.set(SESSION_ZONE, zone)
+        groups = [*self._given.group_by, *self._window]
+        changed = {"aggregates": aggregates, "window": None, "group_by": groups}
+        frame = aggregated(self._rows, self._given.model_copy(update=changed), "")
+        return _Plan(frame, ignores_case=False)
+
+
+def _window_of(given: EventTimeSettings, schema: StructType) -> list[str]:
+    """By which name an aggregate may use the window that a row is in."""
+    if given.window is None:
+        return []
+    name = "window" if given.window.gap is None else "session_window"
+    return [] if name in map(str.lower, schema.names) else [name]
+
+
+def _differing(
+    plan: Callable[[Any, str], _Plan], key: str, texts: tuple[Any, Any], zones: tuple[str, str]
+) -> Iterator[str]:
+    """What is to blame where a text in its zone is not computed as the other in its own."""
+    (before, now), (zone_before, zone_now) = texts, zones
+    if before == now and zone_before == zone_now:
+        return
+    asked = plan(now, zone_now)
+    try:
+        was, between = plan(before, zone_before), plan(before, zone_now)
+    except AnalysisException:  # of columns that there are no more
+        yield key
+        return
+    if was.is_same(asked):
+        return
+    if not between.is_same(asked):
+        yield key
+    if not was.is_same(between):
+        yield "zone"

@@ -107,25 +107,36 @@ def _number_of(per_second: int) -> Callable[[str], dt.datetime]:
     scale = 1_000_000 // per_second
 
     def parse(text: str) -> dt.datetime:
-        return _EPOCH + dt.timedelta(microseconds=int(Decimal(text) * scale))
+        return _EPOCH + dt.timedelta(microseconds=int(Decimal(_digits(text)) * scale))
 
     return parse
 
 
 def _decimal_of(precision: int, scale: int) -> Callable[[str], Decimal]:
     def parse(text: str) -> Decimal:
-        value = Decimal(text)
+        value = Decimal(_digits(text))
         pa.scalar(value, pa.decimal128(precision, scale))  # raises for what does not fit
         return value
 
     return parse
 
 
+def _digits(text: str) -> str:
+    """A number's text. Python reads ``1_000`` and other scripts' digits, and nobody else here."""
+    if "_" in text or not text.isascii():
+        raise ValueError
+    return text
+
+
 def _whole(text: str) -> int:
-    value = int(text)
+    value = int(_digits(text))
     if not -_WHOLE <= value < _WHOLE:
         raise OverflowError
     return value
+
+
+def _fraction(text: str) -> float:
+    return float(_digits(text))
 
 
 def _truth(text: str) -> bool:
@@ -138,8 +149,8 @@ _PLAIN: Mapping[str, tuple[pa.DataType, Callable[[str], Any]]] = {
     "date": (pa.date32(), dt.date.fromisoformat),
     "int32": (pa.int64(), _whole),
     "int64": (pa.int64(), _whole),
-    "float32": (pa.float64(), float),
-    "float64": (pa.float64(), float),
+    "float32": (pa.float64(), _fraction),
+    "float64": (pa.float64(), _fraction),
     "string": (pa.string(), str),
     "boolean": (pa.bool_(), _truth),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +38,7 @@ _LEAST_VALUES = 1024  # Arrow makes room for as many
 _NULL_BYTES = 2  # whether it is null, for as long as Arrow remembers that
 _LENGTH = struct.Struct("<I")
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_VIEW_IDS = frozenset(kind.id for kind in _VIEWS)
 
 
 def batches(
@@ -101,14 +103,19 @@ def cut(batch: pa.RecordBatch, where: str) -> Iterator[pa.RecordBatch]:
 
 def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Texts as they were before there were views: Arrow cannot take some rows of such a column."""
-    plain = pa.schema(
-        [field.with_type(with_leaves(field.type, _without_view)) for field in batch.schema]
-    )
-    return batch if plain == batch.schema else batch.cast(plain)
+    kinds = batch.schema.types
+    plain = [
+        _plain_type(kind) if kind.num_fields or kind.id in _VIEW_IDS else kind for kind in kinds
+    ]
+    if plain == kinds:
+        return batch
+    fields = [field.with_type(kind) for field, kind in zip(batch.schema, plain, strict=True)]
+    return batch.cast(pa.schema(fields))
 
 
-def _without_view(kind: pa.DataType) -> pa.DataType:
-    return _VIEWS.get(kind, kind)
+@lru_cache(4096)  # a table may have a thousand columns, and thousands of batches
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    return with_leaves(kind, lambda leaf: _VIEWS.get(leaf, leaf))
 
 
 def _watched(

@@ -225,6 +225,28 @@ def test_watermarks_have_the_declared_type(
         assert source.stored == {"c": value}
 
 
+@pytest.mark.parametrize("odd", ["1_000_000", "٩٩٩"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        field("c", "int64"),
+        field("c", "float64"),
+        field("c", "decimal", precision=9, scale=0),
+        field("c", "timestamp", unit="s"),
+    ],
+    ids=lambda spec: spec.type,
+)
+def test_what_python_alone_takes_for_a_number_is_no_watermark(
+    tmp_path: Path, spec: FieldSpec, odd: str
+) -> None:
+    """The row is a bad one, and rows that come later would lie below it."""
+    put("csv", tmp_path / "a", [{"id": 1, "c": "5"}, {"id": 2, "c": odd}])
+    source = poller("csv", tmp_path, ("c",), (ID, spec))
+    source.poll()
+    put("csv", tmp_path / "b", [{"id": 3, "c": "6"}])
+    assert ids(source.poll()) == [3]
+
+
 def test_numbers_of_json_keep_their_digits(tmp_path: Path) -> None:
     spec = field("c", "decimal", precision=38, scale=20)
     digits = "1234567890.12345678901234567890"

@@ -192,10 +192,11 @@ class _Found:
 
         ``borrowed`` are options that another block has; they may be of another store.
         """
-        uri = block.get(key)
-        if not isinstance(uri, str) or not uri:
+        uri, where = block.get(key), self.document.locate((*path, key))
+        if not isinstance(uri, str):
             return None
-        where = self.document.locate((*path, key))
+        if not uri and any(told.startswith(f"{where}: ") for told in self.document.problems):
+            return None  # a variable that is not set is told already
         own = _options(block)
         wrong = problems_of(uri, own)
         self.problems.extend(f"{where}: {problem}" for problem in wrong)

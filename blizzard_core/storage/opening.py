@@ -139,8 +139,8 @@ def problems_of(uri: str, options: StorageOptions) -> list[str]:
     if scheme not in SCHEMES:
         known = ", ".join(sorted(s for s in SCHEMES if s))
         return [f"unknown scheme {scheme!r}; use a local path or one of {known}"]
-    found = []
-    if scheme not in {"", "file"} and not uri.partition("://")[2].strip("/"):
+    found = [] if scheme else _odd_path(uri)
+    if scheme not in {"", "file", "memory"} and not uri.partition("://")[2].partition("/")[0]:
         found.append("names no bucket")
     if scheme == "file" and not _local_path(uri).startswith("/"):
         found.append("has a host; a local path is written /data/raw or file:///data/raw")
@@ -163,6 +163,18 @@ def problems_of(uri: str, options: StorageOptions) -> list[str]:
         if name.upper() not in names
     ]
     return found
+
+
+def _odd_path(path: str) -> list[str]:
+    """What a path without a scheme says that nobody means: it would be a folder right here."""
+    head, colon, _ = path.partition(":")
+    if not path.strip():
+        return ["is empty; name a place"]
+    if colon and head.lower() in SCHEMES:
+        return [f"is a local path as it stands; write {head}://bucket/path"]
+    if path.startswith("~"):
+        return ["begins with ~, which only shells know; write the whole path, or ${HOME}"]
+    return []
 
 
 def fsspec_arguments(uri: str, options: StorageOptions) -> dict[str, Any]:

@@ -188,6 +188,15 @@ def test_a_key_given_twice_is_told(tmp_path: Path) -> None:
     assert problems(tmp_path, text) == ["tables.t (line 3): key given twice"]
 
 
+@pytest.mark.parametrize("key", ["sources__main__source_uri", "sink__table_uri"])
+def test_an_empty_place_is_not_where_the_daemon_runs(tmp_path: Path, key: str) -> None:
+    document = changed(**{f"pipelines__events__{key}": "${PLACE}"})
+    [empty] = problems(tmp_path, document, PLACE="")
+    assert empty.endswith(": is empty; name a place")
+    [unset] = problems(tmp_path, document)
+    assert unset.endswith(": environment variable PLACE is not set")
+
+
 def test_a_key_may_replace_what_a_merge_brings(tmp_path: Path) -> None:
     text = (
         "tables:\n  a: &a\n    table_uri: /a\n    optimize: {interval_secs: 60}\n"

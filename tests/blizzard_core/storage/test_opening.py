@@ -254,6 +254,28 @@ def test_azure_places_differ_by_their_accounts() -> None:
     assert not is_same_place("az://c/x", "s3://c/x")
 
 
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("", "is empty"),
+        (" ", "is empty"),
+        ("s3:/bucket/x", "write s3://bucket/path"),
+        ("GS:bucket", "write GS://bucket/path"),
+        ("~/lake", "begins with ~"),
+        ("s3:///x", "names no bucket"),
+    ],
+)
+def test_a_place_that_nobody_means_is_refused(uri: str, told: str) -> None:
+    """It would be a folder of this machine, right where a daemon was started."""
+    [problem] = problems_of(uri, {})
+    assert told in problem
+
+
+@pytest.mark.parametrize("uri", ["./~", "a:b", "/s3:/x", "file:/x", "memory:///x", "./s3:/x"])
+def test_odd_folders_may_be_meant(uri: str) -> None:
+    assert problems_of(uri, {}) == []
+
+
 @pytest.mark.parametrize("uri", ["s3://b/..", "s3://b/a/../../x", "az://c/../x"])
 def test_a_uri_that_leads_above_its_bucket_is_refused(uri: str) -> None:
     assert any("above its bucket" in problem for problem in problems_of(uri, {}))

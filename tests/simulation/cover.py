@@ -65,9 +65,9 @@ class Covers:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        # Also of the other place that a wrong configuration names.
         self._depths = {
-            source_uri(number): _depth_found(world, number)
-            for number in range(world.settings.sources)
+            uri: _depth_found(world, int(uri[-1])) for uri in {source for source, _ in world.files}
         }
         self._first: dict[str, dict[str, float]] = {}
         for uri, scans in world.scans.items():

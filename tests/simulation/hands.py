@@ -148,14 +148,7 @@ def brought_back(director: Director, found: Event) -> None:
     }
     world.tell("people: the checkpoint is as it was copied")
 
-    def back() -> None:
-        if director.latest("blizzard").is_well:
-            return  # it knows of all that came, and goes on
-        for process in director.processes["blizzard"]:
-            if not process.is_over:
-                process.died()
-        sink.put(path, newest)
-        world.tell("people: the newest checkpoint is brought back")
+    back = partial(_newest_back, director, path, newest)
 
     def rebuilt() -> None:
         from tests.simulation import commands  # noqa: PLC0415  # which knows of this module
@@ -164,3 +157,18 @@ def brought_back(director: Director, found: Event) -> None:
         commands.run(director, event(0, "rebuild", otherwise=back, over=True))
 
     world.after(found["secs"], rebuilt)
+
+
+def _newest_back(director: Director, path: str, newest: bytes, looks: int = 2) -> None:
+    """The newest checkpoint is brought back where a rebuild is refused, for a daemon that is."""
+    world = director.world
+    if director.latest("blizzard").is_well:
+        # It knows of all that came, and goes on; or has just begun, and refuses it yet.
+        if looks:
+            world.after(20.0, partial(_newest_back, director, path, newest, looks - 1))
+        return
+    for process in director.processes["blizzard"]:
+        if not process.is_over:
+            process.died()
+    world.bucket(SINK).put(path, newest)
+    world.tell("people: the newest checkpoint is brought back")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from blizzard_core.storage.protocol import is_hidden
 from blizzard_core.watermark.progress import is_new
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -111,7 +112,12 @@ def _certain(world: World, live: Parts, state: SourceState, chosen: Range) -> se
     return {
         path
         for path in _ingested(world, live.id)
-        if chosen.holds(path) and path not in waits and not is_new(state.progress, path)
+        if chosen.holds(path)
+        and path not in waits
+        and not is_new(state.progress, path)
+        # What was given by hand may be of an ending that no range lists.
+        and path.endswith(".ndjson")
+        and not is_hidden(path)
     }
 
 

@@ -50,6 +50,11 @@ def test_endings_follow_the_compression(compression: str, taken: set[str]) -> No
 @pytest.mark.parametrize(
     ("template", "lookback", "floor"),
     [
+        ("date=%Y-%m-%d", 400_000, None),  # the name of the year 929 sorts above all others
+        ("date=%Y-%m-%d", 10**11, None),
+        ("date=%Y-%m-%d/hour=%H", 10**9, None),
+        ("month=%Y-%m", 10**6, None),
+        ("year=%Y", 1200, None),
         ("date=%Y-%m-%d", 7, "date=2024-01-21"),
         ("date=%Y-%m-%d", 0, "date=2024-01-28"),
         ("date=%Y-%m-%d/hour=%H", 3, "date=2024-01-27/hour=22"),

@@ -120,6 +120,7 @@ class GCSStorage(StoredBytes):
             token = answer.get("nextPageToken")
             if past or not token:
                 return
+            order.check_goes_on(paths, token)
             arguments |= {"maxResults": PAGE_KEYS, "pageToken": token}
 
     def _list(self, **arguments: Any) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from blizzard_core.errors import StorageError
+from blizzard_core.errors import StorageError, Unavailable
 from blizzard_core.storage.protocol import order_key
 
 
@@ -20,6 +20,7 @@ class Ascending:
         self._uri = uri
         self._last = after
         self._may_repeat = inclusive
+        self._token = ""
 
     def check(self, paths: Iterable[str]) -> None:
         """Raise `StorageError` at the first key that is not above the one before it."""
@@ -33,3 +34,12 @@ class Ascending:
                     " use a store or a server version that does (docs/guarantees.md)"
                 )
             self._last, last, self._may_repeat = path, key, False
+
+    def check_goes_on(self, paths: Sequence[str], token: str) -> None:
+        """Raise `Unavailable` where a page without keys asks for itself, which would not end.
+
+        ``token`` is how the page says to go on.
+        """
+        if not paths and token == self._token:
+            raise Unavailable(f"{self._uri}/: a listing without keys tells to ask for it again")
+        self._token = token

@@ -155,6 +155,7 @@ class S3Storage(ObjectStorage):
                 return
             if not answer.get("NextContinuationToken"):
                 raise Unavailable(f"{self.uri}/: a listing was cut off without a way to go on")
+            order.check_goes_on(paths, answer["NextContinuationToken"])
             arguments = {
                 "Bucket": self._bucket,
                 "Prefix": self._prefix,

@@ -168,3 +168,23 @@ def test_a_gcs_listing_out_of_order_raises(gcs: GcsServer) -> None:
         proxy.relist = backwards
         with pytest.raises(StorageError, match="does not list keys in the order of their bytes"):
             list(storage.list_range("", None))
+
+
+def emptied(data: bytes) -> bytes:
+    """A page without keys that is never the last."""
+    kept = re.sub(rb"<Contents>.*</Contents>", b"", data, flags=re.DOTALL)
+    more = b"<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
+    return re.sub(rb"<IsTruncated>\w+</IsTruncated>", more, kept)
+
+
+def test_a_listing_that_asks_for_itself_ends(world: World, gcs: GcsServer) -> None:
+    world.proxy.relist = emptied
+    with pytest.raises(Unavailable, match="without keys tells to ask for it again"):
+        list(world.storage.list_range("", None))
+    bucket = gcs.new_bucket()
+    with fault_proxy(gcs.endpoint) as proxy:
+        options = {**gcs.options, "GOOGLE_BASE_URL": proxy.endpoint}
+        storage = open_storage(f"gs://{bucket}/raw", options, PATIENCE)
+        proxy.relist = lambda _: b'{"nextPageToken": "t"}'
+        with pytest.raises(Unavailable, match="without keys tells to ask for it again"):
+            list(storage.list_range("", None))

@@ -16,6 +16,10 @@ from typing import Self
 from blizzard_core.errors import StateError
 
 _NOTHING = f"{0:032x}"
+_REMEDY = (
+    "Restore the journal, or accept what the checkpoint has passed with `blizzard checkpoint"
+    " rebuild`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +47,16 @@ class JournalTally:
         return (there.count, there.mix) == (self.count, self.mix)
 
 
-def check_tally(expected: JournalTally, found: Iterable[str], where: str) -> None:
+def check_tally(
+    expected: JournalTally, found: Iterable[str], where: str, remedy: str = _REMEDY
+) -> None:
     """Raise `StateError` naming the journal ``where``, unless it holds exactly what it must."""
     batches = list(found)
     if not expected.agrees_with(batches):
         raise StateError(
             f"{where}: holds {len(batches)} batch(es) that are in no segment yet, and not the"
             f" {expected.count} that the checkpoint counts, so files of them would come again."
-            " Restore the journal, or accept what the checkpoint has passed with `blizzard"
-            " checkpoint rebuild`"
+            f" {remedy}"
         )
 
 

@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile, StagedBadRecords
+from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.source_state import Batch, CommitPoint, SourceState
 from blizzard_py.state.stream_state import SourceStream, StreamState
 
@@ -41,7 +42,7 @@ def parted(path: str) -> tuple[str, str]:
 
 def of_source(state: SourceState, name: str) -> SourceState:
     """The state of one source, with its part of what is in flight."""
-    own = state.members.get(name, SourceState())
+    own = state.members.get(name) or SourceState(unfolded=_first_tally(state))
     retries = {parted(path): retry for path, retry in state.retries.items()}
     parts = (part_of(batch, name, is_first=_is_first(state, name)) for batch in state.in_flight)
     stream = state.stream
@@ -55,6 +56,11 @@ def of_source(state: SourceState, name: str) -> SourceState:
         anew_ts=state.anew_ts,
         last_update_ts=state.last_update_ts,
     )
+
+
+def _first_tally(state: SourceState) -> JournalTally | None:
+    """Return what a source counts its journal from: the first batch on, if there was none yet."""
+    return state.unfolded if state.unfolded == JournalTally() else None
 
 
 def with_source(state: SourceState, name: str, after: SourceState) -> SourceState:

@@ -19,7 +19,6 @@ from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import cut, mark_idle, retimed, times_of
 from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
 from blizzard_py.reading import ReadMarks
-from blizzard_py.state.members import part_of
 from blizzard_py.state.retries import RETRY_SECS, retried
 from blizzard_py.state.source_state import (
     Batch,
@@ -180,27 +179,14 @@ def rename_outputs(
 def ended(state: SourceState, batch: Batch, now: float) -> SourceState:
     """Step 5, whatever the source: the batch leaves ``in_flight`` and its files all lists."""
     retries = retried(state.retries, batch, now)
+    tally = state.unfolded
     settled_now = {file.path for file in batch.finished} - set(retries)
     return replace(
-        _journaled(state, batch),
+        state,
         queue=tuple(entry for entry in state.queue if entry.path not in settled_now),
         in_flight=tuple(b for b in state.in_flight if b.batch != batch.batch),
         retries=retries,
         totals=_counted(state.totals, batch),
-    )
-
-
-def _journaled(state: SourceState, batch: Batch) -> SourceState:
-    """The state with the batch counted among those that each source's journal must hold."""
-    first = min(state.members, default="")
-    members = {
-        name: _journaled(each, batch) if part_of(batch, name, is_first=name == first) else each
-        for name, each in state.members.items()
-    }
-    tally = state.unfolded
-    return replace(
-        state,
-        members=members,
         unfolded=None if tally is None else tally.with_batch(batch.batch),
     )
 

@@ -225,8 +225,7 @@ class SeveralFiles:
         self._state = state
         for name, parts in self._parts.items():
             if name not in self._state.members:
-                cold = SourceState(source=parts.identity)
-                self._state = with_source(self._state, name, cold)
+                self._put(name, replace(self._own(name), source=parts.identity))
         yield from self._parts
 
     def _own(self, name: str) -> SourceState:

@@ -11,6 +11,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile, StagedBadRecords
 from blizzard_py.state.checkpoint_document import SHARED, state_from_json, state_to_json
+from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.members import lifted, of_source, part_of, parted, qualified, with_source
 from blizzard_py.state.source_state import (
     Batch,
@@ -156,3 +157,11 @@ def test_who_runs_a_source_of_several_alone_is_told_where_its_state_is() -> None
     broken = {**state_to_json(state(), 5.0), "sources": {"web": {"schema_version": 1, "x": 2}}}
     with pytest.raises(StateError, match=r"here: sources\.web"):
         state_from_json(broken, "here")
+
+
+def test_a_source_counts_its_journal_from_the_first_batch_of_all() -> None:
+    begun = SourceState(unfolded=JournalTally())
+    assert of_source(begun, "app").unfolded == JournalTally()
+    later = replace(begun, unfolded=JournalTally().with_batch("b1"))
+    assert of_source(later, "app").unfolded is None  # nobody knows what it has
+    assert of_source(SourceState(), "app").unfolded is None

@@ -275,6 +275,19 @@ def test_a_checkpoint_of_all_that_is_gone_begins_nothing_anew(
     assert all("which is gone" in error for error in errors)
 
 
+def test_a_journal_of_one_that_lacks_a_batch_is_refused(
+    tmp_path: Path, spark_engine: SparkEngine
+) -> None:
+    world, oracle = world_of(tmp_path, spark_engine)
+    for second in (100, 120):
+        step(world, oracle, web=[row(second)], app=[row(second)])
+    world.drain()  # each batch is counted once
+    check(world, oracle)
+    min((tmp_path / "table/_blizzard/journal/pages_app").iterdir()).unlink()
+    with pytest.raises(StateError, match=r"pages_app: holds 1 batch.*not the 2 .*Restore the jour"):
+        world.drain()
+
+
 def test_a_policy_stays_what_the_first_batch_had(tmp_path: Path, spark_engine: SparkEngine) -> None:
     world, oracle = world_of(tmp_path, spark_engine, "max")
     step(world, oracle, web=[row(100)], app=[row(130)])

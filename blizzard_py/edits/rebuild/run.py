@@ -30,7 +30,7 @@ from blizzard_py.edits.rebuild.decide import (
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.sources.cold_start import other_names
-from blizzard_py.sources.files.discovery import accepts, check_tracking
+from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
 from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import adopted
@@ -211,6 +211,8 @@ class Rebuild:
         state = state_from_json(document, self._where)
         check_identity(state, self._parts.identity, self._parts.source.id, self._where)
         check_tracking(state, self._parts.files, self._where)
+        # No daemon would go on with another depth, wherever the checkpoint came from.
+        starting_point(state, self._parts.files, self._parts.clock(), self._where)
         # What a query remembers is not to be made again from names, whoever asks for none by now.
         check_query(state, self._parts.query, self._where)
         return Found(raw, version, document, state)

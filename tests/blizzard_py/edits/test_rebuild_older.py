@@ -241,6 +241,16 @@ def test_nothing_is_made_up_under_another_name() -> None:
     assert world.rows() == ["1"]
 
 
+def test_a_checkpoint_of_another_depth_is_not_made_again() -> None:
+    world = begun()
+    world.settings["partition_depth"] = 2
+    with pytest.raises(StateError, match="was kept with a partition depth of 1"):
+        rebuilt(world)
+    del world.settings["partition_depth"]
+    world.drain()
+    assert world.rows() == ["1"]
+
+
 def original(world: World) -> None:
     """One was at work before, and has done the first two files."""
     for name in ("1", "2"):

@@ -133,7 +133,7 @@ class Process(Owner):
         code = run_worker(worker, loop, self.stop)
         self.world.tell(f"{self.name} ends with exit code {code}: {activity.error}")
         text = str(activity.error)
-        if re.search(r"taken over by writer (\w+), epoch \d+ \(ours: \1", text):
+        if re.search(r"taken over by writer (\w+), epoch \d+ .*\(ours: \1", text):
             self.world.problems["a daemon fenced itself"] += 1
         excused = self.is_excused(text)
         if activity.crashed and not excused:

@@ -297,6 +297,27 @@ def found(storage: Storage, folder: str) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
+def lost(named: Sequence[Segment], there: Sequence[Segment]) -> list[Segment]:
+    """Return the segments that a checkpoint has ``named`` and that are gone, but for merged ones.
+
+    A later segment that is as long was made of it: beside one that stays, later ones have at
+    most half its names (see *Compaction* above). Names are only added, so there are as many.
+    """
+    names = {segment.name for segment in there}
+    is_whole = sum(one.count for one in there) >= sum(one.count for one in named)
+
+    def is_merged(gone: Segment) -> bool:
+        later = (one for one in there if _made(one) > _made(gone))
+        return is_whole and any(one.count >= gone.count for one in later)
+
+    return [one for one in named if one.name not in names and not is_merged(one)]
+
+
+def _made(segment: Segment) -> str:
+    """What sorts segments as they were written."""
+    return segment.name.rpartition("~")[2]
+
+
 def _pages(storage: Storage, folder: str) -> Iterator[Page]:
     try:
         yield from storage.list_range(f"{folder}/", f"{folder}0")  # "0" follows "/"

@@ -301,11 +301,11 @@ class Evidence:
     def _missing_segments(self) -> Iterator[Doubt]:
         if self._state is None:
             return
-        there = {segment.name for segment in (*self.segments, *self.set_segments)}
-        named: tuple[Segment, ...] = (*self._state.ledger, *(self._state.processed or ()))
-        for segment in named:
-            if segment.name not in there:
-                yield Doubt(f"segment {segment.name}, which the checkpoint names, is gone")
+        for segment in (
+            *processed_set.lost(self._state.ledger, self.segments),
+            *processed_set.lost(self._state.processed or (), self.set_segments),
+        ):
+            yield Doubt(f"segment {segment.name}, which the checkpoint names, is gone")
 
     def _missing_names(self) -> Iterator[Doubt]:
         """Batches whose names in grace stood in the journal only."""

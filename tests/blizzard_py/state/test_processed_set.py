@@ -26,6 +26,7 @@ from blizzard_py.state.processed_set import (
     digests_of,
     discard,
     load,
+    lost,
     segments_of,
     segments_to_json,
     sweep,
@@ -382,3 +383,24 @@ def test_the_list_goes_through_json() -> None:
 def test_a_list_that_is_not_understood_is_refused(document: object) -> None:
     with pytest.raises(StateError, match=r"^s3://b/checkpoint\.json: .*; restore it"):
         decoded(LISTED, document, "s3://b/checkpoint.json")
+
+
+@pytest.mark.parametrize(
+    ("there", "gone"),
+    [
+        ([("a~1", 5000), ("a~2", 100)], []),
+        ([("b~3", 5100)], []),
+        ([("b~3", 5100), ("b~4", 90)], []),
+        ([("a~1", 5000)], ["a~2"]),  # nothing later was made of it
+        ([("a~2", 100), ("b~0", 9000)], ["a~1"]),  # nothing later is as long
+        ([("a~2", 100), ("b~3", 4000)], ["a~1"]),
+        ([("b~3", 5000)], ["a~1", "a~2"]),  # names are missing
+        ([], ["a~1", "a~2"]),
+    ],
+)
+def test_a_segment_that_became_part_of_a_later_one_is_not_lost(
+    there: list[tuple[str, int]], gone: list[str]
+) -> None:
+    named = [Segment("a~1", 5000), Segment("a~2", 100)]
+    found = lost(named, [Segment(name, count) for name, count in there])
+    assert [segment.name for segment in found] == gone

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +13,7 @@ from blizzard_core.table.contract import FEATURES, Declared, objections
 from tests.support.foreign_tables import field, make, with_features
 from tests.support.penguin_features import stored, table
 from tests.support.penguin_readers import assert_all_read, by_scan, rows_of
-from tests.support.penguin_world import World, footer_pool
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    """The clock is the disk's: a file beside a log that is there must not look old."""
-    found = World(str(tmp_path / "table"), pool)
-    Path(found.uri).mkdir()
-    found.now = Path(found.uri).stat().st_mtime
-    return found
+from tests.support.penguin_world import World
 
 
 def test_the_documented_table_is_the_contract() -> None:

@@ -8,8 +8,6 @@ there: https://github.com/delta-io/delta, `PreDowngradeTableFeatureCommand.scala
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +18,11 @@ from blizzard_core.errors import StateError
 from blizzard_core.table.contract import FEATURES, feature_objections
 from tests.support.foreign_tables import commit, field, make, metadata, with_features
 from tests.support.penguin_readers import assert_all_read
-from tests.support.penguin_world import World, footer_pool, parquet
+from tests.support.penguin_world import World, parquet
 
 PLAIN = {"minReaderVersion": 1, "minWriterVersion": 2}
 LEGACY = ["appendOnly", "invariants"]
 BOUNDARY = "delta.requireCheckpointProtectionBeforeVersion"
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    """The clock is the disk's: a file beside a log that is there must not look old."""
-    found = World(str(tmp_path / "table"), pool)
-    Path(found.uri).mkdir()
-    found.now = Path(found.uri).stat().st_mtime
-    return found
 
 
 def added(world: World, path: str, value: int, **more: Any) -> dict[str, Any]:

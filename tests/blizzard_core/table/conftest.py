@@ -1,0 +1,26 @@
+"""A table in a directory of its own, and a Penguin over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from pathlib import Path
+
+import pytest
+
+from tests.support.penguin_world import World, footer_pool
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Executor]:
+    with footer_pool() as found:
+        yield found
+
+
+@pytest.fixture
+def world(tmp_path: Path, pool: Executor) -> World:
+    """The clock is the disk's: a file beside a log that is there must not look old."""
+    found = World(str(tmp_path / "table"), pool)
+    Path(found.uri).mkdir()
+    found.now = Path(found.uri).stat().st_mtime
+    return found

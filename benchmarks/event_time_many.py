@@ -1,4 +1,4 @@
-"""How many queries over event time one daemon carries: a run over few files of each of them.
+"""Cost of many queries over event time in one daemon, over a few files each.
 
     python -m benchmarks.event_time_many                # 1, 5, 10 and 20 queries
     python -m benchmarks.event_time_many --queries 40
@@ -38,7 +38,7 @@ _PROC = Path("/proc")
 
 @dataclass
 class Run:
-    """What was seen of one run of a daemon."""
+    """Measurements of one run of a daemon."""
 
     queries: int
     first: dict[str, float] = field(default_factory=dict)
@@ -49,8 +49,8 @@ class Run:
     mib: float = 0.0
 
     @property
-    def is_whole(self) -> bool:
-        """Whether each query has made each of its batches, of all rows."""
+    def has_all_batches(self) -> bool:
+        """Return whether each query has made each of its batches, of all rows."""
         batches = self.queries * BATCHES
         return (self.batches, self.rows) == (batches, batches * ROWS)
 
@@ -183,7 +183,7 @@ def main() -> int:
         print(f"| {queries} | {first} | {run.secs:.0f} | {run.failed} | {run.mib:,.0f} |")
         sys.stdout.flush()
     print(f"\nLoad at the end: {os.getloadavg()[0]:.1f}.")
-    return 0 if all(run.is_whole for run in runs) else 1
+    return 0 if all(run.has_all_batches for run in runs) else 1
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ def problems_of(uri: str, options: StorageOptions) -> list[str]:
 
 
 def _odd_path(path: str) -> list[str]:
-    """What a path without a scheme says that nobody means: it would be a folder right here."""
+    """Return the problems of a path without a scheme that would be a local folder by mistake."""
     head, colon, _ = path.partition(":")
     if not path.strip():
         return ["is empty; name a place"]
@@ -326,7 +326,7 @@ def delta_options(
 
 
 def _is_emulator(endpoint: str, environment: Mapping[str, str]) -> bool:
-    """Whether this endpoint is the emulator that delta-rs would take.
+    """Return whether this endpoint is the emulator that delta-rs would take.
 
     An emulator's has the account in its path (``http://127.0.0.1:10000/devstoreaccount1``).
     """

@@ -41,5 +41,9 @@ class Ascending:
         ``token`` is how the page says to go on.
         """
         if not paths and token == self._token:
-            raise Unavailable(f"{self._uri}/: a listing without keys tells to ask for it again")
+            raise Unavailable(
+                f"{self._uri}/: the store answers a listing with an empty page that names itself"
+                " as the next one, so it would never end. It is tried again; if this stays, check"
+                " the store, or a proxy before it"
+            )
         self._token = token

@@ -227,7 +227,7 @@ def _versions(declared: Declared) -> Iterator[str]:
 
 
 def feature_objections(names: Sequence[str]) -> list[str]:
-    """What speaks against tables with these features, in the order in which Delta drops them."""
+    """Return the objections to these features, in the order in which Delta drops them."""
     found = [
         f"the table feature {name} is not supported: {feature.why}; {feature.remedy}"
         for name, feature in FEATURES.items()

@@ -142,7 +142,7 @@ def closed_by(progress: Progress, path: str) -> str | None:
 
 
 def _is_odd(progress: Progress, partition: str) -> bool:
-    """Whether a partition is of the full depth and its name says no time."""
+    """Return whether a partition has the full depth and a name that says no time."""
     return (
         bool(partition) and partition.count("/") + 1 == progress.depth and not is_timed(partition)
     )

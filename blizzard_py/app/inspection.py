@@ -257,7 +257,7 @@ def _plan_source(
         "list_requests": 0 if on_disk else found.requests,
         "directories_read": found.requests if on_disk else None,
         "keys_listed": found.keys,
-        "notes": [*found.notes, *_asked_of_spark(source, state)],
+        "notes": [*found.notes, *_spelling_notes(source, state)],
         **_event_time_of(config, source, state),
     }
 
@@ -312,7 +312,7 @@ def _event_time_of(config: Config, source: SourcePipeline, state: SourceState) -
 
 
 def _stream_of(source: SourcePipeline, state: SourceState) -> StreamState | None:
-    """What a query knows; of several sources it stands in the checkpoint of all."""
+    """Return the state of a query; with several sources it is in their shared checkpoint."""
     parts = source.parts
     if parts.home_id == parts.id:
         return state.stream
@@ -320,8 +320,8 @@ def _stream_of(source: SourcePipeline, state: SourceState) -> StreamState | None
     return None if shared is None else shared.stream
 
 
-def _asked_of_spark(source: SourcePipeline, state: SourceState) -> list[str]:
-    """What may be another query than the kept one, which nobody can tell here."""
+def _spelling_notes(source: SourcePipeline, state: SourceState) -> list[str]:
+    """Return a note for each change of the query that only Spark can judge."""
     asked = source.parts.query
     stream = None if asked is None else _stream_of(source, state)
     if asked is None or stream is None:

@@ -99,9 +99,9 @@ class Bound:
 
 
 def without_values(columns: Iterable[str]) -> str:
-    """The warning of a bound that is empty although there is something to read."""
+    """Return the warning of an empty bound over a table that is not empty."""
     names = " or ".join(columns)
-    return f"there are rows, and none has a value in {names}: nothing is read until one has"
+    return f"no row of the table has a value in {names}; nothing is read until one has"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ class BatchRecords:
             if files or lines:
                 self._log.info("dead_letters", batch=batch.batch, files=files, records=lines)
 
-    def told(self, flying: Sequence[Batch]) -> list[Batch]:
-        """Those of the batches that the journal has; of several sources, as the first one's has.
+    def journaled(self, flying: Sequence[Batch]) -> list[Batch]:
+        """Return the batches that the journal has; with several sources, that of the first.
 
         Raises `StateError`, `StorageError`.
         """

@@ -109,8 +109,8 @@ class BatchRunner:
         return self._settings
 
     def as_journaled(self, state: SourceState) -> SourceState:
-        """The state with its batches as whoever published them last has written them down."""
-        return as_journaled(state, self._records.told(state.in_flight))
+        """Return the state with its batches as the journal has them."""
+        return as_journaled(state, self._records.journaled(state.in_flight))
 
     def recover(self, state: SourceState, batch: Batch) -> SourceState:
         """Bring a batch that a crash left in the checkpoint to its end.

@@ -89,7 +89,7 @@ def _harm_and_remedy(parts: Parts) -> str:
 
 
 def _remedy(parts: Parts) -> str:
-    """What a source can do that is neither a replay nor a backfill; a rebuild is for files."""
+    """Return the remedy for a live source; `checkpoint rebuild` is for files only."""
     if parts.asked is None:
         return _LIVE
     return _REPLACING if parts.asked.replaces else _ASKED

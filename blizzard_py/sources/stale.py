@@ -113,7 +113,7 @@ def newer_work(state: SourceState, parts: Parts, world: World) -> str | None:
 
 
 def was_published(state: SourceState, parts: Parts, world: World) -> bool:
-    """Whether later commit points tell that each batch of a state was published, or given up.
+    """Return whether later commit points tell that each batch was published or discarded.
 
     A source publishes one batch after the other. Raises `StorageError`, `StateError`.
     """

@@ -314,7 +314,7 @@ def lost(named: Sequence[Segment], there: Sequence[Segment]) -> list[Segment]:
 
 
 def _made(segment: Segment) -> str:
-    """What sorts segments as they were written."""
+    """Return the part of a segment's name that sorts by the time of writing."""
     return segment.name.rpartition("~")[2]
 
 

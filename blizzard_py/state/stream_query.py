@@ -110,7 +110,7 @@ def changes(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
 
 
 def respelled(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, str]:
-    """What is not as it was and may be no other query all the same, a sentence for each key.
+    """Return a sentence for each changed key that may still be the same query.
 
     A release that kept no zone had whichever there is now.
     """
@@ -132,7 +132,7 @@ def respelled(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, st
 
 
 def going_on(stream: StreamState | None, asked: Mapping[str, Any]) -> StreamState:
-    """What the next batch is settled on, after all checks: in the spelling of now.
+    """Return the state for the next batch, after all checks, in the spelling of now.
 
     A query that an operator had begin anew may be another one.
     """
@@ -195,7 +195,7 @@ def _of_fields(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def _of_sources(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What has changed of several sources, or of their columns."""
+    """Return the changes of several sources, or of their time columns."""
     if before.keys() != now.keys():
         return [f"sources: were {', '.join(before)}" + (f" and are {', '.join(now)}" * bool(now))]
     return [

@@ -125,7 +125,7 @@ def renumbered(state: SourceState, batch: Batch, seq: int) -> tuple[SourceState,
 
 
 def as_journaled(state: SourceState, told: Iterable[Batch]) -> SourceState:
-    """The state with its committed batches as whoever published them last has journaled them.
+    """Return the state with its committed batches as the journal has them.
 
     ``told`` are batches of the journal. A checkpoint that was brought back from a copy may have
     names that were given up since, or an attempt that another one took over from.
@@ -145,11 +145,11 @@ def _newer(batch: Batch, told: Batch) -> Batch:
         return batch
     # What a rebuild has left out of the batch stays out of it.
     names = {output.staged: output for output in told.outputs}
-    outputs = (max(o, names.get(o.staged, o), key=_taken_over) for o in batch.outputs)
+    outputs = (max(o, names.get(o.staged, o), key=_renames) for o in batch.outputs)
     return replace(batch, outputs=tuple(outputs))
 
 
-def _taken_over(output: PlannedOutput) -> int:
+def _renames(output: PlannedOutput) -> int:
     return len(output.earlier)
 
 

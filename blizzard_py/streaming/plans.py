@@ -39,7 +39,7 @@ def differing(
     settings: IngestSettings,
     queries: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> list[str]:
-    """Which of ``transform``, ``aggregates`` and ``zone`` make another query of the kept one.
+    """Return those of ``transform``, ``aggregates`` and ``zone`` that change the kept query.
 
     ``queries`` are the fingerprints of both, the kept one first. Raises `EngineError`, and
     `ConfigError` for a query that cannot be computed.
@@ -105,7 +105,7 @@ class _Comparison:
             yield from _differing(plan, key, (kept[key], now[key]), zones)
 
     def _can_compute(self, kept: Mapping[str, Any]) -> bool:
-        """Whether the kept query may run at all over the columns that there are by now."""
+        """Return whether the kept query can run over the columns of now."""
         given = self._given.model_copy(update={"aggregates": kept["aggregates"]})
         settings = replace(self._settings, transform=kept["transform"])
         try:
@@ -147,7 +147,7 @@ def _window_of(given: EventTimeSettings, schema: StructType) -> list[str]:
 def _differing(
     plan: Callable[[Any, str], _Plan], key: str, texts: tuple[Any, Any], zones: tuple[str, str]
 ) -> Iterator[str]:
-    """What is to blame where a text in its zone is not computed as the other in its own."""
+    """Yield the key, or ``zone``, that makes two spellings compute different results."""
     (before, now), (zone_before, zone_now) = texts, zones
     if before == now and zone_before == zone_now:
         return

@@ -1,4 +1,4 @@
-"""Whether another spelling of a query, or another time zone, is another query than the kept one.
+"""Comparison of a query with the kept one, where its spelling or the time zone has changed.
 
 Where nothing is spelled otherwise Spark is not asked, nor started.
 """

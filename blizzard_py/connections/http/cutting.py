@@ -37,7 +37,7 @@ _UNITS: Mapping[TimeUnit, dt.timedelta] = {
 
 
 def cut_of(source: HttpSource, low: Any, up_to: Any, *, is_read: bool = False) -> dict[str, str]:
-    """What a task's spec says of it, as ISO text: ``sent``, ``low``, ``up_to``; often nothing.
+    """Return the cut of a task as ISO text: ``sent``, ``low``, ``up_to``; often empty.
 
     ``is_read``: the window before went up to ``low``.
     """

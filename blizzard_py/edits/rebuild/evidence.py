@@ -197,7 +197,7 @@ class Evidence:
         return is_stale and all(self._place(output) == "staged" for output in batch.outputs)
 
     def _is_over(self, batch: Batch) -> bool:
-        """Whether a sweep has folded the batch, which it does once none is under way.
+        """Return whether a sweep has folded the batch, as it does once none is under way.
 
         One that slept may have folded those of others; what is staged of them is not over.
         """

@@ -1,4 +1,4 @@
-"""One row as a line of JSON, as a file would have it: for letters, from which it is replayed."""
+"""Values of a row as JSON text, as a file would have them: for letters, which are replayed."""
 
 from __future__ import annotations
 
@@ -14,25 +14,19 @@ _UNKNOWN = (ValueError, OverflowError, TypeError, KeyError)
 _ALL = 1 << 20
 
 
-def row_text(batch: pa.RecordBatch, row: int) -> bytes:
-    """The row's columns as a JSON object, without an end of line; null for null.
-
-    Times are ISO text, in UTC where they have no zone, and bytes base64; numbers keep their digits,
-    and ``NaN`` is what the line parser takes in columns of floats. What Python has no value for
-    (years beyond 9999) stands there as text.
-    """
-    one = batch.slice(row, 1)
-    return joined({name: member(one.column(name)) for name in one.schema.names})
-
-
 def joined(members: Mapping[str, str]) -> bytes:
-    """The object of these members, whose values are JSON text."""
+    """Return the object of these members, whose values are JSON text, without an end of line."""
     told = (f"{json.dumps(name, ensure_ascii=False)}: {text}" for name, text in members.items())
     return f"{{{', '.join(told)}}}".encode("utf-8", "backslashreplace")
 
 
 def member(one: pa.Array) -> str:
-    """A single value as JSON text."""
+    """Return a single value as JSON text; null for null.
+
+    Times are ISO text, in UTC where they have no zone, and bytes base64; numbers keep their digits,
+    and ``NaN`` is what the line parser takes in columns of floats. What Python has no value for
+    (years beyond 9999) stands there as text.
+    """
     if isinstance(one, pa.ExtensionArray):
         return member(one.storage)
     if pa.types.is_decimal(one.type):
@@ -76,7 +70,7 @@ def _time_text(one: pa.Array) -> str:
 
 
 def plain_value(value: Any) -> Any:
-    """What stands in JSON for a value that JSON has no form of, for `json.dumps`."""
+    """Return a JSON form of a value that `json.dumps` does not know."""
     try:
         return msgspec.to_builtins(value)
     except TypeError:  # pandas' own, of times with nanoseconds

@@ -153,7 +153,7 @@ class OutOfTurn:
         return run.of_batches(lambda batches: own.not_before(batches) or [])
 
     def _new_to_live(self, paths: Iterable[str]) -> set[str]:
-        """What the live daemon is going to find, which a rebuild may have begun to miss."""
+        """Return the paths that are new to the live daemon, also after a rebuild of its state."""
         live = read_state(self._sink, self._live_id)
         return set() if live is None else {path for path in paths if is_new(live.progress, path)}
 

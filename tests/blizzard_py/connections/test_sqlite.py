@@ -226,9 +226,7 @@ def test_rows_of_which_none_has_a_value_are_told_of(
     insert(file, "INSERT INTO t VALUES (?, ?)", [(1, None)])
     told = connection.bound("max", 0)
     assert told.value == {}
-    assert told.warnings == (
-        "there are rows, and none has a value in v: nothing is read until one has",
-    )
+    assert told.warnings == ("no row of the table has a value in v; nothing is read until one has",)
     insert(file, "INSERT INTO t VALUES (?, ?)", [(2, 5)])
     assert connection.bound("max", 0) == Bound("max", {"v": 5})
     connection.close()

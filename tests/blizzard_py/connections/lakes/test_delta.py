@@ -517,7 +517,7 @@ def test_rows_of_which_none_has_a_value_are_told_of(tmp_path: Path) -> None:
     DeltaTable(tmp_path).update(updates={"v": "NULL"})
     told = DeltaConnection(access_to(tmp_path), Selection(columns=("v",))).bound("max", 0)
     assert told.value == {}
-    assert "none has a value in v" in told.warnings[0]
+    assert "no row of the table has a value in v" in told.warnings[0]
 
 
 def test_the_clock_is_a_bound_for_times_and_dates(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.conform import Conformer
 from blizzard_py.kernels.decode.parse import LineParser
-from blizzard_py.kernels.decode.row_text import row_text
 
 UTC = dt.UTC
 EARLY, LATE = -(2**63) + 1, 2**63 - 1  # what drivers make of infinities
@@ -197,7 +196,7 @@ def test_a_row_as_text_is_what_a_line_would_be() -> None:
         ],
         ["d", "far", "t", "f", "b", "s", "n"],
     )
-    text = row_text(batch, 0)
+    text = Conformer([]).text_of(batch, 0)
     assert b"\n" not in text
     assert '"d": 1.50, "far": "<value out of range' in text.decode()
     assert '"t": "1970-01-01T00:00:00.000000Z", "f": NaN, "b": "/w=="' in text.decode()
@@ -236,7 +235,7 @@ def test_what_python_or_json_does_not_know_costs_its_row_alone(array: pa.Array) 
             continue
         assert found == [None]
         assert set(bad) == {0}
-    text = row_text(pa.RecordBatch.from_arrays([array], ["v"]), 0)
+    text = Conformer([]).text_of(pa.RecordBatch.from_arrays([array], ["v"]), 0)
     assert len(json.loads(text)["v"]) > 0
 
 
@@ -245,7 +244,7 @@ def test_text_that_is_no_utf8_is_a_bad_record() -> None:
     rows = unchecked(b"a", b"\xff\xfe", "é".encode())
     found, bad = conformed(spec("string"), rows)
     assert (found, list(bad)) == (["a", "é"], [1])
-    text = row_text(pa.RecordBatch.from_arrays([rows], ["v"]), 1)
+    text = Conformer([]).text_of(pa.RecordBatch.from_arrays([rows], ["v"]), 1)
     assert text == b'{"v": "\\udcff\\udcfe"}'
     keys = pa.MapArray.from_arrays([0, 1, 2, 3], rows, pa.array([1, 2, 3]))
     found, bad = conformed(spec("map", children=(INT,)), keys)

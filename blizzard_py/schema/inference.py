@@ -241,8 +241,10 @@ def _is_timestamp(text: str) -> bool:
     if _ISO.fullmatch(text) is None:
         return False
     try:
-        dt.datetime.fromisoformat(text)
-    except ValueError:
+        moment = dt.datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            moment.astimezone(dt.UTC)  # may lie outside of the calendar, where no time is read
+    except (ValueError, OverflowError):
         return False
     return True
 

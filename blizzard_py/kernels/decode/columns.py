@@ -132,7 +132,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 def _is_converted(spec: FieldSpec) -> bool:
     """Whether the reader's column may be another than the table's, or need a check."""
-    if is_extracted(spec) or read_type(spec) != arrow_type(spec):
+    if is_extracted(spec) or spec.type == "timestamp" or read_type(spec) != arrow_type(spec):
         return True
     return any(not child.nullable or _is_converted(child) for child in spec.children)
 
@@ -162,7 +162,7 @@ def _converted(spec: FieldSpec, array: pa.Array, path: str) -> pa.Array:
             array.offsets, values, type=arrow_type(spec), mask=_mask(array)
         )
     if spec.type == "timestamp":
-        return _epoch(array, path)
+        return _instants(array, path) if spec.unit == "iso" else _epoch(array, path)
     if spec.type == "decimal":
         return _decimal(array, arrow_type(spec), path)
     try:
@@ -226,6 +226,17 @@ def _decimal(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
         return array.cast(kind)
     except ValueError as error:
         raise _refused(path, error) from error
+
+
+def _instants(array: pa.Array, path: str) -> pa.Array:
+    """Refuse what the reader takes beyond the calendar: a year 0, an offset that leads out of it.
+
+    Of a table with such a value Python and most readers cannot read the row.
+    """
+    lowest, highest = pc.min_max(array.cast(pa.int64())).as_py().values()
+    if lowest is not None and (lowest < MIN_MICROS or highest > MAX_MICROS):
+        raise _refused(path, "the time lies outside the years 1 to 9999 in UTC")
+    return array
 
 
 def _epoch(array: pa.Array, path: str) -> pa.Array:

@@ -503,11 +503,10 @@ static inline __attribute__((always_inline)) at value(at p, u32 index) {
         data[row >> 3] = (u8)((data[row >> 3] & ~(1 << (row & 7))) | bit << (row & 7));
         return p;
     case TIMESTAMP:
-        if (!(p = timestamp(p, &whole))) return 0;
-        break;
     case EPOCH:
-        if (!(p = scaled(p, f->precision, f->scale, wide))) return 0;
-        whole = (i64)wide[0];
+        p = f->kind == EPOCH ? scaled(p, f->precision, f->scale, wide) : timestamp(p, &whole);
+        if (!p) return 0;
+        if (f->kind == EPOCH) whole = (i64)wide[0];
         if (whole < -62135596800000000 || whole > 253402300799999999) return 0;
         break;
     case DATE:

@@ -119,6 +119,8 @@ def test_the_order_of_records_does_not_change_a_type() -> None:
         ("2024-02-30T00:00:00Z", False),
         ("2024-01-01T00:00:00.123456789Z", False),
         ("2024-01-01T24:00:00Z", False),
+        ("9999-12-31T23:59:59-05:00", False),
+        ("0001-01-01T00:00:00+02:00", False),
         ("yesterday", False),
         ("", False),
     ],

@@ -58,6 +58,11 @@ ACCEPTED: list[tuple[bytes, dict[str, Any]]] = [
     (b'{"id":1,"t":"2024-05-06T12:00:00.123Z"}', {"t": NOON.replace(microsecond=123000)}),
     (b'{"id":1,"t":"2024-05-06T12:00:00.123456Z"}', {"t": NOON.replace(microsecond=123456)}),
     (b'{"id":1,"t":"2024-05-06"}', {"t": NOON.replace(hour=0)}),
+    (b'{"id":1,"t":"0001-01-01T02:00:00+02:00"}', {"t": dt.datetime.min.replace(tzinfo=dt.UTC)}),
+    (
+        b'{"id":1,"t":"9999-12-31T18:59:59.999999-05:00"}',
+        {"t": dt.datetime.max.replace(tzinfo=dt.UTC)},
+    ),
     (b'{"id":1,"d":"2024-02-29"}', {"d": dt.date(2024, 2, 29)}),
 ]
 
@@ -89,6 +94,9 @@ REFUSED: list[tuple[bytes, str]] = [
     (b'{"id":1,"t":""}', "couldn't parse"),
     (b'{"id":1,"t":"yesterday"}', "couldn't parse"),
     (b'{"id":1,"t":"2024-05-06T12:00:00.123456789Z"}', "couldn't parse"),
+    (b'{"id":1,"t":"9999-12-31T23:59:59-05:00"}', "column 't': the time lies outside the years"),
+    (b'{"id":1,"t":"0001-01-01T00:00:00+02:00"}', "column 't': the time lies outside the years"),
+    (b'{"id":1,"t":"0000-12-31T23:59:59Z"}', "column 't': the time lies outside the years"),
     (b'{"id":1,"d":"2024-02-30"}', "2024-02-30"),
     (b'{"id":1,"d":"2024-05-06T12:00:00Z"}', "date32"),
     (b'{"id":1,"d":""}', "date32"),

@@ -52,6 +52,9 @@ COUNTS = column("x", "map", values="int64")
 REQUIRED_COUNTS = column("x", "map", values={"type": "int64", "nullable": False})
 DEEP = column("x", "map", values={"type": "map", "values": {"type": "list", "items": "date"}})
 TIMES = column("x", "map", values={"type": "timestamp", "unit": "ms"})
+ISO_STRUCT = column("x", "struct", fields=[{"name": "t", "type": "timestamp"}])
+ISO_LIST = column("x", "list", items="timestamp")
+ISO_MAP = column("x", "map", values="timestamp")
 ANY_TYPE = [*EPOCHS.values(), DEC, WIDE, BIN, JSON, ANY, DATE, F32, STRUCT, STRUCT_JSON, DATES]
 ANY_TYPE += [JSONS, STRUCTS, NESTED, COUNTS, REQUIRED_COUNTS, DEEP, TIMES]
 
@@ -203,6 +206,9 @@ REFUSED: list[tuple[FieldSpec, str, str]] = [
     (REQUIRED_COUNTS, '{"a":null}', "'x[]': is required"),
     (DEEP, '{"k":{"l":["2024-13-01"]}}', "'x[][][]'"),
     (TIMES, '{"a":1e15}', "is `unit` right?"),
+    (ISO_STRUCT, '{"t":"9999-12-31T23:59:59-05:00"}', "'x.t': the time lies outside the years"),
+    (ISO_LIST, '["0001-01-01T00:00:00+02:00"]', "'x[]': the time lies outside the years"),
+    (ISO_MAP, '{"a":"0000-01-01"}', "'x[]': the time lies outside the years"),
     *(
         (column("x", k, nullable=False, **more), "null", "required")
         for k, more in (

@@ -32,7 +32,7 @@ DEFECTS: dict[str, tuple[str, str]] = {
         "micros *= (i64)power(10, 6 - (u32)(p - begin));",
         "",
     ),
-    "a unit may be wrong": (
+    "a time may lie outside of the calendar": (
         "if (whole < -62135596800000000 || whole > 253402300799999999) return 0;",
         "",
     ),

@@ -45,6 +45,8 @@ class Found:
     replaying: bool = False
     # Whether a replay of bad records has letters that its next run puts away.
     taken: bool = False
+    # Whether a replay has lost what it had staged.
+    stands: bool = False
     # Rows of files that Penguin has on record as too old to be told from removed ones.
     too_old: set[str] = field(default_factory=set)
     # Rows of ours in files that Penguin refused, which `status` and `explain` tell of.
@@ -68,9 +70,7 @@ def violations(world: World, director: Director) -> list[str]:
     _journals(world, found)
     _states(world, found)
     covers = Covers(world)
-    # With a clock that is put back, or without its mirror, Penguin does not know what came
-    # since its last sweep, and what is old is on record.
-    forgot = world.settings.store_skew > DAY or bool(world.counts["mirrors lost"])
+    forgot = _forgot(world)
     for file in world.files.values():
         if not world.scans[file.source]:
             continue  # nobody ever looked there
@@ -132,9 +132,21 @@ def _uncommitted(world: World, found: Found, known: set[str]) -> list[str]:
         if not path.endswith(".parquet") or is_hidden(path) or is_theirs(path):
             continue
         grouped = path.rpartition("/")[2].startswith("unit-")
-        if not (grouped and (found.unfit or _is_in(world, sink.objects[path].data))):
+        held = sink.objects[path]
+        if _forgot(world) and held.modified < world.now - 2 * DAY:
+            # Each sweep warns of it, and says what to do.
+            found.too_old.update(row for row in ROWS.get(held.data, ()) if isinstance(row, str))
+        elif not (grouped and (found.unfit or _is_in(world, held.data))):
             wrong.append(f"uncommitted: {path} is in the directory, not in the log or on record")
     return wrong
+
+
+def _forgot(world: World) -> bool:
+    """Whether Penguin does not know what came since its last sweep, so that old files wait.
+
+    With a clock that is put back, or without its mirror.
+    """
+    return world.settings.store_skew > DAY or bool(world.counts["mirrors lost"])
 
 
 def _is_in(world: World, data: bytes) -> bool:
@@ -234,6 +246,9 @@ def _states(world: World, found: Found) -> None:
             document = json.loads(held.data)
             found.replaying |= bool(document.get("in_flight") or adaptor.queued(document))
             found.taken |= bool(document.get("letters"))
+        if path.startswith("_blizzard/") and path.endswith("~replay_checkpoint.json"):
+            lost = bool(world.counts["staging deleted"])
+            found.stands |= lost and bool(json.loads(held.data).get("in_flight"))
 
 
 # -- one file -----------------------------------------------------------------------------
@@ -247,7 +262,8 @@ def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[st
     # Who slept between a commit and its letters writes them again after a replay of them.
     is_left = (file.source, file.path) in world.left
     says_none = found.letters[name] > found.kept[name]
-    is_open = says_none and not found.put_away[name] and not is_left
+    # Without what it had staged a replay refuses to go on, and its letters stay.
+    is_open = says_none and not (found.put_away[name] or is_left or found.stands)
     if is_open and came and not cover.may_have_letter:
         wrong.append(f"both: {name} has its rows in the table and a dead letter")
     if cover.excluded:
@@ -325,8 +341,10 @@ def _records(world: World, file: SourceFile, number: int, found: Found, cover: C
     letters = {*found.letters, *world.closing}
     told = found.replaying or any(f"~records/{file.path}." in uri for uri in letters)
     told |= f"{file.source}/{file.path}" in world.closing
-    # They were staged with the state when that was lost.
-    told |= bool(world.deeds["letters unpublished"])
+    # They were staged with the state when that was lost, or had just been published.
+    unpublished = bool(world.deeds["letters unpublished"])
+    told |= unpublished
+    again |= unpublished
     for i in range(file.versions[number].bad_rows):
         raw = f"?{file.path}@{number}#{i}"
         count = found.records[raw]

@@ -113,7 +113,8 @@ class Covers:
             return cover
         if self._is_said_done(file):
             # The first sweep over an original's checkpoint takes what it finds for done.
-            cover.must_be_told = not world.deeds["original"]
+            # And a rebuild names what it takes for done.
+            cover.must_be_told = not world.deeds["original"] and name not in world.accepted
             cover.why = "people said that all below a name above it was done"
             return cover
         appeared = file.versions[0].appeared

@@ -127,6 +127,10 @@ def log_cleaned(director: Director, found: Event) -> None:
     asleep = any(p.paused_until > world.now for p in director.processes["penguin"])
     if table.version < 1 or asleep or world.on_their_way:
         return  # who sleeps would write where an entry has been
+    mirror = sink.objects.get(adaptor.MIRROR)
+    known = {} if mirror is None else json.loads(mirror.data).get("log", {})
+    if max(known.get("version", 0), known.get("own_version", 0)) > table.version:
+        return  # entries were taken back; Penguin would ask for them, and they would be gone
     for process in director.processes["penguin"]:
         if not process.is_over:
             process.died()

@@ -25,7 +25,7 @@ from blizzard_core.watermark.scan import scan
 from blizzard_py.sources.activity import NONE_APART, Apart
 from blizzard_py.sources.protocol import Found
 from blizzard_py.state.processed_set import digests_of
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import SourceState, under_way
 
 _PLAIN = (".ndjson", ".jsonl", ".json")
 ENDINGS: dict[SourceCompression, tuple[str, ...]] = {
@@ -84,13 +84,16 @@ def accepts(compression: SourceCompression) -> Callable[[str], bool]:
 
 def check_tracking(state: SourceState, source: SourceSettings, where: str) -> None:
     """Raise `StateError` if the state was kept the other way: it would ingest all again."""
-    begun = state.progress.value is not None or bool(state.progress.partitions)
+    progress = state.progress
+    begun = progress.value is not None or bool(progress.partitions or state.processed)
+    # Without that an empty set says that a run started, not that anything was done by it.
+    begun = begun or any(True for _ in under_way(state))
     if not source.use_watermark and state.processed is None and begun:
         raise StateError(
             f"{where}: was kept with a watermark, the configuration now says use_watermark: false;"
             " set it back, or give the source another id (which ingests everything again)"
         )
-    if source.use_watermark and state.processed is not None:
+    if source.use_watermark and state.processed is not None and begun:
         raise StateError(
             f"{where}: was kept without a watermark, the configuration now says use_watermark:"
             " true; set it back, or give the source another id (which ingests everything again)"

@@ -6,6 +6,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import StorageError, Unavailable
@@ -103,7 +104,8 @@ class FileSource(ABC):
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         self._late.load(epoch)
-        return state
+        # `check` let it pass, so the set is empty; left there it would be taken for one later.
+        return replace(state, processed=None) if self._source.use_watermark else state
 
     def reconciled(self, state: SourceState, world: World) -> SourceState:
         return require_current(state, self._parts, world)

@@ -88,6 +88,38 @@ def test_tracking_cannot_be_switched_on_a_state(before: bool) -> None:
         world.pipeline().discover(world.pipeline().load())
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_tracking_can_be_switched_until_something_is_done(before: bool) -> None:
+    world = World(use_watermark=before)
+    world.drain()
+    world.settings["use_watermark"] = not before
+    world.drain()
+    world.settings["use_watermark"] = before
+    world.put("d=1/1.ndjson", "r1")
+    world.drain()
+    world.drain()
+    assert world.rows() == ["r1"]
+
+
+def test_tracking_cannot_be_switched_under_a_batch() -> None:
+    world = World()
+    world.put("d=1/1.ndjson", "r1")
+    dying = Dying(world.sink, world.dlq)
+    for at in range(60):
+        dying.arm(at)
+        with contextlib.suppress(Died):
+            world.drain()
+        dying.arm(-1)
+        if world.pipeline().load().in_flight:
+            break
+    world.settings["use_watermark"] = False
+    with pytest.raises(StateError, match="was kept with a watermark"):
+        world.drain()
+    world.settings["use_watermark"] = True
+    world.drain()
+    assert world.rows() == ["r1"]
+
+
 def test_a_plan_without_a_watermark_writes_nothing() -> None:
     world = set_world()
     random_names(world, 3)

@@ -17,31 +17,12 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]  # ships no types
 
-# Port 0 lets the system choose, so runs beside each other do not collide. The
-# server ends when its standard input closes, also if the tests are killed.
-_SERVER = """
-import logging, sys, threading
-from moto.s3.responses import S3Response
-from moto.server import ThreadedMotoServer
-
-def one_at_a_time(put, lock):
-    def locked(self):
-        with lock:
-            return put(self)
-    return locked
-
-S3Response.put_object = one_at_a_time(S3Response.put_object, threading.Lock())
-logging.getLogger("werkzeug").setLevel(logging.ERROR)
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-server.start()
-print(server.get_host_and_port()[1], flush=True)
-sys.stdin.read()
-server.stop()
-"""
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -99,10 +80,11 @@ class S3Server:
 def s3_server(**environment: str) -> Iterator[S3Server]:
     """Start the server, stop it at the end; ``environment`` is for moto's own settings."""
     with subprocess.Popen(
-        [sys.executable, "-c", _SERVER],
+        [sys.executable, "-m", "tests.support.s3_process"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        cwd=ROOT,
         env={**os.environ, **environment},
         text=True,
     ) as process:

@@ -1,11 +1,11 @@
-"""The short version of the chaos run; `python -m tests.chaos.blizzard` is the long one."""
+"""The short version of the chaos run; `python -m tests.chaos.blizzard` is the long one.
+
+That one draws a fresh seed each time; here they are fixed.
+"""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
-
-import pytest
 
 from tests.chaos.blizzard.pace import Pace
 from tests.chaos.blizzard.run import planned, run_local, run_s3
@@ -23,13 +23,8 @@ def something_happened(counts: dict[str, int]) -> None:
     assert counts["actions"] > 0
 
 
-@pytest.mark.parametrize("seed", ["fixed", "fresh"])
-def test_every_file_that_appears_in_time_is_there_once_after_chaos(
-    tmp_path: Path, seed: str
-) -> None:
-    # A failure names the seed.
-    number = 2 if seed == "fixed" else random.SystemRandom().randrange(10**6)
-    something_happened(run_local(tmp_path, planned(SECS, number, PACE)))
+def test_every_file_that_appears_in_time_is_there_once_after_chaos(tmp_path: Path) -> None:
+    something_happened(run_local(tmp_path, planned(SECS, 2, PACE)))
 
 
 def test_every_file_that_appears_in_time_is_there_once_although_answers_are_lost(

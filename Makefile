@@ -47,8 +47,8 @@ demo-units: ## thirteen months of an API that corrects its past, a day a run (AR
 demo-event-time: ## edits per five minutes and channel, arriving out of order, beside duckdb
 	$(DEV) python -m demo.event_time
 
-test: ## the whole test suite, in random order, by two processes
-	$(DEV) pytest -n 2 --dist worksteal $(ARGS)
+test: ## the whole test suite, in random order, by two processes; seconds in build/junit.xml
+	$(DEV) pytest -n 2 --dist worksteal --junitxml=build/junit.xml --durations=25 $(ARGS)
 
 check: ## format, lint, types, import layers, generated files
 	$(DEV) ruff format --check $(CODE)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby, pairwise
 
-from blizzard_core.bounds import BOUNDS, Bound
+from blizzard_core import bounds
 
 _HEAD = """\
 # Limits
@@ -18,15 +23,56 @@ somebody may need more there is one, and the number here is its default.
 """
 
 _MIB, _KIB = 1 << 20, 1 << 10
+_SECTION = "# --- "
+_TEXT = re.compile(
+    r"(?P<of>.+)\nBeyond: (?P<beyond>.+?)(\nKey: (?P<key>\S+))?\nTest: (?P<test>\S+)\n", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One line of the page: ``of`` what, what happens ``beyond`` it, the test that shows it."""
+
+    area: str
+    name: str
+    value: int
+    of: str
+    beyond: str
+    test: str
+    key: str
+
+
+def named_bounds() -> Iterator[Bound]:
+    """Each constant with the text that stands below it. Raises `ValueError` where one has none."""
+    source = inspect.getsource(bounds)
+    lines = source.splitlines()
+    for constant, text in pairwise(ast.parse(source).body):
+        if not isinstance(constant, ast.Assign):
+            continue
+        (name,) = (target.id for target in constant.targets if isinstance(target, ast.Name))
+        above = [line for line in lines[: constant.lineno] if line.startswith(_SECTION)]
+        below = isinstance(text, ast.Expr) and ast.literal_eval(text.value)
+        found = _TEXT.fullmatch(str(below))
+        if found is None:
+            raise ValueError(f"no text below {name} says what it bounds, what is beyond, its test")
+        yield Bound(
+            above[-1].strip("# -"),
+            name,
+            getattr(bounds, name),
+            " ".join(found["of"].split()),
+            " ".join(found["beyond"].split()),
+            found["test"],
+            found["key"] or "",
+        )
 
 
 def limits_reference() -> str:
     """The whole document."""
     parts = [_HEAD]
-    for area, bounds in groupby(BOUNDS, lambda bound: bound.area):
+    for area, group in groupby(named_bounds(), lambda bound: bound.area):
         parts.append(f"\n## {area}\n")
         parts.append("| bound | | beyond it | configuration | test |\n|---|---|---|---|---|")
-        parts += map(_row, bounds)
+        parts += map(_row, group)
     return "\n".join(parts) + "\n"
 
 
@@ -36,8 +82,10 @@ def _row(bound: Bound) -> str:
 
 
 def _amount(bound: Bound) -> str:
-    if bound.unit != "bytes" or bound.value < _KIB:
-        return f"{bound.value:,} {bound.unit}".strip()
+    if not bound.name.endswith("_BYTES"):
+        return f"{bound.value:,}"
+    if bound.value < _KIB:
+        return f"{bound.value:,} bytes"
     if bound.value % _MIB == 0:
         return f"{bound.value // _MIB:,} MiB"
     return f"{bound.value // _KIB:,} KiB"

@@ -11,10 +11,10 @@ import yaml
 from pydantic import BaseModel
 
 from blizzard_core import bounds
-from blizzard_core.bounds import BOUNDS, Bound
 from blizzard_core.settings import reference
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.example import example_configuration
+from blizzard_core.settings.limits import Bound, named_bounds
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.partitioning import PartitionColumn
 from blizzard_core.settings.schema import FieldSettings, TypeSettings
@@ -183,7 +183,7 @@ def defined_in(file: str) -> set[str]:
     return {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: f"{bound.area}: {bound.of}"[:60])
+@pytest.mark.parametrize("bound", list(named_bounds()), ids=lambda bound: bound.name)
 def test_every_bound_names_a_test_and_a_key_that_exist(bound: Bound) -> None:
     file, _, name = bound.test.partition("::")
     assert name in defined_in(file)
@@ -198,7 +198,7 @@ def test_every_bound_names_a_test_and_a_key_that_exist(bound: Bound) -> None:
 def test_every_bound_is_what_the_code_takes() -> None:
     """Each name of the module is imported by a module of the product; nothing is told beside it."""
     names = {name for name, value in vars(bounds).items() if name.isupper() and type(value) is int}
-    assert len(names) == len(BOUNDS) > 30
+    assert len(names) == len(list(named_bounds())) > 30
     taken: set[str] = set()
     for package in ("blizzard_core", "blizzard_py", "penguin_py"):
         for path in (ROOT / package).rglob("*.py"):

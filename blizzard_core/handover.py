@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 # The key of a Parquet file's metadata that says which task of which batch wrote it.
 OUTPUT_ID_KEY = "blizzard.output_id"
@@ -22,8 +23,28 @@ _GROUP_APP = "blizzard-groups:"
 # Other runs of a source have this in their output ids; their batches say nothing of the live one.
 RUN_SEPARATOR = "~"
 
-_BATCH_ID = re.compile(r"([^/]+/[^/]+)/([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21})/")
+_OUTPUT_ID = re.compile(r"([^/]+/[^/]+)/([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21})/([0-9]{1,9})/")
 _GROUP_MARK = re.compile(r"([^/]+)/([0-9]{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputId:
+    """Who wrote an output: ``pipeline/source`` with the run, if any; the batch and its attempt."""
+
+    source: str
+    batch: str
+    attempt: int
+
+
+def output_id_of(text: str) -> OutputId | None:
+    """Return what an output id says, None for a text that is none."""
+    found = _OUTPUT_ID.match(text)
+    return None if found is None else OutputId(found[1], found[2], int(found[3]))
+
+
+def committer_app(name: str) -> str:
+    """Return the application of the commits of the committer that has the table ``name``."""
+    return f"penguin-{name}"
 
 
 def source_app(source: str) -> str:
@@ -40,10 +61,10 @@ def newest_by_app(output_ids: Iterable[str]) -> dict[str, int]:
     """Return the ``txn`` versions that a commit with these output ids and group marks proves."""
     found: dict[str, int] = {}
     for output_id in output_ids:
-        if (batch := _BATCH_ID.match(output_id)) is not None:
-            if RUN_SEPARATOR in batch[1]:
+        if (told := output_id_of(output_id)) is not None:
+            if RUN_SEPARATOR in told.source:
                 continue
-            app, version = source_app(batch[1]), uuid.UUID(batch[2]).int >> 80
+            app, version = source_app(told.source), uuid.UUID(told.batch).int >> 80
         elif (mark := _GROUP_MARK.fullmatch(output_id)) is not None:
             app, version = group_app(mark[1]), int(mark[2])
         else:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from blizzard_core.bounds import NEW_COLUMNS
+from blizzard_core.handover import committer_app
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.partitioning import PartitionType
 from blizzard_core.settings.sources import PartitionFilter
@@ -60,7 +61,7 @@ class Table:
     @property
     def live_app_id(self) -> str:
         """The application id of the instance that has the table's name to itself."""
-        return f"penguin-{self.name}"
+        return committer_app(self.name)
 
     @property
     def app_id(self) -> str:

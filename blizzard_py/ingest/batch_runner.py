@@ -16,7 +16,6 @@ from blizzard_core.bounds import INFERRED_COLUMNS, UNEXPECTED_FIELDS
 from blizzard_core.delta_json import committed_versions
 from blizzard_core.errors import BlizzardError, Cancelled, StateError
 from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_FILE_PREFIX
-from blizzard_core.handover import RUN_SEPARATOR
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, join
 from blizzard_py.ingest.batch_records import BatchRecords
@@ -176,8 +175,7 @@ class BatchRunner:
         )
         self._activity.batch_began(batch)
         parts = self._parts
-        run = f"{RUN_SEPARATOR}{parts.suffix.strip(RUN_SEPARATOR)}" if parts.suffix else ""
-        prefix = f"{parts.pipeline}/{parts.source_name}{run}/{batch.batch}/{batch.attempt}"
+        prefix = f"{parts.name}{parts.run}/{batch.batch}/{batch.attempt}"
         # One job at a time: while it runs, the caller publishes the batch before.
         self._job = prefix
         size = sum(file.size for file in batch.files)

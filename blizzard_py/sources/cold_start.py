@@ -18,7 +18,7 @@ from blizzard_core.delta_json import listed
 from blizzard_core.errors import ColdStartRefused
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.stale import world_of
+from blizzard_py.sources.stale import told_of, waiting_of, world_of
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, SHARED
 from blizzard_py.state.checkpoint_file import load_state
 from blizzard_py.state.fence_record import fence_path
@@ -105,6 +105,8 @@ def _fenced(parts: Parts, sink: Storage) -> Iterator[str]:
         yield f"{where} says that {moved or f'batch {record.batch} was committed'}"
     if world.committed_ms or world.groups:
         yield "the table's log commits batches of it"
+    elif (output := waiting_of(parts, world, None)) is not None:
+        yield told_of(output)
 
 
 def _traces(parts: Parts, sink: Storage) -> Iterator[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blizzard_core.errors import BlizzardError
+from blizzard_core.handover import RUN_SEPARATOR
 from blizzard_core.settings.event_time import Branch, EventTimeSettings, Watch
 from blizzard_core.settings.sources import CommonSource, ErrorSettings, SourceSettings
 from blizzard_core.storage.clock import elapsed
@@ -116,6 +117,11 @@ class Parts:
     def letters_id(self) -> str:
         """The folder of the source's dead letters, whichever of its runs wrote them."""
         return self.source.id or f"{self.pipeline}_{self.source_name}"
+
+    @property
+    def run(self) -> str:
+        """What tells the outputs of this run from the live source's; empty for that."""
+        return f"{RUN_SEPARATOR}{self.suffix.strip(RUN_SEPARATOR)}" if self.suffix else ""
 
     @property
     def identity(self) -> Identity:

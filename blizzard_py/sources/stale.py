@@ -8,17 +8,20 @@ checkpoint and outlives it:
 fence record           the newest commit point, outside of the state folder
 journal                an object for each batch, written before anything of it is published
 the table's log        ``txn`` of the newest batch that was committed, which no clean-up removes
+outputs                footers of the files that wait for their commit, which is all that tells of
+                       them where the state folder and the fence record are of another moment
 groups                 manifests, and ``txn`` of the last group that was applied
 =====================  =============================================================================
 
-Any of them may be lost, or put back from a copy itself: the newest counts. It costs two LISTs and a
-few GETs.
+Any of them may be lost, or put back from a copy itself: the newest counts. It costs a few LISTs and
+GETs, whatever is stored.
 """
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from blizzard_core.delta_transactions import newest_transactions
 from blizzard_core.errors import StateError
@@ -32,6 +35,7 @@ from blizzard_py.state.journal_tally import check_tally
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.members import of_source
 from blizzard_py.state.source_state import NO_BATCH, SourceState, checkpoint_path
+from blizzard_py.state.waiting_outputs import WaitingOutput, newest_waiting
 
 # How often a checkpoint is read again whose daemon goes on meanwhile.
 _LOOKS = 5
@@ -46,12 +50,13 @@ class World:
     """What the fence record and the table's log say of a source.
 
     ``committed_ms`` is the time in the id of its newest batch in the log, ``groups`` the number
-    of its last group there; 0 where the log has none.
+    of its last group there; 0 where the log has none. ``log`` has every application's ``txn``.
     """
 
     record: FenceRecord | None = None
     committed_ms: int = 0
     groups: int = 0
+    log: Mapping[str, int] = field(default_factory=dict)
 
 
 def names_in_log(parts: Parts, stored: SourceState | None) -> set[str]:
@@ -72,12 +77,19 @@ def look(parts: Parts, record: FenceRecord | None, stored: SourceState | None) -
     # The log tells of the live source alone; other runs have their record.
     names = () if parts.suffix else names_in_log(parts, stored)
     committed = (newest.get(source_app(name), 0) for name in names)
-    return World(record, max(committed, default=0), newest.get(group_app(parts.letters_id), 0))
+    groups = newest.get(group_app(parts.letters_id), 0)
+    return World(record, max(committed, default=0), groups, newest)
 
 
 def world_of(parts: Parts, stored: SourceState | None) -> World:
     """Return the world around a source, for who does not own its checkpoint. Raises as `look`."""
     return look(parts, FenceFile(parts.stores.sink, parts.id).read(), stored)
+
+
+def waiting_of(parts: Parts, world: World, stored: SourceState | None) -> WaitingOutput | None:
+    """Return the newest output of a source that may wait for its commit. Raises `StorageError`."""
+    names = {f"{name}{parts.run}" for name in names_in_log(parts, stored)}
+    return newest_waiting(parts.stores.sink, names, world.log, parts.concurrency)
 
 
 def require_current(state: SourceState, parts: Parts, world: World) -> SourceState:
@@ -134,7 +146,20 @@ def _later_batches(state: SourceState, parts: Parts, world: World) -> str | None
     newest = world.committed_ms
     if newest and (newest > millis_of(last) or newest in map(millis_of, running)):
         return "the table's log commits newer batches of it, and the journal is older, too"
+    waiting = waiting_of(parts, world, state)
+    known = {batch.batch: batch.attempt for batch in state.in_flight if batch.outputs}
+    if waiting is not None and (
+        waiting.batch > last
+        or waiting.batch in running
+        or waiting.attempt > known.get(waiting.batch, waiting.attempt)
+    ):
+        return f"{told_of(waiting)}, and the journal is older, too"
     return None
+
+
+def told_of(output: WaitingOutput) -> str:
+    """Return what an output tells, for messages."""
+    return f"{output.path} waits for its commit, and it is of batch {output.batch}"
 
 
 def _later_attempts(state: SourceState, parts: Parts) -> str | None:
@@ -194,6 +219,8 @@ def last_known(state: SourceState, parts: Parts, world: World) -> str:
         begun.append(world.record.batch)
     if world.committed_ms:
         begun.append(_highest_of(world.committed_ms))
+    if (waiting := waiting_of(parts, world, state)) is not None:
+        begun.append(waiting.batch)
     return max(begun, default="") or NO_BATCH
 
 

@@ -90,6 +90,46 @@ def test_older_state_is_refused_before_outputs_are_committed(tmp_path: Path) -> 
     assert drill.ids() == ALL[:6]
 
 
+def with_outputs_that_wait(tmp_path: Path) -> Drill:
+    """A drill whose second round waits for its commit, since Penguin is down."""
+    drill = Drill(tmp_path, str(tmp_path / "place"))
+    drill.arrive(0)
+    assert drill.start_once() == 0
+    shutil.copytree(drill.lake, drill.copy(0))
+    drill.arrive(1)
+    assert run(build(load_config(drill.config), DirectEngine()), ONCE, threading.Event()) == 0
+    return drill
+
+
+@pytest.mark.parametrize("parts", [(STATE, FENCE), (STATE, FENCE, "_penguin")])
+def test_older_state_and_fence_are_refused_while_outputs_wait(
+    tmp_path: Path, parts: tuple[str, ...]
+) -> None:
+    drill = with_outputs_that_wait(tmp_path)
+    drill.put_back(*parts)
+    workers = build(load_config(drill.config), DirectEngine())
+    assert run(workers, ONCE, threading.Event()) == 1
+    told = workers[0].activity.pulse.error or ""
+    assert ".parquet waits for its commit, and it is of batch" in told
+    assert "blizzard checkpoint rebuild" in told
+    assert drill.rebuild() == 1
+    assert drill.rebuild("--done-before", "date=2024-01-22") == 0
+    drill.arrive(2)
+    assert drill.start_once() == 0
+    assert drill.ids() == ALL[:9]
+
+
+def test_lost_state_and_fence_are_no_cold_start_while_outputs_wait(tmp_path: Path) -> None:
+    drill = Drill(tmp_path, str(tmp_path / "place"))
+    drill.arrive(0)
+    assert run(build(load_config(drill.config), DirectEngine()), ONCE, threading.Event()) == 0
+    for part in (STATE, FENCE):
+        shutil.rmtree(drill.lake / part)
+    assert drill.start_once() == 2
+    assert ".parquet waits for its commit" in drill.told
+    assert drill.ids() == ALL[:3]
+
+
 def test_a_record_that_is_gone_is_written_again(drill: Drill) -> None:
     shutil.rmtree(drill.lake / FENCE)
     drill.arrive(3)

@@ -122,6 +122,38 @@ def test_an_older_watermark_of_a_table_is_refused(tmp_path: Path) -> None:
     assert texts(shop) == ["r1", "r2", "r3", "r4", "r5"]
 
 
+def test_an_older_watermark_is_refused_while_outputs_wait(tmp_path: Path) -> None:
+    shop = lake_shop(tmp_path)
+    lake_round(shop, 1)
+    shutil.copytree(shop.lake, tmp_path / "copy")
+    rows = {"day": ["2020-02-12"], "survey": ["x"], "text": ["r2"]}
+    write_deltalake(str(shop.folder / "src"), pa.table(rows), mode="append")
+    shop.run()  # Penguin is down
+    for part in ("_blizzard", "_blizzard_fence"):
+        shutil.rmtree(shop.lake / part)
+        shutil.copytree(tmp_path / "copy" / part, shop.lake / part)
+    with pytest.raises(StateError, match=r"waits for its commit.*`blizzard checkpoint set --col"):
+        shop.run()
+    assert set_version(shop, 1) == 0
+    shop.run()
+    commit(shop)
+    assert texts(shop) == ["r1", "r2"]
+
+
+def test_older_units_replace_outputs_that_wait(tmp_path: Path) -> None:
+    shop = UnitShop(tmp_path)
+    one_round(shop, 1)
+    shutil.copytree(shop.lake, tmp_path / "copy")
+    shop.put(("2020-02-23", "x", "r2"))
+    shop.run()  # Penguin is down
+    for part in ("_blizzard", "_blizzard_fence"):
+        shutil.rmtree(shop.lake / part)
+        shutil.copytree(tmp_path / "copy" / part, shop.lake / part)
+    for _ in range(2):
+        one_round(shop, 0)
+    assert texts(shop) == base(shop)
+
+
 def set_version(shop: UnitShop, version: int) -> int:
     """The exit code of the command that says from where on to read."""
     where = ("--pipeline", WHERE[0], "--source", WHERE[1], "--yes")

@@ -344,7 +344,8 @@ def _records(world: World, file: SourceFile, number: int, found: Found, cover: C
     # They were staged with the state when that was lost, or had just been published.
     unpublished = bool(world.deeds["letters unpublished"])
     told |= unpublished
-    again |= unpublished
+    # Of a batch that brought letters alone nothing in the table tells.
+    again |= unpublished or bool(world.counts["put back: state and fence"])
     for i in range(file.versions[number].bad_rows):
         raw = f"?{file.path}@{number}#{i}"
         count = found.records[raw]

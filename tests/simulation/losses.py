@@ -72,9 +72,6 @@ def put_back(director: Director, found: Event) -> None:
         _all_put_back(director, world.copy)
         return
     sink = world.bucket(SINK)
-    # Without record and log nothing tells of outputs that lie in the folder only.
-    if what == "state and fence" and others.uncommitted(world):
-        return
     _stopped(director, asleep=bool(found.get("asleep")))
     before = copy_of(world)
     parts = {

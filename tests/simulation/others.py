@@ -181,18 +181,6 @@ def _let_go(world: World) -> None:
     world.tell("people: Penguin's own state is deleted")
 
 
-def uncommitted(world: World) -> list[str]:
-    """Return the files of ours that no entry of the log has."""
-    added = {
-        unquote(json.loads(line)["add"]["path"])
-        for text in world.log_entries().values()
-        for line in text.splitlines()
-        if line.startswith('{"add"')
-    }
-    there = (p for p in world.bucket(SINK).objects if p.endswith(".parquet") and not is_hidden(p))
-    return [path for path in there if not is_theirs(path) and path not in added]
-
-
 # -- the log ------------------------------------------------------------------------------
 
 

@@ -39,11 +39,11 @@ from blizzard_py.state.source_state import (
 )
 from blizzard_py.state.state_paths import JOURNAL_FOLDER, StatePaths
 from blizzard_py.state.transitions import as_journaled
+from blizzard_py.state.waiting_outputs import OUTPUT_NAME
 
 # Without a checkpoint to say which, the last two batches may not be finished.
 _LAST = 2
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
-_OUTPUT = re.compile(rf"({_UUID})\.parquet")
 _DAY_SECS = 86_400.0
 
 
@@ -378,7 +378,7 @@ class Evidence:
             entry.path: named[1]
             for entry in listed(self._sink, "", None)
             if entry.path[:1] not in "._"
-            and (named := _OUTPUT.fullmatch(entry.path.rpartition("/")[2]))
+            and (named := OUTPUT_NAME.fullmatch(entry.path.rpartition("/")[2]))
             and named[1] > since
             and named[0] not in committed
         }

@@ -50,6 +50,12 @@ def journal_is_counted(_world: World) -> Iterator[None]:
         yield
 
 
+@guard("nobody looks which batches the outputs are of that wait for their commit")
+def outputs_tell(_world: World) -> Iterator[None]:
+    with mock.patch.object(stale, "newest_waiting", nothing):
+        yield
+
+
 @guard("nobody asks the log how far a source is")
 def transactions_tell(_world: World) -> Iterator[None]:
     with mock.patch.object(stale, "newest_transactions", return_value={}):

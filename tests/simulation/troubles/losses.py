@@ -82,7 +82,7 @@ def _drawn(kind: str, chance: random.Random, plan: Plan) -> list[Event]:
                 event(at, "set_aside"),
                 event(later, "put_back", what=kind, keeps=keeps, remedy=remedy, secs=secs),
             ]
-            if kind == "state" and chance.random() < 0.5:
+            if kind.startswith("state") and chance.random() < 0.5:
                 # Nothing of what came since is in the log.
                 down = later - at + 60.0
                 found.append(event(at + 1.0, "kill", who="penguin", secs=down))

@@ -1,0 +1,146 @@
+"""Outputs that wait for their commit, and the newest of a source among them. Reads only.
+
+Each output says in its footer which batch it is of. So the files in the table's directory that no
+committer has passed tell how far a source is, whatever became of its state. They are found as
+committers find them, above their marks: it costs what waits, and not what is stored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from blizzard_core.bounds import FOOTER_BYTES
+from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.document import ProgressDocument, progress_of
+from blizzard_core.errors import NotFound, StateError
+from blizzard_core.handover import OUTPUT_ID_KEY, OutputId, committer_app, output_id_of
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.watermark.progress import Progress
+from blizzard_core.watermark.scan import scan
+from blizzard_py.state.committers import committer_of, committer_states
+
+# What an output is called that no manifest makes known.
+OUTPUT_NAME = re.compile(
+    r"([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12})\.parquet"
+)
+# As much of a file's end as one request brings, enough for nearly every footer.
+_TAIL_BYTES = 1 << 16
+_END_BYTES = 8  # the footer's length and the magic
+# The header of a text in Thrift's compact protocol that is the field behind the key.
+_TEXT = 0x18
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingOutput:
+    """An output that no committer has passed."""
+
+    path: str
+    batch: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mirror(ProgressDocument):
+    """A committer's state as far as it says what is committed."""
+
+    txn_version: int
+
+
+def newest_waiting(
+    sink: Storage, names: Collection[str], log: Mapping[str, int], concurrency: int
+) -> WaitingOutput | None:
+    """Return the newest output of the run with these ``names`` that may wait, None if none does.
+
+    ``log`` has the newest ``txn`` of each application. Those that were committed within the
+    committer's grace period are among what is looked at. Names of outputs rise with the batches of
+    a source, so files are looked at from the newest name on, up to the first of the run. Costs the
+    LISTs of a committer's poll and a GET for each of these files. Raises `StorageError`.
+    """
+    try:
+        found = scan(sink, _marks(sink, log), _is_output, concurrency).entries
+    except NotFound:  # a local directory that nothing was written to yet
+        return None
+    newest = sorted(found, key=lambda entry: entry.path.rpartition("/")[2], reverse=True)
+    for entry, told in _output_ids(sink, newest, concurrency):
+        if told is not None and told.source in names:
+            return WaitingOutput(entry.path, told.batch, told.attempt)
+    return None
+
+
+def _is_output(path: str) -> bool:
+    return OUTPUT_NAME.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def _marks(sink: Storage, log: Mapping[str, int]) -> Progress:
+    """The progress of the committer that said last how far it is; none where all may wait.
+
+    What is ahead of the log is of another moment than that, and is not understood is nobody's.
+    """
+    newest, marks = 0, Progress()
+    for entry in committer_states(sink):
+        try:
+            mirror = checkpoint.load(sink, entry.path, _mirror)
+            if mirror is None:
+                continue
+            progress = progress_of(mirror, entry.path)
+        except StateError:
+            continue
+        name = committer_of(entry)
+        committed = max(log.get(app, 0) for app in (committer_app(name), name))
+        if newest < mirror.last_update_ts and mirror.txn_version <= committed:
+            newest, marks = mirror.last_update_ts, progress
+    return marks
+
+
+def _mirror(document: object, where: str) -> _Mirror:
+    return decoded(_Mirror, document, where, open_=True)
+
+
+def _output_ids(
+    sink: Storage, entries: list[Entry], concurrency: int
+) -> Iterator[tuple[Entry, OutputId | None]]:
+    """Each of these files with its output id; the first alone, since it mostly is enough."""
+    if entries:
+        yield entries[0], _read_id(sink, entries[0])
+    with ThreadPoolExecutor(max_workers=concurrency) as pool:
+        for start in range(1, len(entries), concurrency):
+            some = entries[start : start + concurrency]
+            ids = pool.map(lambda entry: _read_id(sink, entry), some)
+            yield from zip(some, ids, strict=True)
+
+
+def _read_id(sink: Storage, entry: Entry) -> OutputId | None:
+    """The output id in a file's footer, None where there is none or the file is gone."""
+    if entry.size <= _END_BYTES:
+        return None
+    try:
+        tail = sink.read_range(entry.path, max(0, entry.size - _TAIL_BYTES), entry.size)
+        length = int.from_bytes(tail[-_END_BYTES:-4], "little")
+        if len(tail) - _END_BYTES < length <= min(FOOTER_BYTES, entry.size - _END_BYTES):
+            tail = sink.read_range(entry.path, entry.size - length - _END_BYTES, entry.size)
+    except NotFound:
+        return None
+    return output_id_of(_text_behind(tail[-_END_BYTES - length : -_END_BYTES]))
+
+
+def _text_behind(footer: bytes) -> str:
+    """The value of our key in a Parquet footer, which is not decoded: it may be anybody's.
+
+    Pairs of keys and values are the last but one thing in a footer, so nothing else counts.
+    """
+    key = OUTPUT_ID_KEY.encode()
+    at = footer.rfind(key)
+    value = footer[at + len(key) :]
+    if at < 0 or value[:1] != bytes([_TEXT]):
+        return ""
+    length = shift = 0
+    for place, byte in enumerate(value[1:4], 2):
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:  # the last byte of a number
+            return value[place : place + length].decode("utf-8", "replace")
+    return ""

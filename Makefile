@@ -18,6 +18,8 @@ TABLES := --extra http --extra iceberg --extra mysql --extra postgresql --extra 
 CODE := blizzard_core blizzard_py penguin_py tests benchmarks demo
 
 export PYTHON
+# Who sets it has every process of the tests compile the product anew, a third of its start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

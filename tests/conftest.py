@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from pathlib import Path
 
 import hypothesis
@@ -15,7 +16,7 @@ from blizzard_py.engines.spark.gateway import forget_gateway, quickly_started
 from tests.support.azurite_server import AzuriteServer, azurite_server
 from tests.support.event_world import CONTRARY, EAGER_SNAPSHOTS
 from tests.support.gcs_server import GcsServer, gcs_server
-from tests.support.penguin_world import WORLDS, unsound
+from tests.support.penguin_world import WORLDS, footer_pool, unsound
 from tests.support.pipe import PIPES
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.table_bench import Bench, copied, tables_below
@@ -58,6 +59,13 @@ def sound_tables(request: pytest.FixtureRequest, bench: Bench) -> Iterator[None]
         bench.take(left, stay=True)
     with copied(world for world in made.values() if not world.table().is_local) as roots:
         bench.take(roots, stay=False)
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[Executor]:
+    """The threads that Penguins look into files with."""
+    with footer_pool() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

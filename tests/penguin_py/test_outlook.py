@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import BEYOND
 from penguin_py.intake.verdict import Forecast
 from tests.penguin_py.memory.test_recovery import Counting
-from tests.support.penguin_world import World, footer_pool, parquet
+from tests.support.penguin_world import World, parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root
 
 DAY = "date=2024-01-01"
@@ -43,12 +42,6 @@ BAD: dict[str, tuple[str, bytes]] = {
     f"{DAY}/b-wide.parquet": ("schema", parquet({f"c{n}": [1] for n in range(1001)})),
     "date=tomorrow/b.parquet": ("partition", parquet({"id": [1]})),
 }
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -35,19 +35,8 @@ from penguin_py.intake.verdict import Judge, Verdict
 from penguin_py.model import CommitConflict
 from penguin_py.table_view import TableView
 from tests.support.faulty_log import alone, around
-from tests.support.penguin_world import World, footer_pool, parquet
+from tests.support.penguin_world import World, parquet
 from tests.support.s3_server import S3Server
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool)
 
 
 @pytest.fixture

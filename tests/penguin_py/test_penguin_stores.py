@@ -14,16 +14,10 @@ from blizzard_core.errors import CommitError, StateError
 from penguin_py.delta.table import DeltaLog
 from tests.support.azurite_server import AzuriteServer
 from tests.support.fault_proxy import FaultProxy, fault_proxy
-from tests.support.penguin_world import World, footer_pool
+from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server
 
 QUIET = {"grace_period_secs": 0, "reconcile_interval_secs": 0, "max_tracked_partitions": 2}
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
 
 
 @pytest.fixture

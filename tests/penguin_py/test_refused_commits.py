@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 
@@ -15,13 +15,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.model import CommitPlan
 from penguin_py.pipeline import TablePipeline
 from tests.support.faulty_log import Around
-from tests.support.penguin_world import World, footer_pool
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
+from tests.support.penguin_world import World
 
 
 @pytest.fixture

@@ -20,17 +20,11 @@ from penguin_py.intake.reconcile import BEYOND
 from penguin_py.pipeline import TablePipeline
 from penguin_py.store_probe import ask, probe_path
 from tests.support.fault_proxy import FaultProxy, fault_proxy
-from tests.support.penguin_world import World, footer_pool
+from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server
 
 DAY = 86_400.0
 CONDITIONS = frozenset({"if-match", "if-none-match"})
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
 
 
 @pytest.fixture

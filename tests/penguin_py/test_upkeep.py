@@ -7,8 +7,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +21,6 @@ from penguin_py.delta.table import DeltaLog
 from tests.support.penguin_world import World, footer_pool
 
 HOUR = 3600.0
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool, now=time.time())
 
 
 OPTIMIZE: dict[str, Any] = {"optimize": {"interval_secs": HOUR, "target_size_mb": 64}}

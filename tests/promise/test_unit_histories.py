@@ -32,7 +32,7 @@ from blizzard_py.state.source_state import SourceState, checkpoint_path
 from blizzard_py.units.instants import moment
 from blizzard_py.units.state import UnitsState, reached
 from tests.support.memory_store import Died
-from tests.support.penguin_world import World, footer_pool
+from tests.support.penguin_world import World
 from tests.support.unit_shop import ID, WHERE, UnitShop
 
 SEEDS = range(8)
@@ -278,12 +278,6 @@ def mortal() -> Iterator[Mortal]:
     found = Mortal()
     with pytest.MonkeyPatch.context() as patcher:
         found.patch(patcher)
-        yield found
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
         yield found
 
 

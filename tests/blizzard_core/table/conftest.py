@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 
 import pytest
 
-from tests.support.penguin_world import World, footer_pool
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
+from tests.support.penguin_world import World
 
 
 @pytest.fixture

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
-
-import pytest
 
 from blizzard_py.app.inspection import status
 from blizzard_py.state.committers import blocked_by
 from tests.support.memory_store import MemoryStorage
-from tests.support.penguin_world import World, footer_pool
+from tests.support.penguin_world import World
 from tests.support.unit_shop import ID, WHERE, UnitShop
-
-
-@pytest.fixture
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
 
 
 def told(shop: UnitShop) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 
@@ -11,16 +10,10 @@ import pytest
 
 from blizzard_core.delta_checkpoint import newest_checkpoint
 from blizzard_core.errors import StateError
-from tests.support.penguin_world import World, footer_pool
+from tests.support.penguin_world import World
 
 NEWEST = 4
 OLDER = f"{2:020d}.checkpoint.parquet"
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
 
 
 @pytest.fixture

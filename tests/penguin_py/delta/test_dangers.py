@@ -10,7 +10,6 @@ import datetime as dt
 import json
 import math
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +26,7 @@ from blizzard_core.storage.protocol import Page, Storage
 from blizzard_core.text import MAX_SHOWN
 from penguin_py.delta.messages import told_by
 from penguin_py.delta.table import DeltaLog
-from tests.support.penguin_world import World, footer_pool, parquet
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool)
+from tests.support.penguin_world import World, parquet
 
 
 def commit_by_hand(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 
@@ -14,17 +13,11 @@ from deltalake import DeltaTable, write_deltalake
 from blizzard_core.errors import CommitError, StateError
 from penguin_py.delta.messages import interval_secs
 from penguin_py.delta.table import DeltaLog
-from tests.support.penguin_world import World, footer_pool
+from tests.support.penguin_world import World
 
 HOUR = 3600.0
 DAY = 24 * HOUR
 KEPT = "delta.deletedFileRetentionDuration"
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
 
 
 @pytest.fixture

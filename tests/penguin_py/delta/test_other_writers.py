@@ -7,9 +7,7 @@ import logging
 import os
 import re
 import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,22 +23,11 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from tests.support.faulty_log import alone, around
 from tests.support.penguin_readers import assert_all_read
-from tests.support.penguin_world import World, footer_pool, parquet
+from tests.support.penguin_world import World, parquet
 
 DOCS = Path(__file__).parents[3] / "docs/penguin.md"
 # What another engine on the same directory asks for: nothing is declared ours.
 SHARED: dict[str, Any] = {"own_prefixes": []}
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool, now=time.time())
 
 
 def numbers(world: World) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,7 @@ from blizzard_core.errors import StateError, Unavailable
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Page, Storage
 from penguin_py.delta.output_ids import FOLDER, IDS_KEPT, VERSIONS_KEPT, OutputIds
-from tests.support.penguin_world import World, footer_pool, parquet
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool)
+from tests.support.penguin_world import World, parquet
 
 
 @pytest.fixture

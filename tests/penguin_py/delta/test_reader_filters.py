@@ -6,11 +6,7 @@ import datetime as dt
 import io
 import json
 import random
-import time
-from collections.abc import Iterator
-from concurrent.futures import Executor
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +18,7 @@ from deltalake import DeltaTable
 from blizzard_core.handover import NAN_COLUMNS_KEY
 from penguin_py.planning.file_statistics import file_statistics
 from tests.support.filter_bench import COLUMN, differences, filters_of
-from tests.support.penguin_world import World, footer_pool, parquet
+from tests.support.penguin_world import World, parquet
 
 INF, NAN = float("inf"), float("nan")
 TOP = "\U0010ffff"
@@ -63,17 +59,6 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
     ),
     "binary": (pa.binary(), [b"", b"a", b"\xff" * 40]),
 }
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool, now=time.time())
 
 
 def stored(rows: pa.Table, nan: str | None = "") -> bytes:

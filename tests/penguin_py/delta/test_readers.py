@@ -13,10 +13,7 @@ import os
 import random
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -28,19 +25,7 @@ from deltalake import QueryBuilder
 
 from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.penguin_readers import assert_all_read, plain, rows_of
-from tests.support.penguin_world import World, footer_pool, parquet
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool, now=time.time())
-
+from tests.support.penguin_world import World, parquet
 
 CHARACTERS = ["a", "z", "\u07ff", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff"]
 CHARACTERS += [" ", '"', "\\", "é", "日"]

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 
 import pytest
 
 from tests.support.group_world import Publisher
-from tests.support.penguin_world import World, footer_pool
+from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
 
 
 @pytest.fixture(params=["local", "s3"])

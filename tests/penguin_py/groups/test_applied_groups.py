@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -16,16 +15,10 @@ from deltalake import write_deltalake
 from blizzard_core.groups import group_path
 from tests.support.group_world import Publisher, reading, unit
 from tests.support.penguin_readers import by_scan, rows_of
-from tests.support.penguin_world import World, footer_pool
+from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server
 
 S = "p_s"
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
 
 
 @pytest.fixture(params=["local", "s3"])

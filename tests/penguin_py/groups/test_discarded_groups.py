@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 
@@ -17,22 +16,11 @@ from penguin_py.groups.discarding import DiscardRefused
 from tests.penguin_py.groups.test_applied_groups import S, ids, rows, standing
 from tests.penguin_py.groups.test_groups_beside_others import once_between
 from tests.support.group_world import Publisher, reading
-from tests.support.penguin_world import World, footer_pool, parquet
+from tests.support.penguin_world import World, parquet
 from tests.support.s3_server import S3Server
 
 A = "p/s/a/1/0"
 FILES = ["s3://raw/a"]
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool)
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import contextlib
 import json
 import random
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,20 +24,9 @@ from penguin_py.pipeline import TablePipeline
 from tests.penguin_py.groups.test_applied_groups import S, ids, rows, standing
 from tests.support.foreign_tables import commit, field, make, with_features
 from tests.support.group_world import Publisher, reading, unit
-from tests.support.penguin_world import World, footer_pool, parquet
+from tests.support.penguin_world import World, parquet
 
 FILES = ["s3://raw/a", "s3://raw/b"]
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool)
 
 
 def of_files(*values: tuple[int, int]) -> dict[str, list[Any]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
@@ -12,20 +10,9 @@ from blizzard_core.groups import Group
 from penguin_py.planning.replacing import Unreplaced, unreplaced_by
 from tests.penguin_py.groups.test_applied_groups import S, ids, rows
 from tests.support.group_world import Publisher, reading
-from tests.support.penguin_world import World, footer_pool
+from tests.support.penguin_world import World
 
 EVERYTHING = (f"{S}/", f"{S}0")
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool)
 
 
 def given_up(

@@ -14,8 +14,6 @@ import random
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -31,21 +29,10 @@ from penguin_py.intake.footers import read_footers
 from penguin_py.planning.commit_plan import make_plan
 from tests.support.memory_store import MemoryStorage
 from tests.support.penguin_readers import assert_all_read
-from tests.support.penguin_world import World, footer_pool, parquet
+from tests.support.penguin_world import World, parquet
 from tests.support.thrift_tree import Tree, edited, places
 
 BINARY, LIST, STRUCT, WHOLE = 8, 9, 12, 5
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool)
 
 
 def survives(work: Callable[[], object]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,12 @@ from deltalake import DeltaTable
 
 from penguin_py.intake.naming import MOST_HELD
 from tests.support.penguin_readers import assert_all_read
-from tests.support.penguin_world import World, footer_pool
+from tests.support.penguin_world import World
 
 GRACE = 300
 # Past grace, and before the next sweep.
 LATER = 2 * GRACE
 SETTINGS: dict[str, Any] = {"grace_period_secs": GRACE, "reconcile_interval_secs": 36_000}
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,22 +25,10 @@ from penguin_py.__main__ import main
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import Findings, came_since, compare, safe_horizon
 from tests.support.faulty_log import alone, around
-from tests.support.penguin_world import World, footer_pool, parquet
+from tests.support.penguin_world import World, parquet
 
 HOUR = 3600.0
 DAY = 24 * HOUR
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    """Files get their times from the disk, so the daemon's clock starts there, too."""
-    return World(str(tmp_path / "table"), pool, now=time.time())
 
 
 def age(world: World, path: str, secs: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,9 @@ from blizzard_core.errors import StateError
 from penguin_py.delta.writer import LogWriter
 from penguin_py.model import CommitConflict
 from tests.support.group_world import Publisher
-from tests.support.penguin_world import World, footer_pool
+from tests.support.penguin_world import World
 
 MIRROR = "_penguin/events_checkpoint.json"
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
 
 
 @pytest.fixture

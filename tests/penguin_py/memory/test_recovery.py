@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +21,9 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import copied_at
 from penguin_py.model import Known, OwnCommit, TableState, Telling
 from tests.support.faulty_log import around
-from tests.support.penguin_world import World, footer_pool, parquet
+from tests.support.penguin_world import World, parquet
 
 HOUR, DAY = 3600.0, 86_400.0
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool, now=time.time())
 
 
 def entry(world: World, version: int) -> Path:

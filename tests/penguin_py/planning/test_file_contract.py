@@ -9,8 +9,6 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +18,8 @@ import pytest
 
 from blizzard_core.bounds import FOOTER_BYTES
 from tests.support.penguin_readers import assert_all_read
-from tests.support.penguin_world import World, footer_pool, parquet
+from tests.support.penguin_world import World, parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool)
-
 
 NANOS = pa.array([1, 1000], pa.timestamp("ns"))
 ZONED = pa.array([1, 1000], pa.timestamp("us", tz="UTC"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.support.penguin_world import World, footer_pool
+from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Executor]:
-    with footer_pool() as found:
-        yield found
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool)
 
 
 def kinds(world: World, version: int) -> list[str]:

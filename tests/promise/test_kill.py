@@ -60,14 +60,14 @@ def test_blizzard_killed_at_every_step(at: tuple[Scenario, str]) -> None:
     with_spark = point in SPARK_POINTS
     scenario.kill_at(point if with_spark else f"DIRECT:{point}", "blizzard")
     # Penguin looks at whatever the dead process left, before anyone cleans up.
-    scenario.once("penguin")
+    scenario.commit()
     if with_spark:
         scenario.once("blizzard")
     else:
         scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == expected
-    source = scenario.json("blizzard", "status")["pipelines"]["events"]["sources"]["main"]
+    source = scenario.status("blizzard")["pipelines"]["events"]["sources"]["main"]
     assert source["state"] == "Idle"
     assert source["in_flight"] == []
     assert source["totals"] == {
@@ -92,13 +92,13 @@ def test_penguin_killed_around_its_commit(scenario: Scenario, point: str) -> Non
     expected = fill(scenario)
     scenario.ingest()
     scenario.kill_at(point, "penguin")
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == expected
-    table = scenario.json("penguin", "status")["tables"]["events"]
+    table = scenario.status("penguin")["tables"]["events"]
     assert table["txn_version"] == 1
     scenario.put_rows("date=2024-01-03/hour=02/1700.ndjson.gz", 999)
     scenario.ingest()
     scenario.kill_at(point, "penguin")
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [*expected, 999]
-    assert scenario.json("penguin", "status")["tables"]["events"]["txn_version"] == 2
+    assert scenario.status("penguin")["tables"]["events"]["txn_version"] == 2

@@ -164,7 +164,7 @@ def test_every_type_arrives_in_the_table_and_in_other_engines(scenario: Scenario
     empty = {"tags": [], "orders": [], "counts": {}, "places": {}, "payload": {}, "anything": ""}
     put(scenario, "1.ndjson", RECORD, {"id": 2}, {"id": 3, **empty})
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     uri = f"{scenario.place}/lake/events"
     table = DeltaTable(uri)
     expected = [EXPECTED, NOTHING, EMPTY]
@@ -195,7 +195,7 @@ def test_every_type_arrives_in_the_table_and_in_other_engines(scenario: Scenario
 def test_a_declared_schema_that_grows_grows_the_table(scenario: Scenario) -> None:
     put(scenario, "1.ndjson", RECORD)
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     schema = scenario.document["pipelines"]["events"]["schema"]
     user = next(field for field in FIELDS if field["name"] == "user")
     grown = {**user, "fields": [*user["fields"], {"name": "more", "type": "boolean"}]}
@@ -206,7 +206,7 @@ def test_a_declared_schema_that_grows_grows_the_table(scenario: Scenario) -> Non
     scenario.write_config()
     put(scenario, "2.ndjson", {**RECORD, "id": 2, "new": {"k": [1.125, None], "l": None}})
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     table = DeltaTable(f"{scenario.place}/lake/events")
     assert table.version() == 1
     first, second = pl.read_delta(f"{scenario.place}/lake/events").sort("id").to_dicts()
@@ -244,7 +244,7 @@ def test_wikipedia_edits_have_the_same_sums_declared_and_inferred(tmp_path: Path
             scenario.put(f"{name}/{number}.ndjson.gz", gzip.compress(part, 1))
     scenario.write_config()
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     sums = (
         "select count(*), sum(added), sum(delta), sum(deleted), sum(metroCode),"
         ' count(distinct "user"), count(cityName), count(*) filter (isRobot),'
@@ -279,7 +279,7 @@ def test_new_fields_are_columns_in_the_entry_that_has_their_first_rows(
     scenario.write_config()
     scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1, 2)
     scenario.once("blizzard")
-    scenario.once("penguin")
+    scenario.commit()
     before = DeltaTable(f"{tmp_path}/lake/events").version()
     lines = [{"id": 3, "price": 1}, {"id": 4, "price": 2.5, "geo": {"lat": 1, "names": ["x"]}}]
     scenario.put("date=2024-01-02/1.ndjson.gz", ndjson(*lines))
@@ -288,7 +288,7 @@ def test_new_fields_are_columns_in_the_entry_that_has_their_first_rows(
     good = [{"id": n} for n in range(6, 20)]
     scenario.put("date=2024-01-03/1.ndjson.gz", ndjson(*good, {"id": 20, "price": "x"}))
     scenario.once("blizzard")
-    scenario.once("penguin")
+    scenario.commit()
     log = tmp_path / "lake/events/_delta_log"
     entry = [json.loads(line) for line in (log / f"{before + 1:020}.json").read_text().splitlines()]
     assert any("metaData" in action for action in entry)
@@ -306,5 +306,5 @@ def test_new_fields_are_columns_in_the_entry_that_has_their_first_rows(
     assert [row["id"] for row in rows[5:]] == list(range(6, 20))
     lazy = pl.scan_delta(f"{tmp_path}/lake/events").filter(pl.col("price").is_not_null())
     assert lazy.select("id").collect()["id"].sort().to_list() == [3, 4]
-    status = scenario.json("blizzard", "status")["pipelines"]["events"]["sources"]["main"]
+    status = scenario.status("blizzard")["pipelines"]["events"]["sources"]["main"]
     assert (status["totals"]["bad_rows"], status["unexpected"]) == (1, [])

@@ -20,7 +20,10 @@ from blizzard_core.daemon import Loop, run
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
+from blizzard_py.app import inspection
 from blizzard_py.app.wiring import build
+from penguin_py.app import build as build_penguin
+from penguin_py.app import status as penguin_status
 from tests.support.direct_engine import DirectEngine
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +130,24 @@ class Scenario:
         loop = Loop(once=True, jitter_secs=0, grace_secs=0)
         workers = build(load_config(self.config), DirectEngine())
         assert run(workers, loop, threading.Event()) == 0
+
+    def commit(self) -> None:
+        """Have Penguin commit what is there, in this process, where its command is not the point.
+
+        A process of its own spends a second of the processor on imports.
+        """
+        loop = Loop(once=True, jitter_secs=0, grace_secs=0)
+        with build_penguin(load_config(self.config)) as workers:
+            assert run(workers, loop, threading.Event()) == 0
+            assert not any(worker.missing(worker.snapshot()) for worker in workers)
+
+    def status(self, program: str) -> dict[str, Any]:
+        """What ``status --json`` prints, asked for in this process."""
+        told = {"blizzard": inspection.status, "penguin": penguin_status}[program]
+        document, errors = told(load_config(self.config))
+        assert not errors
+        found: dict[str, Any] = json.loads(json.dumps(document))
+        return found
 
     def json(self, program: str, command: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(

@@ -312,7 +312,7 @@ def test_of_two_daemons_one_exits_with_3_and_no_row_comes_twice(
     _, err = alive.communicate(timeout=60)
     assert alive.returncode == 0, err
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == ids
 
 
@@ -352,5 +352,5 @@ def test_a_daemon_whose_checkpoint_was_changed_ends_with_all_sources_and_the_nex
     codes = {worker.name: worker.activity.pulse.exit_code for worker in workers}
     assert codes == {"events/main": 3, "events/other": 0}
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 2, 11, 12]

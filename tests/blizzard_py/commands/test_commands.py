@@ -328,12 +328,12 @@ def test_dead_letters_are_listed_and_replayed_once(
     assert invoke("dlq", "list", config, "--json").stdout == ""
     put_away = invoke("dlq", "list", config, "--replayed").stdout
     assert put_away.count("(replayed)") == 2
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 2, 3]
     # The names are back in use for what the live daemon does next.
     scenario.put_rows("date=2024-01-01/3.json.gz", 4)
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 2, 3, 4]
 
 

@@ -486,7 +486,7 @@ def test_the_command_says_what_it_found_and_the_daemon_goes_on(
         scenario = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
     scenario.put_rows("date=2024-01-01/1.json.gz", 1)
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     scenario.put_rows("date=2024-01-01/2.json.gz", 2)
     scenario.ingest()
     scenario.put_rows("date=2024-01-01/3.json.gz", 3)
@@ -521,7 +521,7 @@ def test_the_command_says_what_it_found_and_the_daemon_goes_on(
     done = rebuild("--yes")
     assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "Rebuilt."), done.output
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 2, 3]
     scenario.table.delete(CHECKPOINT)
     scenario.table.delete_tree("_blizzard/journal/events_main")

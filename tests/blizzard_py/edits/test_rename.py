@@ -468,5 +468,5 @@ def test_the_command_moves_a_real_source(
     assert "2.json.gz" in listed.stdout
     raw = json.loads(scenario.table.read(checkpoint_path("clicks_main")))
     assert state_from_json(raw, "x").source is not None
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 3]

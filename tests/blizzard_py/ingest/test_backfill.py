@@ -121,7 +121,7 @@ def test_a_source_without_a_watermark_replays_no_range_rather_than_everything(
     scenario.ingest()
     done = backfill(scenario, "date=2024-01-01", "date=2024-01-01", "--replay")
     assert (done.exit_code, "no watermark" in done.stderr) == (1, True)
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 2]
 
 
@@ -179,18 +179,18 @@ def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
 
 
 def test_history_is_filled_in_once_beside_the_live_daemon(scenario: Scenario) -> None:
-    live = scenario.json("blizzard", "status")
+    live = scenario.status("blizzard")
     done = backfill(scenario, day(6), day(4))
     assert done.exit_code == 0, done.stderr
     assert backfill(scenario, day(6), day(4)).exit_code == 0  # again: nothing to do
     assert backfill(scenario, day(9), day(7)).exit_code == 0
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
-    assert scenario.json("blizzard", "status") == live
+    assert scenario.status("blizzard") == live
     # What arrives now is the live daemon's, wherever it lies.
     scenario.put_rows(f"{day(0)}/2.json.gz", 100)
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 100]
 
 
@@ -369,7 +369,7 @@ def test_the_live_daemons_range_is_refused_unless_replayed(scenario: Scenario) -
     scenario.put_rows(f"{day(1)}/2.json.gz", 100)  # still to be done by the live daemon
     assert backfill(scenario, day(1), day(1), "--replay").exit_code == 0
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [0, 1, 1, 2, 100]
 
 
@@ -437,7 +437,7 @@ def test_a_range_is_replayed_once_and_once_more_if_told_so(scenario: Scenario) -
     def again(*more: str) -> list[int]:
         done = backfill(scenario, day(6), day(6), *more)
         assert done.exit_code == 0, done.stderr
-        scenario.once("penguin")
+        scenario.commit()
         return [found for found in scenario.ids() if found == 6]
 
     assert again() == [6]
@@ -534,7 +534,7 @@ def test_with_spark_as_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         f"--from={day(6)}",
         f"--to={day(4)}",
     )
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [0, 5]
 
 

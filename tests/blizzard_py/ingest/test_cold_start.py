@@ -86,7 +86,7 @@ def test_a_source_whose_checkpoint_is_gone_is_refused_and_its_neighbour_goes_on(
     for remedy in ("checkpoint rebuild", "blizzard rename", "`id:`", "--fresh"):
         assert remedy in done.stderr
     assert scenario.table.stat(CHECKPOINT) is None
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 10, 20]
 
 
@@ -96,7 +96,7 @@ def test_whoever_insists_begins_anew_and_other_checkpoints_are_left_alone(
     scenario.table.delete(CHECKPOINT)
     put_other(scenario, "2", 20)
     assert run(scenario, "--fresh").exit_code == 0
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 1, 10, 20]
 
 
@@ -110,7 +110,7 @@ def test_a_new_name_over_the_same_files_is_refused(scenario: Scenario) -> None:
 
 
 def test_rows_in_the_log_are_a_trace_of_their_own(scenario: Scenario) -> None:
-    scenario.once("penguin")
+    scenario.commit()
     scenario.table.delete(CHECKPOINT)
     scenario.table.delete_tree("_blizzard/journal/events_main")
     scenario.table.delete_tree("_blizzard_fence")
@@ -154,7 +154,7 @@ def test_a_backfill_begins_beside_its_source_and_says_what_to_do_without_its_che
     assert again.exit_code == 2
     assert "`blizzard ingest`" in again.stderr
     assert "--fresh" not in again.stderr
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 2, 5, 10]
 
 

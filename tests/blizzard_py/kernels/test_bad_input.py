@@ -71,7 +71,7 @@ def test_files_that_cannot_be_read_are_dead_letters_and_block_nothing(tmp_path: 
     scenario.put(f"{DAY}/one-record.json", b'{"id": 4}\n{"id": 5}\n' * 5 + b"{\n")
     scenario.put(f"{DAY}/z-last.json", b'{"id": 3}\n')
     done = scenario.run("blizzard", "run", str(scenario.config), "--once")
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 2, 3, *[4] * 5, *[5] * 5]
     [record] = letters(scenario, records=True).values()
     assert record["path"] == f"{scenario.source.uri}/{DAY}/one-record.json"
@@ -87,7 +87,7 @@ def test_files_that_cannot_be_read_are_dead_letters_and_block_nothing(tmp_path: 
         assert letter["path"] == f"{scenario.source.uri}/{DAY}/{name}"
         assert f"{DAY}/{name}" in done.stderr  # the log names it as well
     assert found["no-partition.json"]["stage"] == "partition"
-    totals = scenario.json("blizzard", "status")["pipelines"]["events"]["sources"]["main"]["totals"]
+    totals = scenario.status("blizzard")["pipelines"]["events"]["sources"]["main"]["totals"]
     assert (totals["files"], totals["quarantined"]) == (5, 11)
     assert (totals["rows"], totals["bad_rows"]) == (13, 1)
     told = scenario.run("blizzard", "explain", str(scenario.config), record["path"]).stdout
@@ -115,7 +115,7 @@ def test_a_file_deleted_between_listing_and_reading(tmp_path: Path) -> None:
     [worker] = build(load_config(scenario.config), engine)
     while worker.cycle(threading.Event()):
         pass
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [3]
     letter = letters(scenario)["1.json.gz"]
     assert letter["stage"] == "read"
@@ -141,7 +141,7 @@ def test_keys_that_clients_take_apart_are_ingested_once_each(tmp_path: Path, s3:
     for number, name in enumerate(names):
         source.put_atomic(f"{DAY}/{name}", b'{"id": %d}\n' % number)
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == list(range(len(names)))
     assert letters(scenario) == {}
 
@@ -168,7 +168,7 @@ def test_an_unwritable_sink_loses_nothing(tmp_path: Path) -> None:
     assert not isinstance(caught.value, StateError)
     (tmp_path / "lake").unlink()
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 2]
 
 
@@ -182,7 +182,7 @@ def test_a_sink_that_fails_in_the_middle_of_a_job_loses_nothing(tmp_path: Path) 
         worker.cycle(threading.Event())
     staging.unlink()
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 2]
 
 

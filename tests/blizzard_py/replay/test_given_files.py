@@ -467,7 +467,7 @@ def test_the_command_takes_files_by_their_uri_and_tells_of_each(scenario: Scenar
     assert "0 rows of 0 files are in." in shown.stdout
     assert (shown.exit_code, "1 file is in from before." in shown.stdout) == (0, True)
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 2, 3]
 
 

@@ -48,7 +48,7 @@ def begun(scenario: Scenario, *, named: bool) -> None:
         scenario.put_rows(f"{DAY}/{number}.json.gz", number, number + 10)
     scenario.put_rows("date=2024-01-02/5.json.gz", 5)
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 2, 3, 4, 5, 11, 12, 13, 14]
 
 
@@ -86,7 +86,7 @@ def test_every_version_has_one_reading_of_each_file(scenario: Scenario, named: b
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
     assert (document["rows"], document["replaced"], document["groups"]) == (4, 4, 1)
-    scenario.once("penguin")
+    scenario.commit()
     first = [3, 4, 5, 13, 14, 101, 102, 112, 122]
     assert versions(scenario) == [*before, first]
     # Once more, and with nothing of it.
@@ -94,7 +94,7 @@ def test_every_version_has_one_reading_of_each_file(scenario: Scenario, named: b
     scenario.put(f"{DAY}/2.json.gz", b"")
     again = backfill(scenario, f"{DAY}/1.json.gz", f"{DAY}/2.json.gz")
     assert again.exit_code == 1, again.output  # an empty gzip file is none, so it is kept
-    scenario.once("penguin")
+    scenario.commit()
     kept = sorted([*first, 201] if named else [*first, 101])
     kept.remove(101)
     assert scenario.ids() == kept
@@ -120,7 +120,7 @@ def test_letters_of_mended_files_replace_what_their_files_had(scenario: Scenario
     scenario.write_config()
     scenario.put("date=2024-01-02/6.json", b'{"id": 6}\n{"id": "x"}\n{"id": "y"}\n')
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     scenario.put("date=2024-01-02/6.json", b'{"id": 6}\n{"id": 16}\n{"id": 26}\n')
     names = [str(scenario.config), "--pipeline=events", "--source=main"]
     command = ["dlq", "replay", *names, "--all", "--replace"]
@@ -128,7 +128,7 @@ def test_letters_of_mended_files_replace_what_their_files_had(scenario: Scenario
     assert "1 file would replace 1 row;" in dry.stdout, dry.output
     done = CliRunner().invoke(blizzard, command)
     assert (done.exit_code, "in the place of 1 row;" in done.stdout) == (0, True), done.output
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 16, 26]
     listed = CliRunner().invoke(blizzard, ["dlq", "list", str(scenario.config), "--json"])
     assert listed.stdout == ""
@@ -154,10 +154,10 @@ def test_a_file_whose_rows_are_in_quarantine_is_replaced_once_they_are_given_up(
     scenario.ingest()
     [broken] = paths(scenario) - there
     scenario.table.put_atomic(broken, b"PAR1 and no more of it")
-    scenario.once("penguin")
+    scenario.commit()
     scenario.put_rows(f"{DAY}/6.json.gz", 106)
     assert "wait behind" not in backfill(scenario, f"{DAY}/6.json.gz", f"{DAY}/6.json.gz").output
-    scenario.once("penguin")
+    scenario.commit()
     dry = backfill(scenario, f"{DAY}/1.json.gz", f"{DAY}/1.json.gz", "--dry-run")
     assert "Groups of this source wait behind one that waits" in dry.stdout
     assert "penguin discard --output" in dry.stdout
@@ -170,7 +170,7 @@ def test_a_file_whose_rows_are_in_quarantine_is_replaced_once_they_are_given_up(
     told = CliRunner().invoke(penguin, ["discard", *names])
     assert told.exit_code == 0, told.output
     assert versions(scenario) == [*before, before[-1]]
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == [1, 2, 3, 4, 5, 11, 12, 13, 14, 106]
     dry = backfill(scenario, f"{DAY}/1.json.gz", f"{DAY}/1.json.gz", "--dry-run", "--json")
     assert json.loads(dry.stdout)["blocked"] is None

@@ -241,7 +241,8 @@ def chosen_letters(
 
 def rebuild_of(config: Config, where: tuple[str, str]) -> Rebuild:
     """What makes a source's checkpoint again. Raises `ConfigError`."""
-    return Rebuild(live_parts(config, where))
+    source_of(config, where)
+    return Rebuild(owner_parts(config, where, NoEngine()), where[1])
 
 
 def rename_of(

@@ -293,13 +293,13 @@ def rebuild(
 
     Journal, ledger and the table's log say what is done; everything else that the
     source lists is new. Batches that were being published are finished, or their files
-    tried again or put into the dead letters, whichever cannot double rows. Stop the
+    tried again or put into the dead letters, whichever cannot double rows. Of a query over
+    event time what it remembers stays, and what the checkpoint has passed is done. Stop the
     daemon first; one that runs is fenced. Exit codes: 0 done, 1 it would be guessing.
     """
     if as_json and not (yes or dry_run):
         raise click.UsageError("--json asks nobody; give --dry-run, or --yes if you mean it")
     loaded = load_config(config)
-    refuse_edit(loaded, (pipeline, source), "a rebuilt checkpoint")
     found = rebuild_of(loaded, (pipeline, source))
     rebuilt = found.plan(done_before)
     if as_json:

@@ -41,8 +41,11 @@ from blizzard_py.state.waiting_outputs import WaitingOutput, newest_waiting
 _LOOKS = 5
 
 
-# Its checkpoint is not made again: the open windows hold rows of exactly the files that are done.
-_OF_A_QUERY = "Restore the journal: nothing else tells which files of the query are done"
+# Of a query over event time: the open windows hold rows of exactly the files that are done.
+NO_OTHER_WAY = (
+    "Bring its last version back; nothing else tells what its query remembers, so without it the"
+    " query needs a new pipeline and a table of its own"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +240,7 @@ def _check_journal(state: SourceState, parts: Parts) -> None:
         ledger = Ledger(parts.stores.sink, parts.id, parts.concurrency)
         ledger.load(state.ledger)
         unfolded = ledger.not_folded(there)
-        if parts.query is None:
-            check_tally(expected, unfolded, journal.where)
-        else:
-            check_tally(expected, unfolded, journal.where, _OF_A_QUERY)
+        check_tally(expected, unfolded, journal.where)
 
 
 def _is_of_an_original(state: SourceState) -> bool:
@@ -269,10 +269,7 @@ def _remedy(state: SourceState, parts: Parts, world: World) -> str:
             " ingest`, which knows what was done"
         )
     if parts.event_time is not None:
-        return (
-            "Bring its last version back; nothing else tells what its query remembers, so without"
-            " it the query needs a new pipeline and a table of its own"
-        )
+        return NO_OTHER_WAY
     if not parts.has_files:
         return (
             "Bring its last version back, or say from where to read with `blizzard checkpoint set"

@@ -15,7 +15,7 @@ from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by
 from blizzard_py.state.checkpoint_document import SHARED, state_from_json
-from blizzard_py.state.journal import Journal, Record
+from blizzard_py.state.journal import Journal
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.members import of_source
 from blizzard_py.state.processed_set import Segment
@@ -130,7 +130,8 @@ def whole(sink: Storage, source_id: str, state: SourceState) -> SourceState:
             " rebuild`"
         )
     seen = dict(state.window)
-    return replace(state, progress=_with_names(state.progress, records, seen))
+    names = {path: seen[record.batch] for record in records for path in record.settled}
+    return replace(state, progress=with_names(state.progress, names))
 
 
 def unlisted(state: SourceState) -> list[str]:
@@ -139,20 +140,20 @@ def unlisted(state: SourceState) -> list[str]:
     return [batch for batch, seen in state.window if seen not in listed]
 
 
-def _with_names(progress: Progress, records: list[Record], seen: Mapping[str, float]) -> Progress:
+def with_names(progress: Progress, names: Mapping[str, float]) -> Progress:
+    """The progress with paths that are done, and the times at which scans first saw them."""
     fresh: dict[str, dict[str, float]] = {}
-    for record in records:
-        for path in record.settled:
-            partition, name = split(path, progress.depth or 0)
-            known = progress.partitions.get(partition, PartitionProgress())
-            if partition not in progress.partitions and closed_by(progress, path) is not None:
-                continue
-            if known.before is None or order_key(name) > order_key(known.before):
-                fresh.setdefault(partition, {})[name] = seen[record.batch]
+    for path, seen in names.items():
+        partition, name = split(path, progress.depth or 0)
+        known = progress.partitions.get(partition, PartitionProgress())
+        if partition not in progress.partitions and closed_by(progress, path) is not None:
+            continue
+        if known.before is None or order_key(name) > order_key(known.before):
+            fresh.setdefault(partition, {})[name] = seen
     if not fresh:
         return progress
     partitions = dict(progress.partitions)
-    for partition, names in fresh.items():
+    for partition, found in fresh.items():
         known = partitions.get(partition, PartitionProgress())
-        partitions[partition] = replace(known, done={**names, **known.done})
+        partitions[partition] = replace(known, done={**found, **known.done})
     return replace(progress, partitions=partitions)

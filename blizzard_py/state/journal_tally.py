@@ -47,16 +47,14 @@ class JournalTally:
         return (there.count, there.mix) == (self.count, self.mix)
 
 
-def check_tally(
-    expected: JournalTally, found: Iterable[str], where: str, remedy: str = _REMEDY
-) -> None:
+def check_tally(expected: JournalTally, found: Iterable[str], where: str) -> None:
     """Raise `StateError` naming the journal ``where``, unless it holds exactly what it must."""
     batches = list(found)
     if not expected.agrees_with(batches):
         raise StateError(
             f"{where}: holds {len(batches)} batch(es) that are in no segment yet, and not the"
             f" {expected.count} that the checkpoint counts, so files of them would come again."
-            f" {remedy}"
+            f" {_REMEDY}"
         )
 
 

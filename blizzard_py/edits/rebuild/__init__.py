@@ -24,6 +24,9 @@ checkpoint names. Then it says from when on, and the operator says what is done
 (``done_before``). What was said so is noted in the ledger, and so is what only the checkpoint that
 is there says, as of files that an original has done.
 
+The checkpoint of a query over event time is kept, and only what it counts on is made again
+(`blizzard_py.edits.rebuild.query`).
+
 Everything is read first; then one conditional write replaces exactly what was looked at.
 A daemon that runs is fenced by it, and so are backfills and replays; one that saved meanwhile makes
 it refuse. The old checkpoint is kept beside the new one.

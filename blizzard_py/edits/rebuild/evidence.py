@@ -15,7 +15,7 @@ from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Doubt, Place
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.stale import names_in_log, newer_work, world_of
+from blizzard_py.sources.stale import World, names_in_log, newer_work, world_of
 from blizzard_py.state import processed_set
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import read_ledger, unlisted
@@ -53,7 +53,7 @@ class Evidence:
     Raises `StateError` for what is damaged, `StorageError`.
     """
 
-    def __init__(self, parts: Parts, state: SourceState | None) -> None:
+    def __init__(self, parts: Parts, state: SourceState | None, world: World | None = None) -> None:
         self._parts = parts
         self._sink = parts.stores.sink
         self._state = state
@@ -71,7 +71,7 @@ class Evidence:
         self.unfolded = self.ledger.not_folded(self.batches)
         self.folded = frozenset(self.batches).difference(self.unfolded)
         self.ledger.look()
-        self.world = world_of(parts, state)
+        self.world = world or world_of(parts, state)
         self._siblings = siblings_of(self._sink, parts.id)
         self._groups = Groups(self._sink, parts.letters_id)
         self.records: list[Record] = [

@@ -9,7 +9,7 @@ from typing import Any
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.fence import FencedFile, writer_of
 from blizzard_core.errors import NotFound, StateError
-from blizzard_core.storage.protocol import Entry, is_hidden, order_key
+from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.paths import joined, partition_key
 from blizzard_core.watermark.progress import Progress, is_new
@@ -29,19 +29,18 @@ from blizzard_py.edits.rebuild.decide import (
     remembered,
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
+from blizzard_py.edits.rebuild.names import can_count, unfolded_without, with_segments
+from blizzard_py.edits.rebuild.query import members_of, mended, paths_of
 from blizzard_py.sources.cold_start import other_names
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
 from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.stale import adopted
-from blizzard_py.state import processed_set
+from blizzard_py.sources.stale import adopted, world_of
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.identity import check_identity
-from blizzard_py.state.journal_tally import JournalTally, tally_of
-from blizzard_py.state.ledger import Ledger
+from blizzard_py.state.members import with_source
 from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
-from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_query import check_query
 
 
@@ -60,8 +59,10 @@ class _Known:
 class Rebuild:
     """Makes the checkpoint of one source again."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, whose: str = "") -> None:
+        """``whose`` source an operator speaks of, where ``parts`` are of several."""
         self._parts = parts
+        self._whose = whose or parts.source_name
         self._sink = parts.stores.sink
         self._path = checkpoint_path(parts.id)
         self._where = f"{self._sink.uri}/{self._path}"
@@ -73,8 +74,17 @@ class Rebuild:
         Raises `RebuildRefused` where that would be guessing and ``done_before`` is None,
         `StateError`, `StorageError`.
         """
+        if self._parts.home_id != self._parts.id:
+            raise RebuildRefused(
+                f"{self._parts.name}: shares its checkpoint with the other sources of its query, so"
+                " it has none of its own to be made again"
+            )
         found = self._found()
         beside = looked_at(self._sink, self._parts.id)
+        if self._parts.event_time is not None:
+            world = world_of(self._parts, found.state)
+            kept = mended(self._parts, found, world, done_before, self._whose)
+            return replace(kept, beside=beside)
         evidence = Evidence(self._parts, found.state)
         record = evidence.world.record or FenceRecord()
         if record.moved_to:
@@ -174,30 +184,19 @@ class Rebuild:
         raise RebuildRefused(f"{self._where}: is gone since it was looked at; run this again")
 
     def _with_segments(self, rebuilt: Rebuilt) -> SourceState:
-        """The state with the names that a source without watermark needs, in segments that stay.
-
-        What the checkpoint did not name a daemon that runs takes for rubbish of an older epoch,
-        also after it was fenced: such segments are written again in an epoch of ours.
-        """
-        state, old, epoch = rebuilt.state, rebuilt.found.state or SourceState(), rebuilt.epoch
-        paths = StatePaths(self._parts.id)
-        sink = self._sink
-        ledger = Ledger(sink, self._parts.id)
-        ledger.load(state.ledger)
-        # Names in grace among them would be late once that is over, whatever a sweep took for done.
-        noted = ledger.note(rebuilt.said) or state.ledger
-        again = processed_set.written_again(sink, paths.ledger, noted, old.ledger, epoch)
-        state = replace(state, ledger=again)
-        if state.processed is None:
-            return state
-        folder = paths.processed
-        known = old.processed or ()
-        segments = processed_set.written_again(sink, folder, state.processed, known, epoch)
-        names = processed_set.load(sink, folder, segments)
-        change = names.adding(rebuilt.settled)
-        if change is not None:
-            names = processed_set.write(sink, folder, change, epoch)
-        return replace(state, processed=names.segments)
+        """The state with the names that it counts on in segments that stay."""
+        state, old = rebuilt.state, rebuilt.found.state or SourceState()
+        after = {parts.source_name: own for parts, own in members_of(self._parts, state)}
+        for parts, before in members_of(self._parts, old):
+            said, settled = (
+                paths_of(self._parts, parts, paths) for paths in (rebuilt.said, rebuilt.settled)
+            )
+            states = before, after[parts.source_name]
+            if states[0] == states[1] and not said:
+                continue  # it was left as it is
+            own = with_segments(self._sink, parts.id, states, said, settled, rebuilt.epoch)
+            state = with_source(state, parts.source_name, own) if self._parts.members else own
+        return state
 
     def _found(self) -> Found:
         try:
@@ -209,10 +208,11 @@ class Rebuild:
         except StateError:  # damaged: that is what a rebuild is for
             return Found(raw, version)
         state = state_from_json(document, self._where)
-        check_identity(state, self._parts.identity, self._parts.source.id, self._where)
-        check_tracking(state, self._parts.files, self._where)
-        # No daemon would go on with another depth, wherever the checkpoint came from.
-        starting_point(state, self._parts.files, self._parts.clock(), self._where)
+        for parts, own in members_of(self._parts, state):
+            check_identity(own, parts.identity, parts.source.id, self._where)
+            check_tracking(own, parts.files, self._where)
+            # No daemon would go on with another depth, wherever the checkpoint came from.
+            starting_point(own, parts.files, parts.clock(), self._where)
         # What a query remembers is not to be made again from names, whoever asks for none by now.
         check_query(state, self._parts.query, self._where)
         return Found(raw, version, document, state)
@@ -229,7 +229,7 @@ class Rebuild:
             entry.path: entry
             for page in self._parts.stores.source.list_range("", None)
             for entry in page.entries
-            if _can_count(entry.path)
+            if can_count(entry.path)
         }
         paths = list(there)
         held = frozenset(entry.path for batch in flying for entry in batch.files)
@@ -237,7 +237,7 @@ class Rebuild:
             path: record.seen_ts
             for record in evidence.records
             for path in record.settled
-            if _can_count(path)
+            if can_count(path)
         }
         for path in evidence.unsettled(list(journaled)):
             del journaled[path]  # from before a start over
@@ -247,7 +247,7 @@ class Rebuild:
         whole = not evidence.lacks_batches()
         told = passed_unnoted(old, list(filter(self._accepts, paths)), is_journal_whole=whole)
         if done_before is not None:
-            bound = bound_of(done_before, _can_count)
+            bound = bound_of(done_before, can_count)
             told |= {p for p in paths if order_key(p) < bound}
         said = frozenset(told.difference(done, held))
         done |= dict.fromkeys(said, 0.0)
@@ -294,7 +294,7 @@ class Rebuild:
             ),
             former=before.former,
             committed=before.committed,
-            unfolded=_tally(evidence, {batch.batch for batch in flying}),
+            unfolded=unfolded_without(evidence, {batch.batch for batch in flying}),
         )
         state = adopted(state, self._parts, evidence.world)
         if not source.use_watermark:
@@ -383,17 +383,5 @@ def _window(
     return tuple((record.batch, record.seen_ts) for record in records if record.seen_ts in times)
 
 
-def _tally(evidence: Evidence, flying: set[str]) -> JournalTally | None:
-    """What the journal must hold besides; None where a batch to be ended is folded already."""
-    if flying & evidence.folded:
-        return None  # the next sweep counts anew
-    return tally_of(batch for batch in evidence.unfolded if batch not in flying)
-
-
 def _any_below(origin: str, listed: Iterable[str]) -> bool:
     return any(order_key(path) < partition_key(origin) for path in listed)
-
-
-def _can_count(path: str) -> bool:
-    """Whether polls take the file under any setting of ``compression``."""
-    return accepts("auto")(path) and not is_hidden(path)

@@ -312,7 +312,6 @@ def test_a_pipeline_without_event_time_has_no_query_to_change(config: Path) -> N
         ("ingest", "{raw}/0001.ndjson"),
         ("checkpoint", "set", *SOURCE, "--watermark", "0001.ndjson", "--yes"),
         ("checkpoint", "reset", *SOURCE, "--yes"),
-        ("checkpoint", "rebuild", *SOURCE, "--yes"),
         ("rename", *SOURCE, "--from", "old"),
     ],
     ids=lambda given: " ".join(given[:2]),

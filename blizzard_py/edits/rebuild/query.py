@@ -1,0 +1,167 @@
+"""The checkpoint of a query over event time, kept but for what it counts on and is gone.
+
+What the query remembers is of exactly the files that are done, and nothing but the checkpoint tells
+both. So it stays as it is, with the watermark, the query's state, what waits and what is in flight.
+Made again is what lies beside it: a journal or a ledger that has lost objects. The names that only
+these had count as done where the checkpoint has passed them, as they do without a query; they are
+noted in the ledger, so no sweep takes them for late. Names in grace of which only the journal knew
+nobody can tell: an operator says up to where files are done.
+
+A checkpoint that is older than the work around it, damaged or gone cannot be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from blizzard_core.checkpoint.fence import writer_of
+from blizzard_core.storage.protocol import order_key
+from blizzard_core.watermark.progress import is_new
+from blizzard_py.edits.rebuild.decide import (
+    Found,
+    RebuildRefused,
+    Rebuilt,
+    bound_of,
+    passed_unnoted,
+)
+from blizzard_py.edits.rebuild.evidence import Evidence
+from blizzard_py.edits.rebuild.names import can_count, unfolded_without
+from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.stale import NO_OTHER_WAY, World, newer_work
+from blizzard_py.state.checkpoint_file import unlisted, with_names
+from blizzard_py.state.fence_record import FenceRecord
+from blizzard_py.state.members import of_source, parted, qualified, with_source
+from blizzard_py.state.source_state import SourceState, under_way
+
+
+@dataclass(frozen=True, slots=True)
+class _Mended:
+    """One source: its state, its files that are listed, done and new, and those ``said`` done."""
+
+    state: SourceState
+    listed: int
+    done: int
+    new: Sequence[str]
+    said: Sequence[str]
+
+
+def members_of(parts: Parts, state: SourceState) -> Iterator[tuple[Parts, SourceState]]:
+    """Each source with its part of the state, of one source the source itself."""
+    for member in parts.members:
+        yield member, of_source(state, member.source_name)
+    if not parts.members:
+        yield parts, state
+
+
+def mended(
+    parts: Parts, found: Found, world: World, done_before: str | None, whose: str
+) -> Rebuilt:
+    """The checkpoint of a query with what it counts on. Writes nothing.
+
+    ``done_before`` is of the source ``whose``, and mends that one alone. Raises `RebuildRefused`
+    where only the operator can tell and does not, and where there is nothing to keep;
+    `StateError`, `StorageError`.
+    """
+    state = found.state
+    if state is None:
+        damaged = "is gone" if found.raw is None else "is damaged"
+        raise RebuildRefused(f"{parts.name}: the checkpoint {damaged}. {NO_OTHER_WAY}")
+    newer = newer_work(state, parts, world)
+    if newer is not None:
+        raise RebuildRefused(f"{parts.name}: the checkpoint is stale: {newer}. {NO_OTHER_WAY}")
+    mends: dict[str, _Mended] = {}
+    for each, own in members_of(parts, state):
+        if done_before is not None and each.source_name != whose:
+            continue  # the word is of one source, and says nothing of what others have lost
+        evidence = Evidence(each, own, world)
+        doubts = evidence.doubts()
+        if doubts and done_before is None:
+            raise RebuildRefused(
+                f"{each.name}: {len(doubts):,} things tell of work that neither journal nor ledger"
+                f" know, the first: {doubts[0]}. Bring back what is missing below _blizzard/, or"
+                " find out up to where files of this source are done and say so with --done-before"
+                " PARTITION_OR_PATH; files below it that were not read are skipped, files above it"
+                " that were read come again into open windows"
+            )
+        mends[each.source_name] = _mended(each, own, evidence, done_before)
+    whole = state
+    for name, one in mends.items():
+        whole = with_source(whole, name, one.state) if parts.members else one.state
+
+    def named(name: str, paths: Sequence[str]) -> list[str]:
+        return [qualified(name, path) if parts.members else path for path in paths]
+
+    said = tuple(path for name, one in mends.items() for path in named(name, one.said))
+    writer = writer_of(found.document, parts.name)
+    record = world.record or FenceRecord()
+    return Rebuilt(
+        found,
+        whole,
+        max(record.epoch, 0 if writer is None else writer.epoch) + 1,
+        sum(one.listed for one in mends.values()),
+        sum(one.done for one in mends.values()),
+        said,
+        tuple(path for name, one in mends.items() for path in named(name, one.new)),
+        (),
+        said,
+        {},
+    )
+
+
+def paths_of(parts: Parts, member: Parts, paths: Sequence[str]) -> list[str]:
+    """Those of the `mended` paths that are one source's, as it calls them."""
+    if not parts.members:
+        return list(paths)
+    return [path for name, path in map(parted, paths) if name == member.source_name]
+
+
+def _mended(
+    parts: Parts, state: SourceState, evidence: Evidence, done_before: str | None
+) -> _Mended:
+    there = [
+        entry.path
+        for page in parts.stores.source.list_range("", None)
+        for entry in page.entries
+        if can_count(entry.path)
+    ]
+    waits = set(under_way(state))
+    flying = {batch.batch for batch in state.in_flight}
+    gone = set(unlisted(state)).difference(evidence.batches)
+    seen = dict(state.window)
+    settled = {r.batch: r.settled for r in evidence.records if r.batch in seen}
+    names = {path: seen[batch] for batch, paths in settled.items() for path in paths}
+    # Every name in grace is listed now: the journal may have lost some of those that it had.
+    state = replace(state, progress=with_names(state.progress, names), window=())
+    counts = state.unfolded is None or state.unfolded.agrees_with(
+        batch for batch in evidence.unfolded if batch not in flying
+    )
+    listed = list(filter(accepts(parts.files.compression), there))
+    told = passed_unnoted(state, listed, is_journal_whole=counts and not gone)
+    if done_before is not None:
+        bound = bound_of(done_before, can_count)
+        below = [path for path in there if order_key(path) < bound and path not in waits]
+        told.update(below)
+        if state.processed is None:
+            fresh = {path: 0.0 for path in below if is_new(state.progress, path)}
+            state = replace(state, progress=with_names(state.progress, fresh))
+    if gone:
+        # A batch that is folded needs no object; the checkpoint left its names to it all the same.
+        known = set(there).difference(evidence.unsettled(there), waits)
+        found = {path: 0.0 for path in known if is_new(state.progress, path)}
+        state = replace(state, progress=with_names(state.progress, found))
+    said = sorted(set(evidence.unsettled(sorted(told - waits))), key=order_key)
+    if state.processed is None:
+        new = [path for path in listed if is_new(state.progress, path)]
+    else:
+        new = sorted(set(evidence.unsettled(listed)).difference(said), key=order_key)
+    new = [path for path in new if path not in waits]
+    mended_state = replace(
+        state,
+        ledger=evidence.segments,
+        processed=None if state.processed is None else evidence.set_segments,
+        unfolded=unfolded_without(evidence, flying),
+    )
+    done = len(listed) - len(new) - len(waits.intersection(listed))
+    return _Mended(mended_state, len(listed), done, new, said)

@@ -1,0 +1,176 @@
+"""A query over event time whose journal lost an object: mended, and its state is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from blizzard_core.errors import StateError
+from blizzard_py.__main__ import main
+from blizzard_py.app.operations import rebuild_of
+from blizzard_py.app.wiring import NoEngine, parts_of
+from blizzard_py.edits.rebuild import Rebuild, RebuildRefused
+from blizzard_py.engines.spark.engine import SparkEngine
+from blizzard_py.state import checkpoint_document
+from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.stream_deaths import drain_and_die
+
+ONE: dict[str, dict[str, Any]] = {"web": {}}
+TWO: dict[str, dict[str, Any]] = {"web": {}, "app": {}}
+WEB = ("--pipeline", "pages", "--source", "web")
+
+
+def world_of(
+    folder: Path, engine: SparkEngine, sources: dict[str, dict[str, Any]], grace: int = 0
+) -> tuple[EventWorld, Oracle]:
+    """Two batches with windows open at their end."""
+    own: dict[str, Any] = {"grace_period_secs": grace, "late_files": "ingest"}
+    sources = dict.fromkeys(sources, own)
+    world, oracle = EventWorld(folder, engine, sources=sources), Oracle(TUMBLING, sources)
+    for second in (100, 112):
+        step(world, oracle, second)
+    return world, oracle
+
+
+def step(world: EventWorld, oracle: Oracle, second: float) -> None:
+    """A file of each source, in one batch of a new process."""
+    files = {world.put(some, name): some for name in world.sources for some in [[row(second)]]}
+    world.drain()
+    oracle.restart()
+    oracle.settle(files, whose=world.whose)
+
+
+def lose(world: EventWorld, source: str, *, everything: bool = False) -> None:
+    objects = sorted((world.root / f"table/_blizzard/journal/pages_{source}").iterdir())
+    for path in objects if everything else objects[:1]:
+        path.unlink()
+
+
+def rebuild(world: EventWorld, source: str = "web", done_before: str | None = None) -> list[str]:
+    job = rebuild_of(world.config(), ("pages", source))
+    found = job.plan(done_before)
+    assert job.write(found) is not None
+    return list(found.said)
+
+
+def goes_on(world: EventWorld, oracle: Oracle) -> None:
+    """What comes is what brute force says: nothing was forgotten, and no file came again."""
+    for own in world.sources.values():
+        own["late_sweep_interval_secs"] = 0.001  # each process looks for files that came late
+    step(world, oracle, 145)
+    assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
+    assert windows_of(world.table()) == oracle.emitted
+    assert world.late() == oracle.late
+    assert world.packs() == world.stream().objects
+
+
+@pytest.mark.parametrize(("grace", "everything"), [(0, True), (300, False)])
+def test_a_rebuild_keeps_what_the_query_remembers(
+    tmp_path: Path, spark_engine: SparkEngine, grace: int, *, everything: bool
+) -> None:
+    world, oracle = world_of(tmp_path, spark_engine, ONE, grace)
+    before = world.stream()
+    lose(world, "web", everything=everything)
+    with pytest.raises(StateError, match="or accept what the checkpoint has passed"):
+        world.drain()
+    assert rebuild(world) == ["0001.ndjson", "0002.ndjson"][: 1 + everything]
+    assert world.stream() == before
+    goes_on(world, oracle)
+    assert rebuild(world) == []  # nothing is left to mend
+
+
+def test_a_batch_that_is_being_published_goes_on(tmp_path: Path, spark_engine: SparkEngine) -> None:
+    world, oracle = world_of(tmp_path, spark_engine, ONE)
+    rows = [row(130)]
+    files = {world.put(rows): rows}
+    assert drain_and_die(world, "6-published")
+    oracle.restart()
+    oracle.settle(files)
+    lose(world, "web", everything=True)
+    assert rebuild(world) == ["0001.ndjson", "0002.ndjson"]
+    goes_on(world, oracle)
+
+
+def test_a_source_of_several_is_mended_with_the_others(
+    tmp_path: Path, spark_engine: SparkEngine
+) -> None:
+    world, oracle = world_of(tmp_path, spark_engine, TWO)
+    lose(world, "app")
+    lose(world, "web", everything=True)
+    with pytest.raises(StateError, match="or accept what the checkpoint has passed"):
+        world.drain()
+    assert sorted(rebuild(world, "app")) == [
+        "app:0002.ndjson",
+        "web:0001.ndjson",
+        "web:0003.ndjson",
+    ]
+    goes_on(world, oracle)
+
+
+def test_names_in_grace_that_only_the_journal_had_need_a_word(
+    tmp_path: Path, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_document, "INLINE_NAMES", 0)
+    world, oracle = world_of(tmp_path, spark_engine, TWO, 300)
+    for name in TWO:
+        lose(world, name)
+    with pytest.raises(StateError, match="that the checkpoint counts"):
+        world.drain()
+    with pytest.raises(RebuildRefused, match="which the checkpoint counts on, is gone"):
+        rebuild(world)
+    assert rebuild(world, "web", "0005") == ["web:0001.ndjson"]
+    with pytest.raises(RebuildRefused, match=r"pages/app: .* is gone"):
+        rebuild(world, "web")
+    assert rebuild(world, "app", "0005") == ["app:0002.ndjson"]
+    goes_on(world, oracle)
+
+
+def test_a_checkpoint_that_is_older_or_gone_is_not_made_again(
+    tmp_path: Path, spark_engine: SparkEngine
+) -> None:
+    world, oracle = world_of(tmp_path, spark_engine, ONE)
+    path = tmp_path / "table/_blizzard/pages_web_checkpoint.json"
+    older = path.read_bytes()
+    step(world, oracle, 130)
+    newest = path.read_bytes()
+    for content, why in ((older, "is stale"), (b"{", "is damaged"), (None, "is gone")):
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        for word in (None, "0009"):
+            with pytest.raises(RebuildRefused, match=f"{why}.* a new pipeline"):
+                rebuild(world, done_before=word)
+        assert (path.read_bytes() if path.exists() else None) == content
+    path.write_bytes(newest)
+    goes_on(world, oracle)
+
+
+def test_a_source_that_shares_its_checkpoint_gets_none_of_its_own(tmp_path: Path) -> None:
+    world = EventWorld(tmp_path, NoEngine(), sources=TWO)
+    for name in TWO:
+        with pytest.raises(RebuildRefused, match="shares its checkpoint"):
+            Rebuild(parts_of(world.config(), ("pages", name), NoEngine())).plan("0009")
+    assert not (tmp_path / "table").exists()
+
+
+def test_the_command_says_what_it_takes_for_done(tmp_path: Path, spark_engine: SparkEngine) -> None:
+    world, oracle = world_of(tmp_path, spark_engine, ONE)
+    lose(world, "web")
+    config = tmp_path / "config.yaml"
+    document = world.config().model_dump(
+        mode="json", by_alias=True, include={"pipelines", "spark"}, exclude_defaults=True
+    )
+    config.write_text(yaml.safe_dump(document, sort_keys=False))
+    told = CliRunner().invoke(main, ["checkpoint", "rebuild", str(config), *WEB, "--yes"])
+    assert told.exit_code == 0, told.output
+    assert "1 of these only because you, or the checkpoint that was there, say so" in told.output
+    goes_on(world, oracle)
+    story = CliRunner().invoke(
+        main, ["explain", str(config), str(world.raw("web") / "0001.ndjson"), "--json"]
+    )
+    assert json.loads(story.stdout)["verdict"], story.output

@@ -45,7 +45,7 @@ from blizzard_core import log
 from blizzard_core.errors import BlizzardError, ConfigError, StorageError
 from blizzard_core.redact import redacted
 from blizzard_core.signals import INTERRUPTED
-from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.opening import open_storage, option
 from blizzard_core.storage.protocol import StorageOptions
 from blizzard_core.text import json_safe, printable, printable_lines
 
@@ -230,6 +230,13 @@ def fencing_notes(places: Iterable[tuple[str, StorageOptions]]) -> Iterator[str]
             yield (
                 f"{storage.uri}: this store has no conditional writes, so two daemons started at"
                 " the same moment may not notice each other; make sure that only one runs"
+            )
+        elif storage.uri.startswith("s3://") and (
+            option(options, "AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT_URL")
+        ):
+            yield (
+                f"{storage.uri}: nothing was written, so whether this server honours conditional"
+                " writes is tried with the first write of a start, which is refused if it does not"
             )
 
 

@@ -529,6 +529,25 @@ def test_validate_says_where_fencing_is_weaker(tmp_path: Path) -> None:
     assert "make sure that only one runs" in invoke("validate", str(scenario.config)).stderr
 
 
+def test_validate_says_what_of_an_s3_server_only_a_start_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "c.yaml"
+    table: dict[str, Any] = {"table_uri": "s3://lake/t"}
+    config.write_text(yaml.safe_dump({"tables": {"t": table}}))
+    assert invoke("validate", str(config), program=penguin).stderr == ""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert (
+        "is tried with the first write" in invoke("validate", str(config), program=penguin).stderr
+    )
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    table["storage_options"] = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+    config.write_text(yaml.safe_dump({"tables": {"t": table}}))
+    assert (
+        "is tried with the first write" in invoke("validate", str(config), program=penguin).stderr
+    )
+
+
 def test_status_of_a_source_out_of_reach_still_tells_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.last_error import last_error
 from blizzard_py.state.siblings import BACKFILL
+from blizzard_py.state.skipped_rows import skipped_rows
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_query import respelled
 from blizzard_py.state.stream_state import StreamState
@@ -274,7 +275,7 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
     return {
         "state": state.progress.state,
         "watermark": state.progress.value,
-        **source.source.shown(state),
+        **_shown(source, state),
         "last_update_ts": state.last_update_ts,
         "last_error": last_error(source.parts.stores.sink, source.parts.home_id),
         "lag": _lag_of(source, state),
@@ -295,6 +296,13 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
         "unexpected": list(state.unexpected),
         **_event_time_of(config, source, state),
     }
+
+
+def _shown(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
+    """What the source itself shows; of a table also the rows that no window reads."""
+    shown = source.source.shown(state)
+    skipped = skipped_rows(source.parts.stores.sink, source.id) if source.parts.asked else ()
+    return {**shown, "notes": [*shown.get("notes", ()), *skipped]} if skipped else shown
 
 
 def _event_time_of(config: Config, source: SourcePipeline, state: SourceState) -> dict[str, Any]:

@@ -87,15 +87,16 @@ class Bound:
     """Where a window ends: a value for each watermark column, fixed before anything is read.
 
     ``value`` is ``{}`` if there is nothing to read at all. ``held_by`` says what keeps it back
-    (``pid 17, transaction since …``), ``warnings`` what it cannot promise here. ``kind`` may be
-    another than was asked for (``settled`` without the right to see transactions is
-    ``clock``), and a warning says why.
+    (``pid 17, transaction since …``), ``warnings`` what it cannot promise here, and ``skipped``
+    those of them that tell of rows that no window reads. ``kind`` may be another than was asked for
+    (``settled`` without the right to see transactions is ``clock``), and a warning says why.
     """
 
     kind: BoundKind
     value: Mapping[str, Any] = field(default_factory=dict)
     held_by: str | None = None
     warnings: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 def without_values(columns: Iterable[str]) -> str:

@@ -57,6 +57,11 @@ class StatePaths:
         return f"{STATE_FOLDER}/errors/{self.id}.json"
 
     @property
+    def skipped(self) -> str:
+        """Rows that no window reads (`blizzard_py.state.skipped_rows`)."""
+        return f"{STATE_FOLDER}/skipped/{self.id}.json"
+
+    @property
     def journal(self) -> str:
         """The folder of the journal."""
         return f"{JOURNAL_FOLDER}/{self.id}"

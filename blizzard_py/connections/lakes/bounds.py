@@ -83,7 +83,8 @@ def highest_bound(
     found = {name: asked[name].of(files) for name in orders}
     value = {name: orders[name].value(key) for name, key in found.items() if key is not None}
     is_odd = bool(files and orders and not value)
-    return Bound(kind, value, warnings=(without_values(orders),) if is_odd else ())
+    odd = (without_values(orders),) if is_odd else ()
+    return Bound(kind, value, warnings=odd, skipped=odd)
 
 
 def clock_bound(

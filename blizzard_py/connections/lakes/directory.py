@@ -128,8 +128,12 @@ class DirectoryConnection:
         self._forget(files)
         names = self._selection.columns
         if kind == "clock":
-            orders = self._orders(self._known(files))
-            return clock_bound(orders, self._now(), settle_secs, self._selection.walls)
+            facts = self._known(files)
+            found_at = clock_bound(
+                self._orders(facts), self._now(), settle_secs, self._selection.walls
+            )
+            unread = self._skipped(files, facts)
+            return replace(found_at, warnings=(*found_at.warnings, *unread), skipped=unread)
         found: list[Facts] = []
         groups = self._newest_first(files)
         for group in groups:
@@ -141,13 +145,8 @@ class DirectoryConnection:
         highs = {name: _highest(facts.ranges[name] for facts in found) for name in orders}
         value = {name: orders[name].value(key) for name, key in highs.items() if key is not None}
         odd = self._outside_folder(looked, found)
-        without = (
-            []
-            if self._selection.nulls != "first"
-            else _without(looked, found, names, is_exact=self._form.driver != "parquet")
-        )
-        warnings = (*_warnings(found, names), *without, *([odd] if odd else []))
-        return Bound(kind, value, warnings=warnings)
+        skipped = self._skipped(looked, found)
+        return Bound(kind, value, warnings=(*skipped, *([odd] if odd else [])), skipped=skipped)
 
     def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
         """The files that can have rows of the window."""
@@ -210,6 +209,14 @@ class DirectoryConnection:
 
     def close(self) -> None:
         """Nothing is kept open."""
+
+    def _skipped(self, files: Sequence[PlannedFile], facts: Sequence[Facts]) -> tuple[str, ...]:
+        """Remarks on rows that no window reads, or none after the first."""
+        names = self._selection.columns
+        is_exact = self._form.driver != "parquet"
+        is_told = self._selection.nulls == "first"
+        without = _without(files, facts, names, is_exact=is_exact) if is_told else ()
+        return (*_warnings(facts, names), *without)
 
     def _follows_folders(self) -> bool:
         """Whether date folders and the watermark tell the same time: it is one time or date."""

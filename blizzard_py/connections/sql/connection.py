@@ -246,7 +246,8 @@ class SqlConnection(ABC):
             for place, column in enumerate(columns)
             if answer[f"m{place}"] is not None
         }
-        return Bound("max", value, warnings=() if value else self._valueless())
+        odd = () if value else self._valueless()
+        return Bound("max", value, warnings=odd, skipped=odd)
 
     def _valueless(self) -> tuple[str, ...]:
         """Why there is no highest value, if that is not for want of rows."""

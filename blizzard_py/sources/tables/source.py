@@ -41,6 +41,7 @@ from blizzard_py.sources.tables.work import TaskWork
 from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.seen_rows import SeenRows, segment_path
+from blizzard_py.state.skipped_rows import SkippedNote
 from blizzard_py.state.source_state import Batch, Replaced, SourceState, checkpoint_path
 from blizzard_py.state.transitions import done_of
 
@@ -62,6 +63,8 @@ class AskedSource:
         self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
         self._seen = SeenRows(parts.stores.sink, parts.id, 0)
         self._told: set[str] = set()
+        self._skipped = SkippedNote(parts.stores.sink, parts.id)
+        self._unread: tuple[str, ...] | None = None  # what the last bound told, None if none did
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     @property
@@ -194,6 +197,8 @@ class AskedSource:
     def plan(self, state: SourceState) -> Plan[TaskWork]:
         began = self._clock()
         known, cost = self._looked(state)
+        if self._unread is not None:
+            self._skipped.keep(self._unread)
         found = self._found(known, began, cost)
         waits = waiting(state, found.scanned.ended)
         work = TaskWork([entry for entry in found.files if entry.path not in waits])
@@ -282,6 +287,7 @@ class AskedSource:
         bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
         for warning in bound.warnings:
             self._warn(warning)
+        self._unread = bound.skipped
         kept = windows.planned(known, asking, self._parts.ingest.fields, bound, self._clock())
         if kept is None:
             return known, 1

@@ -1,0 +1,98 @@
+"""Files of a table that come without the watermark's column: told until somebody has answered."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from blizzard_core.settings.document import Config
+from blizzard_core.storage.local import LocalStorage
+from blizzard_py.app.inspection import status
+from blizzard_py.app.wiring import build
+from blizzard_py.state.skipped_rows import SkippedNote, skipped_rows
+from tests.blizzard_py.connections.lakes.test_text_files import at, put
+from tests.support.asked_world import KernelEngine
+
+
+def config_of(folder: Path, form: str, nulls: str = "first") -> Config:
+    table = {"kind": "table", "connection": "lake", "table": "in"}
+    marks = {"columns": ["at"], "nulls": nulls}
+    fields = [{"name": "id", "type": "int64"}, {"name": "at", "type": "timestamp"}]
+    return Config.model_validate(
+        {
+            "spark": {"master": "local[1]"},
+            "connections": {"lake": {"driver": form, "uri": str(folder / "lake")}},
+            "pipelines": {
+                "p": {
+                    "sources": {"s": {**table, "watermark": marks}},
+                    "sink": {"table_uri": str(folder / "table")},
+                    "schema": {"fields": fields},
+                }
+            },
+        }
+    )
+
+
+def poll(config: Config) -> None:
+    """Everything that is there, by a process of its own."""
+    sink = LocalStorage(config.pipelines["p"].sink.table_uri)
+    [worker] = build(config, KernelEngine(sink))  # type: ignore[arg-type]  # any storage will do
+    while worker.cycle(threading.Event()):
+        pass
+    worker.close()
+
+
+def notes(config: Config) -> list[str]:
+    document, errors = status(config)
+    assert not errors
+    found: list[str] = document["pipelines"]["p"]["sources"]["s"].get("notes", [])
+    return found
+
+
+def write(form: str, path: Path, rows: list[dict[str, Any]]) -> None:
+    if form != "parquet":
+        put(form, path, rows)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.Table.from_pylist(rows)
+    if "at" in table.column_names:
+        table = table.set_column(1, "at", table["at"].cast(pa.timestamp("us", "UTC")))
+    pq.write_table(table, f"{path}.parquet")
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_status_tells_of_a_late_file_without_a_watermark(tmp_path: Path, form: str) -> None:
+    config, lake = config_of(tmp_path, form), tmp_path / "lake" / "in"
+    write(form, lake / "a", [{"id": 1, "at": at(1)}])
+    poll(config)
+    assert notes(config) == []
+    write(form, lake / "b", [{"id": 2, "other": at(2)}])
+    for _ in range(2):
+        poll(config)  # there is nothing to read, and no batch that could tell
+        [note] = notes(config)
+        assert f"1 file without any value of at, such as b.{form}" in note
+    poll(config_of(tmp_path, form, "never"))  # somebody says so
+    assert notes(config) == []
+    poll(config)
+    assert len(notes(config)) == 1
+    write(form, lake / "b", [{"id": 2, "at": at(2)}])
+    poll(config)
+    assert notes(config) == []
+    rows = [r for p in (tmp_path / "table").glob("*.parquet") for r in pq.read_table(p).to_pylist()]
+    assert sorted(row["id"] for row in rows) == [1, 2]
+
+
+def test_what_cannot_be_read_is_told_as_that(tmp_path: Path) -> None:
+    sink = LocalStorage(str(tmp_path))
+    note = SkippedNote(sink, "p_s")
+    note.keep(("žluťoučký \udcff",))
+    assert skipped_rows(sink, "p_s") == ("žluťoučký \udcff",)
+    (tmp_path / "_blizzard" / "skipped" / "p_s.json").write_text("{")
+    assert "cannot be read" in skipped_rows(sink, "p_s")[0]
+    note.keep(())
+    assert skipped_rows(sink, "p_s") == ()

@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blizzard_core.errors import BlizzardError
+from blizzard_core.quarantine import MISSING
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_py.app.operations import draining, live_parts, never, sources_of
 from blizzard_py.app.validation import validate_pipelines
 from blizzard_py.app.wiring import NoEngine
+from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.job import Engine
 from blizzard_py.replay import Drain, Replacing, file_parts
 from blizzard_py.replay.redoing import Redoing, Redone, RedoRefused
 from blizzard_py.replay.refused import refused_outputs
 from blizzard_py.sources.parts import Parts
+from blizzard_py.state.checkpoint_file import read_state
 
 _REMEDY = "choose files with `blizzard backfill --replace`, --from and --to"
 
@@ -61,6 +64,7 @@ def redo(
             try:
                 redoing = _redoing(path, config, where, engine, drain)
                 _check_mended(config, where, redoing.live)
+                _check_journal(redoing.live)
                 found = redoing.preview() if dry_run else redoing.run()
             except BlizzardError as error:
                 errors.append(error)
@@ -74,6 +78,26 @@ def _check_mended(config: Config, where: tuple[str, str], live: Parts) -> None:
     if live.has_files and live.event_time is None and refused_outputs(live):
         pipelines = {where[0]: config.pipelines[where[0]]}
         validate_pipelines(config.model_copy(update={"pipelines": pipelines}))
+
+
+def _check_journal(live: Parts) -> None:
+    """Raise `RedoRefused` for outputs that are gone if the journal is not the table's own.
+
+    They were published to another table then, or at another moment, and this one may have the rows
+    of their files by batches of which that journal knows nothing.
+    """
+    if not live.has_files or live.event_time is not None:
+        return
+    gone = [output for output in refused_outputs(live) if output.stage == MISSING]
+    if not gone:
+        return
+    doubt = next(Evidence(live, read_state(live.stores.sink, live.id)).unknown_work(), None)
+    if doubt is not None:
+        raise RedoRefused(
+            f"{live.name}: {gone[0].path} was published by the journal and is gone, but {doubt}, of"
+            " which the journal does not know: _blizzard is of another table or another moment, and"
+            " rows would come twice. Put _blizzard and _blizzard_fence of this table back"
+        )
 
 
 def _redoing(

@@ -13,15 +13,18 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from blizzard_core.daemon import run
 from blizzard_core.errors import FencedError
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
+from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.wiring import build
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.publish import OutputNames
+from penguin_py.__main__ import main as penguin
 from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
 from tests.support.promise_world import one_cycle, poll
@@ -240,6 +243,28 @@ def test_older_state_is_refused_under_another_name_of_its_id(drill: Drill) -> No
     assert drill.call(*rebuild, "--done-before", "date=2024-01-23").returncode == 0
     assert drill.start_once() == 0
     assert drill.ids() == ALL
+
+
+def test_states_of_two_tables_that_are_swapped_are_not_redone(tmp_path: Path) -> None:
+    drill = Drill(tmp_path, str(tmp_path / "place"))
+    home = tmp_path / "place" / "lake"
+    sink = drill.document["pipelines"]["events"]["sink"]
+    for number in range(2):
+        drill.arrive(number)
+        for name in ("other", "events"):
+            sink["table_uri"] = f"{home}/{name}"
+            drill.write_config()
+            assert drill.start_once() == 0
+    for part in (STATE, FENCE):
+        shutil.rmtree(home / "other" / part)
+        shutil.copytree(home / "events" / part, home / "other" / part)
+    sink["table_uri"] = f"{home}/other"
+    drill.write_config()
+    where = [str(drill.config)]
+    CliRunner().invoke(penguin, ["run", *where, "--once"])
+    refused = CliRunner().invoke(blizzard, ["redo", *where, "--quarantined", "--dry-run"])
+    assert refused.exit_code == 1
+    assert "_blizzard is of another table or another moment" in refused.output
 
 
 # -- a process that sleeps ------------------------------------------------------------------

@@ -295,7 +295,7 @@ class Evidence:
         """What tells of work that neither journal nor ledger know, the oldest first."""
         found = [*self._missing_segments(), *self._missing_names()]
         if not self._is_confirmed():
-            found += (*self._unknown_points(), *self._unknown_work())
+            found += (*self._unknown_points(), *self.unknown_work())
         return sorted(found, key=lambda doubt: doubt.since or 0.0)
 
     def _missing_segments(self) -> Iterator[Doubt]:
@@ -344,7 +344,8 @@ class Evidence:
         if newest and is_recent and first_name(newest) not in {batch[:13] for batch in known}:
             yield Doubt("the table's log commits a batch of that time", newest)
 
-    def _unknown_work(self) -> Iterator[Doubt]:
+    def unknown_work(self) -> Iterator[Doubt]:
+        """What the table has of batches that neither journal nor ledger know."""
         names = map(re.escape, names_in_log(self._parts, self._state))
         ours = re.compile(rf'"(?:{"|".join(names)})/({_UUID})/\d+/'.encode())
         batches: set[str] = set()

@@ -56,7 +56,10 @@ def outputs_tell(_world: World) -> Iterator[None]:
         yield
 
 
-@guard("nobody asks the log how far a source is")
+@guard("nobody asks the log, or outputs that lie there, how far a source is")
 def transactions_tell(_world: World) -> Iterator[None]:
-    with mock.patch.object(stale, "newest_transactions", return_value={}):
+    with (
+        mock.patch.object(stale, "newest_transactions", return_value={}),
+        mock.patch.object(stale, "newest_waiting", nothing),
+    ):
         yield

@@ -29,7 +29,13 @@ from blizzard_core.handover import group_app, source_app
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.batch_ids import millis_of
 from blizzard_py.state.checkpoint_file import read_state
-from blizzard_py.state.fence_record import FenceFile, FenceRecord, contradiction, fence_path
+from blizzard_py.state.fence_record import (
+    FenceFile,
+    FenceRecord,
+    contradiction,
+    fence_path,
+    with_move,
+)
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import check_tally
 from blizzard_py.state.ledger import Ledger
@@ -76,6 +82,7 @@ def look(parts: Parts, record: FenceRecord | None, stored: SourceState | None) -
 
     Raises `StateError`, `StorageError`.
     """
+    record = with_move(parts.stores.sink, parts.id, record)
     newest = newest_transactions(parts.stores.sink, parts.concurrency)
     # The log tells of the live source alone; other runs have their record.
     names = () if parts.suffix else names_in_log(parts, stored)

@@ -12,7 +12,8 @@ that batch is published. A checkpoint that is older than its record is stale: it
 while others published is refused, even if the checkpoint it knows was brought back meanwhile.
 
 **Numbers, not times**, decide: commit points of a source are counted from 1, and never again from
-there. ``moved_to`` names the source id that the state was renamed to.
+there. ``moved_to`` names the source id that the state was renamed to. An object beside the record,
+``{source id}~moved.json``, says it as well, since a record may be put back with its checkpoint.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import asdict, dataclass, replace
 
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
+from blizzard_core.delta_json import listed
 from blizzard_core.errors import Conflict, FencedError, NotFound
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.source_state import CommitPoint
@@ -52,6 +54,25 @@ class FenceRecord:
 def fence_path(source_id: str) -> str:
     """Return where a source's record lies, relative to the table."""
     return f"{FENCE_FOLDER}/{source_id}.json"
+
+
+def moved_path(source_id: str) -> str:
+    """Return where it stands that a source's state was renamed, relative to the table."""
+    return f"{FENCE_FOLDER}/{source_id}~moved.json"
+
+
+def with_move(sink: Storage, source_id: str, record: FenceRecord | None) -> FenceRecord | None:
+    """Return the record, with a rename of which it does not know.
+
+    Costs a LIST. Raises `StateError` if that is not understood, `StorageError`.
+    """
+    path = moved_path(source_id)
+    if not any(listed(sink, path.removesuffix(".json"), f"{path}0")):
+        return record
+    raw = sink.read(path)
+    where = f"{sink.uri}/{path}"
+    moved = decoded(FenceRecord, parsed(raw, where), where, _REMEDY).moved_to
+    return replace(record or FenceRecord(), moved_to=moved)
 
 
 def contradiction(known: CommitPoint, record: FenceRecord) -> str | None:
@@ -140,6 +161,8 @@ class FenceFile:
 
     def move(self, target: str) -> None:
         """Write down that the state has another name now. Raises as `take` does."""
+        moved = json.dumps({"moved_to": target}).encode()
+        self._sink.put_atomic(moved_path(self._source_id), moved)
         self._write(replace(self.read() or FenceRecord(), moved_to=target))
 
     def _write(self, record: FenceRecord) -> None:

@@ -172,7 +172,8 @@ def test_an_old_name_is_refused_with_its_old_checkpoint(tmp_path: Path) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
     drill.arrive(0)
     assert drill.start_once() == 0
-    old = (drill.lake / CHECKPOINT).read_bytes()
+    record = drill.lake / FENCE / "events_main.json"
+    old, older = (drill.lake / CHECKPOINT).read_bytes(), record.read_bytes()
     pipelines = drill.document["pipelines"]
     drill.document["pipelines"] = {"clicks": pipelines["events"]}
     drill.write_config()
@@ -183,6 +184,10 @@ def test_an_old_name_is_refused_with_its_old_checkpoint(tmp_path: Path) -> None:
     drill.document["pipelines"] = pipelines
     drill.write_config()
     (drill.lake / CHECKPOINT).write_bytes(old)
+    assert drill.start_once() == 1
+    assert "renamed to clicks_main" in drill.told
+    (drill.lake / CHECKPOINT).write_bytes(old)
+    record.write_bytes(older)
     assert drill.start_once() == 1
     assert "renamed to clicks_main" in drill.told
     (drill.lake / CHECKPOINT).unlink()

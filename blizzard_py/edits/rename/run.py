@@ -200,8 +200,9 @@ class Rename:
             file = FencedFile(self._sink, checkpoint_path(old))
             self._taken(file, old)
             epoch = self._buried_in(old)
-            file.save(tombstone(document[MOVED_TO], epoch, self._parts.clock(), None))
+            # First, or nobody would do it who runs this again after a death in between.
             FenceFile(self._sink, old).move(document[MOVED_TO])
+            file.save(tombstone(document[MOVED_TO], epoch, self._parts.clock(), None))
 
     # -- another place ---------------------------------------------------------------
 

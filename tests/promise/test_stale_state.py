@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -23,6 +24,8 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.wiring import build
 from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.ingest.batch_records import BatchRecords
+from blizzard_py.ingest.batch_runner import BatchRunner
 from blizzard_py.ingest.publish import OutputNames
 from penguin_py.__main__ import main as penguin
 from tests.support.blizzard_world import World
@@ -311,3 +314,53 @@ def test_a_rebuild_drops_what_a_sleeper_committed(tmp_path: Path) -> None:
     rebuild.write(rebuild.plan(None))
     world.drain()
     assert rows(tmp_path) == ["1", "2", "3"]
+
+
+# -- a second run of a checkpoint that was put back --------------------------------------------
+
+
+class Killed(BaseException):
+    """Ends a daemon as a kill does."""
+
+
+def killed(*_arguments: object) -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize("back", ["first", "second"])
+def test_a_second_attempt_that_died_unseen_doubles_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: str
+) -> None:
+    world = World()
+    world.sink = world.engine.sink = LocalStorage(str(tmp_path))
+    world.put(f"{DAY}/1.json", "1")
+    poll(world)
+    world.put(f"{DAY}/2.json", "2")
+    paths = [tmp_path / CHECKPOINT, tmp_path / FENCE / "events_main.json"]
+    running: list[bytes] = []
+    start = BatchRunner.start
+
+    def copied(*arguments: Any) -> Any:
+        running[:] = running or [path.read_bytes() for path in paths]
+        return start(*arguments)
+
+    with monkeypatch.context() as dying:
+        dying.setattr(BatchRunner, "start", copied)
+        # Its commit point is in the fence record, and not in the journal yet.
+        dying.setattr(BatchRecords, "tell", killed)
+        with pytest.raises(Killed):
+            poll(world)
+        first = paths[0].read_bytes()
+        for path, data in zip(paths, running, strict=True):
+            path.write_bytes(data)
+        world.now += 60
+        with pytest.raises(Killed):
+            poll(world)
+    attempts = [json.loads(data)["in_flight"][0] for data in (first, paths[0].read_bytes())]
+    assert [each["attempt"] for each in attempts] == [1, 2]
+    assert attempts[0]["batch"] == attempts[1]["batch"]
+    if back == "first":
+        paths[0].write_bytes(first)
+    world.now += 60
+    poll(world)
+    assert rows(tmp_path) == ["1", "2"]

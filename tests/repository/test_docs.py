@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -110,19 +111,26 @@ def test_the_reference_has_every_key_its_type_default_and_remark() -> None:
         assert line in text
 
 
+@cache
+def files_of_tests() -> tuple[Path, ...]:
+    return tuple(TESTS.rglob("test_*.py"))
+
+
+@cache
+def defined_in(file: str) -> frozenset[str]:
+    (path,) = (path for path in files_of_tests() if path.name == file)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return frozenset(n.name for n in tree.body if isinstance(n, ast.FunctionDef))
+
+
 def named_tests() -> list[tuple[str, str]]:
     text = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8")
     return re.findall(r"`(test_\w+\.py)::(\w+)`", text)
 
 
 def test_every_test_that_a_guarantee_names_exists() -> None:
-    defined: dict[str, set[str]] = {}
     for file, name in named_tests():
-        if file not in defined:
-            (path,) = TESTS.rglob(file)  # no two tests have one name
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            defined[file] = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
-        assert name in defined[file], f"{file}::{name}"
+        assert name in defined_in(file), f"{file}::{name}"
     assert len(named_tests()) > 40
 
 
@@ -152,8 +160,7 @@ def test_every_line_of_the_threat_model_names_a_test_that_exists() -> None:
         found = re.findall(r"`(test_\w+\.py)::(\w+)`", row)
         assert found, row
         for file, name in found:
-            (path,) = TESTS.rglob(file)
-            assert f"\ndef {name}(" in path.read_text(encoding="utf-8"), f"{file}::{name}"
+            assert name in defined_in(file), f"{file}::{name}"
 
 
 @pytest.mark.parametrize(
@@ -175,12 +182,6 @@ def test_links_and_make_targets_exist(document: str) -> None:
 
 
 # --- limits ---------------------------------------------------------------------------------
-
-
-def defined_in(file: str) -> set[str]:
-    (path,) = TESTS.rglob(file)  # no two tests have one name
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
 
 
 @pytest.mark.parametrize("bound", list(named_bounds()), ids=lambda bound: bound.name)

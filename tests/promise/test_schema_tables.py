@@ -267,15 +267,10 @@ def test_wikipedia_edits_have_the_same_sums_declared_and_inferred(tmp_path: Path
     )
 
 
-@pytest.mark.parametrize("nested", [False, True], ids=["fast", "exact"])
-def test_new_fields_are_columns_in_the_entry_that_has_their_first_rows(
-    tmp_path: Path, *, nested: bool
-) -> None:
+def test_new_fields_are_columns_in_the_entry_that_has_their_first_rows(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))
     events = scenario.document["pipelines"]["events"]["schema"]
     events["evolve"] = "add"
-    if nested:
-        events["fields"].append({"name": "tags", "type": "list", "items": "string"})
     scenario.write_config()
     scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1, 2)
     scenario.once("blizzard")

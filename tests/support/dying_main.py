@@ -137,13 +137,14 @@ ARM: dict[str, Callable[[], None]] = {
     "6-idle": lambda: after(SourcePipeline, "cycle"),
     "commit-idle": lambda: after(TablePipeline, "cycle"),
     "before-commit": before_a_commit,
+    "never": lambda: None,
     "after-commit": lambda: after(DeltaLog, "commit"),
 }
 PENGUIN_POINTS = ("before-commit", "after-commit")
 # Where being told to stop is something else than to die.
 STREAM_POINTS = ("3-settled", "3-in-a-micro-batch")
 STOP_POINTS = ("0-listing", "2-job-submitted", "6-idle", "commit-idle")
-_OTHERS = {*PENGUIN_POINTS, *STOP_POINTS, *STREAM_POINTS}
+_OTHERS = {"never", *PENGUIN_POINTS, *STOP_POINTS, *STREAM_POINTS}
 BLIZZARD_POINTS = tuple(point for point in ARM if point not in _OTHERS)
 
 

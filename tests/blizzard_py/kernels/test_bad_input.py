@@ -22,8 +22,6 @@ from tests.support.direct_engine import DirectEngine
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.scenario import Scenario, ndjson
 
-pytestmark = pytest.mark.usefixtures("both_paths")
-
 DAY = "date=2024-01-01"
 GOOD = ndjson({"id": 1, "text": "a"}, {"id": 2, "text": "b"})
 

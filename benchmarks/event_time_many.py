@@ -73,7 +73,7 @@ def configuration(root: Path, queries: int) -> dict[str, Any]:
                 "sources": {
                     "main": {
                         "source_uri": str(root / "raw" / name),
-                        "grace_period_secs": 0,
+                        "grace_period": 0,
                         "order_guard": "off",
                         "checkpoint": {"interval_files": 1},
                     }

@@ -88,7 +88,7 @@ class World:
                 "schema": {"fields": [{"name": "id", "type": "int64"}]},
             }
         tables = {
-            name: {"table_uri": one["sink"]["table_uri"], "poll_interval_secs": 60, **options}
+            name: {"table_uri": one["sink"]["table_uri"], "poll_interval": "1m", **options}
             for name, one in found.items()
         }
         address = "127.0.0.1"

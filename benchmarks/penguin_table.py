@@ -124,8 +124,8 @@ def penguin(
         "own_prefixes": [""],
         "storage_options": options or {},
         "max_tracked_partitions": TRACKED,
-        "reconcile_interval_secs": 0,
-        "grace_period_secs": 0,
+        "reconcile_interval": 0,
+        "grace_period": 0,
     }
     table = tables_of(Config.model_validate({"tables": {"bench": block}}))[0]
     storage: Any = make(open_storage(table.uri, table.storage_options))

@@ -47,7 +47,7 @@ def configuration(folder: Path) -> Path:
     }
     pipelines = {
         name: {
-            "sources": {"main": {"source_uri": f"{folder}/raw/{name}", "poll_interval_secs": 1}},
+            "sources": {"main": {"source_uri": f"{folder}/raw/{name}", "poll_interval": "1s"}},
             "sink": {
                 "table_uri": f"{folder}/lake/{name}",
                 **({"partition_by": by} if (by := partitions[name]) else {}),
@@ -57,7 +57,7 @@ def configuration(folder: Path) -> Path:
         for name in PIPELINES
     }
     tables = {
-        name: {"table_uri": f"{folder}/lake/{name}", "poll_interval_secs": 1} for name in PIPELINES
+        name: {"table_uri": f"{folder}/lake/{name}", "poll_interval": "1s"} for name in PIPELINES
     }
     path = folder / "config.yaml"
     path.write_text(
@@ -66,7 +66,7 @@ def configuration(folder: Path) -> Path:
                 "pipelines": pipelines,
                 "tables": tables,
                 "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "512m"}},
-                "global": {"poll_jitter_secs": 0},
+                "global": {"poll_jitter": 0},
                 "metrics": {"address": "127.0.0.1:${METRICS_PORT}"},
             }
         )

@@ -298,7 +298,7 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
     metavar="PREFIX",
     help="Last partition, included; of a table or an API the value that is not included.",
 )
-@click.option("--chunk", default="", metavar="UNIT=N", help="Of a table or an API: months=1.")
+@click.option("--chunk", default="", metavar="DURATION", help="Of a table or an API: 1month.")
 @click.option("--save", is_flag=True, help="Of one that has not begun: it begins at --to.")
 @click.option("--values", default="", metavar="A,B", help="Of work units: of these values only.")
 @click.option("--replay", is_flag=True, help="Ingest again what the live daemon has done.")

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 SURVEYS = ("north", "south", "west")
 OPENED = datetime(2023, 1, 1, tzinfo=UTC)
-# An answer is settled so many days after it was given: no longer than `grace_days`.
+# An answer is settled so many days after it was given: no longer than `grace`.
 SETTLED_DAYS = 3
 _A_DAY = (20, 60)
 _CHANGES_A_DAY = 6

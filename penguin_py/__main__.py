@@ -142,7 +142,7 @@ def status(config: Path, as_json: bool) -> int:
 def reconcile(config: Path, dry_run: bool, as_json: bool) -> int:
     """Compare the table directories with the logs and commit what was left behind.
 
-    Stragglers younger than reconcile_horizon_secs are committed, and so are
+    Stragglers younger than reconcile_horizon are committed, and so are
     quarantined files that were replaced; older files are reported as orphans.
     With --dry-run the footers of the next commit's files are read, and what it
     would refuse is shown.
@@ -254,7 +254,7 @@ def _print_refusals(name: str, found: dict[str, Any]) -> None:
     for refused in found["refused"]:
         click.echo(printable(f"{name}: refused: {refused['path']}: {refused['error']}"))
     for path in found["waiting"]:
-        why = "is not ours, and younger than foreign_min_age_secs"
+        why = "is not ours, and younger than foreign_min_age"
         click.echo(printable(f"{name}: waits: {path}: {why}"))
     for failed in found["unreadable"]:
         click.echo(printable(f"{name}: cannot be read now: {failed['path']}: {failed['error']}"))

@@ -67,8 +67,8 @@ def run_daemon(config: Config, *, once: bool, where: str = "CONFIG") -> int:
     limits = config.global_
     loop = Loop(
         once,
-        limits.poll_jitter_secs,
-        limits.shutdown_grace_secs,
+        limits.poll_jitter,
+        limits.shutdown_grace,
         renewed=config.secrets.changed,
     )
     with (

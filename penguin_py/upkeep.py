@@ -66,8 +66,8 @@ class Upkeep:
         table = self._table
         intervals = {
             "reconcile": table.reconcile_interval_secs,
-            "optimize": table.optimize.interval_secs if table.optimize else 0,
-            "vacuum": table.vacuum.interval_secs if table.vacuum else 0,
+            "optimize": table.optimize.interval if table.optimize else 0,
+            "vacuum": table.vacuum.interval if table.vacuum else 0,
         }
         return [
             name
@@ -134,7 +134,7 @@ class Upkeep:
                 "orphans_found",
                 files=len(found.orphans),
                 paths=[entry.path for entry in found.orphans[:ORPHANS_NAMED]],
-                remedy="older than reconcile_horizon_secs; delete them, or commit them by"
+                remedy="older than reconcile_horizon; delete them, or commit them by"
                 " copying them to new names",
             )
         return found
@@ -167,7 +167,7 @@ class Upkeep:
         """Delete what the table let go, if that is configured."""
         settings = self._table.vacuum
         if settings is not None:
-            self._tried("vacuum", lambda: {"files": self._delta.vacuum(settings.retention_hours)})
+            self._tried("vacuum", lambda: {"files": self._delta.vacuum(settings.retention)})
 
     def _tried(self, name: str, action: Callable[[], Mapping[str, object]]) -> None:
         try:

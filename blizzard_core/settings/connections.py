@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from blizzard_core.settings.base import Options, Settings
+from blizzard_core.settings.durations import HOUR, MINUTE, Seconds, span
 
 DatabaseDriver = Literal["postgresql", "sqlite", "mysql", "jdbc"]
 LakeDriver = Literal["delta", "iceberg", "parquet", "csv", "json"]
@@ -35,8 +36,17 @@ class Backward(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _zero_is_none(cls, data: Any) -> Any:
-        return {} if data == 0 and not isinstance(data, bool) else data
+    def _as_duration(cls, data: Any) -> Any:
+        """`2d` and `months=1` are blocks of one line, 0 is none."""
+        if data == 0 and not isinstance(data, bool):
+            return {}
+        if not isinstance(data, str):
+            return data
+        found = span(data)
+        hours, rest = divmod(found.micros, round(HOUR * 1_000_000))
+        if rest:
+            raise ValueError("is no whole number of hours")
+        return {"months": found.months, "hours": hours}
 
     @property
     def given(self) -> dict[str, int]:
@@ -46,9 +56,9 @@ class Backward(Settings):
 
 
 class WithBackward(Settings):
-    """A block with a look-back, as ``backward: {days: 2}`` or ``backward_days: 2``."""
+    """A block with a look-back, as ``backward: 2d`` or ``backward_days: 2``."""
 
-    backward: Backward | None = Field(default=None, examples=[{"days": 3}])
+    backward: Backward | None = Field(default=None, examples=["3d"])
     """What is read again below the watermark; `backward_days: 3` says the same."""
 
     @model_validator(mode="before")
@@ -175,7 +185,7 @@ class HttpConnection(WithBackward):
     """Who asks; nobody without it."""
     headers: Options = Field(default_factory=dict, repr=False, examples=[{"Accept-Language": "en"}])
     """Sent with each request."""
-    timeout_secs: float = Field(default=60, gt=0)
+    timeout: Seconds = Field(default=MINUTE, gt=0)
     """For one answer, to its last byte."""
     allowed_hosts: list[str] = Field(default_factory=list, examples=[["files.example.com"]])
     """Where pages may lie besides the host of `base_url`."""

@@ -12,7 +12,7 @@ from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from blizzard_core.settings.base import Name, Settings
 from blizzard_core.settings.connections import ConnectionSettings
-from blizzard_core.settings.durations import micros
+from blizzard_core.settings.durations import Seconds, micros
 from blizzard_core.settings.event_time import EXAMPLE as EVENT_TIME
 from blizzard_core.settings.event_time import (
     Branch,
@@ -237,15 +237,15 @@ class SparkSettings(Settings):
 class GlobalSettings(Settings):
     """Limits that all pipelines of a process share.
 
-    ``shutdown_grace_secs`` is how long a batch may go on after SIGTERM before
+    ``shutdown_grace`` is how long a batch may go on after SIGTERM before
     it is cancelled; keep it below the container's termination grace period.
     """
 
     total_concurrency: int = Field(default=8, ge=1, le=256)
     """Requests at the same time, per source."""
-    poll_jitter_secs: float = Field(default=5, ge=0)
+    poll_jitter: Seconds = Field(default=5, ge=0)
     """Polls are up to this much later, so that sources do not poll together."""
-    shutdown_grace_secs: float = Field(default=25, ge=0)
+    shutdown_grace: Seconds = Field(default=25, ge=0)
     """Then a running batch is cancelled, to run again."""
 
 

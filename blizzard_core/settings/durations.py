@@ -1,48 +1,115 @@
-"""Durations as they are written in a configuration. Pure."""
+"""Durations as they are written in a configuration: one notation for every setting that is a time.
+
+``30s``, ``5m``, ``1h30m`` and ``7d``, the same in words (``10 minutes``), ISO 8601 (``PT5M``,
+``P30D``), and ``months=1`` where months may be said at all, since they differ in length. A number
+without a unit is refused: nobody who reads it knows what it counts. 0 needs none.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated
+from itertools import chain
+from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
+from pydantic.fields import FieldInfo
 
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
+_SECOND = 1_000_000
 _MILLI = 1000
-_UNITS = {
-    "microsecond": 1,
+# From the longest on; a week and a day have always as many hours.
+_MICROS = {
+    "week": 7 * 86_400 * _SECOND,
+    "day": 86_400 * _SECOND,
+    "hour": 3600 * _SECOND,
+    "minute": 60 * _SECOND,
+    "second": _SECOND,
     "millisecond": _MILLI,
-    "second": 1_000_000,
-    "minute": 60_000_000,
-    "hour": 3_600_000_000,
-    "day": 86_400_000_000,
-    "week": 604_800_000_000,
+    "microsecond": 1,
 }
-_CALENDAR = re.compile(r"\b(month|quarter|year|decade)s?\b", re.IGNORECASE)
-_PART = re.compile(r"(-?)(\d+(?:\.\d+)?) *([a-zA-Z]+)")
-_WHOLE = re.compile(rf"{_PART.pattern}(?: +{_PART.pattern})*")
-_MOST = 36_525 * _UNITS["day"]
+_MONTHS = {"year": 12, "quarter": 3, "month": 1}
+_SHORT = {"w": "week", "d": "day", "h": "hour", "m": "minute", "s": "second"}
+_SHORT |= {"min": "minute", "sec": "second", "ms": "millisecond", "us": "microsecond"}
+_SHORT |= {"mo": "month", "y": "year"}
+
+_NUMBER = r"\d+(?:\.\d+)?"
+_PART = re.compile(rf"({_NUMBER}) *([a-zA-Z]+)")
+_WORDS = re.compile(rf"{_PART.pattern}(?: *{_PART.pattern})*")
+_PAIR = re.compile(rf"([a-zA-Z]+) *= *({_NUMBER})")
+_PAIRS = re.compile(rf"{_PAIR.pattern}(?: *, *{_PAIR.pattern})*")
+_ISO = re.compile(
+    rf"P(?:({_NUMBER})Y)?(?:({_NUMBER})M)?(?:({_NUMBER})W)?(?:({_NUMBER})D)?"
+    rf"(?:T(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?"
+)
+_ISO_UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
+_YEARS = 100
+_EXAMPLES = "`30s`, `5m`, `1h`, `7d` or `P30D`"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A duration in two parts: months differ in length, and microseconds do not."""
+
+    months: int
+    micros: int
+
+
+def span(text: str) -> Span:
+    """Take a duration apart. Raises `ValueError` for what is none, or longer than 100 years."""
+    months = micros = Decimal(0)
+    for amount, unit in parts(text):
+        months += amount * _MONTHS.get(unit, 0)
+        micros += amount * _MICROS.get(unit, 0)
+    if months != int(months):
+        raise ValueError("has a part of a month")
+    if micros != int(micros):
+        raise ValueError("is finer than a microsecond")
+    if months > _YEARS * 12 or micros > _YEARS * 36_525 * _MICROS["day"] // 100:
+        raise ValueError(f"is more than {_YEARS} years")
+    return Span(int(months), int(micros))
+
+
+def parts(text: str) -> list[tuple[Decimal, str]]:
+    """The amounts of a duration, each with its unit (``day``, ``month``). Raises `ValueError`."""
+    found = []
+    for number, named in _parts(text.strip()):
+        unit = _SHORT.get(named, named.lower().removesuffix("s"))
+        if unit not in _MONTHS and unit not in _MICROS:
+            known = ", ".join([*_MICROS, *_MONTHS])
+            raise ValueError(f"there is no unit {named!r}; known: {known}")
+        found.append((Decimal(number), unit))
+    return found
+
+
+def _parts(text: str) -> list[tuple[str, str]]:
+    """The numbers of a duration, each with its unit as written."""
+    if _WORDS.fullmatch(text):
+        return _PART.findall(text)
+    if _PAIRS.fullmatch(text):
+        return [(number, unit) for unit, number in _PAIR.findall(text)]
+    iso = _ISO.fullmatch(text)
+    found = [] if iso is None else zip(iso.groups(), _ISO_UNITS, strict=True)
+    parts = [(number, unit) for number, unit in found if number is not None]
+    if parts:
+        return parts
+    if text.startswith("-"):
+        raise ValueError("must be at least 0")
+    if text == "0":
+        return [(text, "second")]
+    if re.fullmatch(_NUMBER, text):
+        raise ValueError(f"has no unit; write {text}s, {text}m, {text}h or {text}d")
+    raise ValueError(f"must be a duration such as {_EXAMPLES}")
 
 
 def micros(text: str) -> int:
-    """A duration such as ``1 hour 30 minutes`` in microseconds. Raises `ValueError`."""
-    if _CALENDAR.search(text):
-        raise ValueError(f"{text!r} has months or years, which differ in length; give days")
-    if _WHOLE.fullmatch(text.strip()) is None:
-        raise ValueError(f"{text!r} is not a duration such as `10 minutes` or `1 hour 30 minutes`")
-    total = Decimal(0)
-    for sign, number, named in _PART.findall(text):
-        unit = named.lower().removesuffix("s")
-        if sign:
-            raise ValueError(f"{text!r} is negative")
-        if unit not in _UNITS:
-            raise ValueError(f"{text!r}: there is no unit {named!r}; known: {', '.join(_UNITS)}")
-        total += Decimal(number) * _UNITS[unit]
-    if total != int(total):
-        raise ValueError(f"{text!r} is finer than a microsecond")
-    if total > _MOST:
-        raise ValueError(f"{text!r} is more than 100 years")
-    return int(total)
+    """A duration that always takes as long, in microseconds. Raises `ValueError`."""
+    found = span(text)
+    if found.months:
+        raise ValueError("has months or years, which differ in length; give days")
+    return found.micros
 
 
 def signed_micros(text: str) -> int:
@@ -51,11 +118,29 @@ def signed_micros(text: str) -> int:
     return -micros(bare[1:]) if bare.startswith("-") else micros(bare)
 
 
+def shown(secs: float) -> str:
+    """So many seconds as a configuration says them: ``90s``, ``5m``, ``1h``, ``2d``."""
+    for unit, length in (("d", DAY), ("h", HOUR), ("m", MINUTE)):
+        if secs and secs % length == 0:
+            return f"{secs / length:.15g}{unit}"
+    return f"{secs:.15g}s" if secs else "0"
+
+
 def whole_millis(text: str, found: int) -> str:
     """The text of so many microseconds. Raises `ValueError` if a watermark cannot follow it."""
     if found % _MILLI:
         raise ValueError(f"{text!r}: a watermark moves by whole milliseconds")
     return text
+
+
+def _text(value: Any) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:.15g}" if is_number else value
+
+
+def _secs(value: Any) -> Any:
+    text = _text(value)
+    return micros(text) / _SECOND if isinstance(text, str) else value
 
 
 def _duration(text: str) -> str:
@@ -73,6 +158,26 @@ def _delay(text: str) -> str:
     return whole_millis(text, micros(text))
 
 
-Duration = Annotated[str, AfterValidator(_duration)]
-Length = Annotated[str, AfterValidator(_positive)]
-Delay = Annotated[str, AfterValidator(_delay)]
+# In seconds, for whoever waits; and as written, for what has to be exact.
+_IN_SECONDS = BeforeValidator(_secs)
+_AS_TEXT = (AfterValidator(_duration), AfterValidator(_positive), AfterValidator(_delay))
+Seconds = Annotated[float, _IN_SECONDS]
+Duration = Annotated[str, BeforeValidator(_text), _AS_TEXT[0]]
+Length = Annotated[str, BeforeValidator(_text), _AS_TEXT[1]]
+Delay = Annotated[str, BeforeValidator(_text), _AS_TEXT[2]]
+
+
+def is_duration(metadata: Iterable[Any]) -> bool:
+    """Whether a type with these annotations is a duration."""
+    return any(each in (_IN_SECONDS, *_AS_TEXT) for each in metadata)
+
+
+def as_written(field: FieldInfo, value: Any) -> Any:
+    """A default as a file has it: seconds with their unit."""
+    parts = [*field.metadata, *chain.from_iterable(map(_metadata, get_args(field.annotation)))]
+    is_number = isinstance(value, float | int) and not isinstance(value, bool)
+    return (shown(value) if value else 0) if is_number and is_duration(parts) else value
+
+
+def _metadata(annotation: Any) -> tuple[Any, ...]:
+    return getattr(annotation, "__metadata__", ())

@@ -36,13 +36,13 @@ class WindowSettings(Settings):
     ``gap`` makes sessions instead: rows of a group with less than that between them.
     """
 
-    size: Length | None = Field(default=None, examples=["5 minutes"])
+    size: Length | None = Field(default=None, examples=["5m"])
     """How long a window is."""
-    slide: Length | None = Field(default=None, examples=["1 minute"])
+    slide: Length | None = Field(default=None, examples=["1m"])
     """From the beginning of one to that of the next; by default `size`."""
-    offset: Duration = "0 seconds"
+    offset: Duration = "0"
     """How far behind 1970-01-01 00:00 UTC one begins; windows of a day in another zone."""
-    gap: Length | None = Field(default=None, examples=["30 minutes"])
+    gap: Length | None = Field(default=None, examples=["30m"])
     """Instead of `size`: a session ends when its group is silent for that long."""
 
     @model_validator(mode="before")
@@ -75,9 +75,9 @@ class SourceEventTime(Settings):
 
     column: str | None = Field(default=None, min_length=1, examples=["seen_at"])
     """The field that says when something happened, if it is another one here."""
-    delay: Delay | None = Field(default=None, examples=["5 minutes"])
+    delay: Delay | None = Field(default=None, examples=["5m"])
     """How much later than the source's newest a row of it may come."""
-    idle_after: Length | None = Field(default=None, examples=["1 hour"])
+    idle_after: Length | None = Field(default=None, examples=["1h"])
     """So long without a file, and the watermark waits for this source no more."""
 
 
@@ -139,15 +139,15 @@ class EventTimeSettings(Settings):
 
     column: str = Field(min_length=1, examples=["time"])
     """The field that says when something happened: a timestamp with `nullable: false`."""
-    delay: Delay = Field(examples=["10 minutes"])
+    delay: Delay = Field(examples=["10m"])
     """How much later than the newest a row may come."""
     policy: Literal["min", "max"] = "min"
     """Which source the watermark follows, of several: the slowest or the fastest."""
-    max_ahead: Duration = "1 day"
+    max_ahead: Duration = "1d"
     """Rows later than the batch's beginning by more than that are dead letters."""
     deduplicate: list[str] = Field(default_factory=list, examples=[["id"]])
     """One row for these fields, as long as the watermark has not passed it."""
-    window: WindowSettings | None = Field(default=None, examples=["5 minutes"])
+    window: WindowSettings | None = Field(default=None, examples=["5m"])
     """A size, or `size`, `slide` and `offset`, or `gap` for sessions."""
     group_by: list[str] = Field(default_factory=list, examples=[["user"]])
     """Fields; each of their values has windows of its own."""

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.durations import as_written
 from blizzard_core.settings.load import models_in
 
 _HEAD = """\
@@ -59,7 +60,9 @@ def _block(model: type[BaseModel], given: Mapping[str, Any]) -> list[_Line]:
 
 def _key(name: str, field: FieldInfo, given: Any) -> list[_Line]:
     """The lines of one key; ``given`` is its value in the example of the block it is in."""
-    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    default = None
+    if not field.is_required():
+        default = as_written(field, field.get_default(call_default_factory=True))
     value = default if given is None else given
     example = field.examples[0] if field.examples else None
     shown = example if value in _EMPTY and example is not None else value

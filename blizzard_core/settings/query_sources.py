@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from blizzard_core.settings.base import Name, Options, Settings
 from blizzard_core.settings.connections import WithBackward
+from blizzard_core.settings.durations import MINUTE, Seconds
 from blizzard_core.settings.sources import CommonSource
 from blizzard_core.settings.units import UnitSettings
 
@@ -22,7 +23,7 @@ BoundKind = Literal["settled", "clock", "version", "max", "rows"]
 ParamFormat = Literal["iso", "date", "datetime", "datetime_ms", "timestamp", "timestamp_ms"]
 
 # How often a source is polled that reads the same again.
-REREAD_SECS = 3600.0
+REREAD = "1h"
 
 # Columns are names, or names in names of nested records.
 COLUMN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
@@ -46,7 +47,7 @@ class QueryWatermark(WithBackward):
     """Required but where versions are read."""
     bound: BoundKind | None = Field(default=None, examples=["settled"])
     """By default by driver and type."""
-    settle_secs: float = Field(default=60, ge=0)
+    settle: Seconds = Field(default=MINUTE, ge=0)
     """For `clock`: how long a transaction may take."""
     nulls: Literal["first", "never", "fail"] = "first"
     """Rows without a value in any of the columns: with the first window, never, or stop."""
@@ -77,7 +78,7 @@ class QuerySource(CommonSource):
         mark = data.get("watermark")
         again = isinstance(mark, dict) and mark.get("reread") == "replace"
         again = again or data.get("units") or data.get("snapshot") is True
-        return {"poll_interval_secs": REREAD_SECS, **data} if again else data
+        return {"poll_interval": REREAD, **data} if again else data
 
     @model_validator(mode="after")
     def _one_way_to_read(self) -> Self:
@@ -125,7 +126,7 @@ class TableWatermark(QueryWatermark):
     """What tells new rows from those that were read: columns that only grow.
 
     With several columns a row is new if any of them is. ``bound`` is where a window ends,
-    fixed before it is read: below the oldest open transaction (``settled``), ``settle_secs``
+    fixed before it is read: below the oldest open transaction (``settled``), ``settle``
     before the server's time (``clock``), a version of the table (``version``), the highest
     value there is (``max``) or that was read (``rows``); docs/tables.md says what each can
     miss. With a look-back rows are read again, and ``reread: new_only`` keeps those

@@ -30,6 +30,7 @@ from pydantic.fields import FieldInfo
 
 from blizzard_core.settings.connections import DatabaseConnection, HttpConnection, LakeConnection
 from blizzard_core.settings.document import Config
+from blizzard_core.settings.durations import as_written, is_duration
 from blizzard_core.settings.example import example_configuration
 from blizzard_core.settings.limits import limits_reference
 from blizzard_core.settings.load import models_in
@@ -51,6 +52,8 @@ the docstrings of `blizzard_core/settings/document.py` and of what it imports.
 - `blizzard validate FILE` reports every problem at once, with its line. Unknown keys are errors.
 - `blizzard init` writes a first file, `configs/example.yaml` shows every key.
 - Names of pipelines, sources and tables consist of letters, digits, `_`, `.` and `-`.
+- A duration is written as `30s`, `5m`, `1h`, `7d`, `1h30m` or `10 minutes`, or as in ISO 8601
+  (`PT5M`, `P30D`). A number without a unit is refused; 0 needs none.
 - `storage_options` take the names that object_store and delta-rs use (`AWS_REGION`,
   `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`, …). What is not given comes from
   the standard credential chain of the store.
@@ -110,7 +113,7 @@ def _prose(model: type[BaseModel]) -> str:
 
 
 def _row(key: str, field: FieldInfo, linked: str) -> str:
-    kind = linked or _type(field.annotation)
+    kind = linked or ("duration" if is_duration(field.metadata) else _type(field.annotation))
     bounds = ", ".join(filter(None, map(_bound, field.metadata)))
     if bounds:
         kind = f"{kind}, {bounds}"
@@ -130,14 +133,15 @@ def _default(field: FieldInfo) -> str:
         return "as below"
     if value is None:
         return "not set"
-    return f"`{json.dumps(value)}`"
+    return f"`{json.dumps(as_written(field, value))}`"
 
 
 def _type(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        bounds = ", ".join(filter(None, map(_bound, getattr(arguments[1], "metadata", ()))))
-        return f"{_type(arguments[0])}{f', {bounds}' if bounds else ''}"
+        kind = "duration" if is_duration(arguments[1:]) else _type(arguments[0])
+        found = [each for part in arguments[1:] for each in getattr(part, "metadata", ())]
+        return ", ".join([kind, *filter(None, map(_bound, found))])
     if origin is Literal:
         return " ".join(f"`{choice}`" for choice in arguments)
     if origin in {Union, UnionType}:

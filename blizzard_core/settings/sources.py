@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from blizzard_core.bounds import DIRECTORIES, EXPANSION, LETTERS
 from blizzard_core.settings.base import Name, Options, Settings, Uri
+from blizzard_core.settings.durations import DAY, MINUTE, Seconds
 from blizzard_core.settings.event_time import SourceEventTime
 from blizzard_core.settings.schema import OwnSchema
 
@@ -57,13 +58,13 @@ class PartitionFilter(Settings):
 class CheckpointSettings(Settings):
     """How much work may lie between two saves; a batch never exceeds any of the three.
 
-    ``interval_secs`` bounds a batch by the throughput of the one before it; not of the first one
+    ``interval`` bounds a batch by the throughput of the one before it; not of the first one
     of a process, for which Spark is started.
     """
 
     interval_files: int = Field(default=100, ge=1)
     """Files in a batch."""
-    interval_secs: float = Field(default=60, gt=0)
+    interval: Seconds = Field(default=MINUTE, gt=0)
     """How long a batch may take, by the throughput of the one before it."""
     max_bytes_per_batch: int = Field(default=1 << 30, ge=1)
     """Stored bytes of a batch's files."""
@@ -74,13 +75,13 @@ class FileUnits(Settings):
 
     For servers that offer the same files again and again, and now and then a corrected one. A
     file is taken again if its size or modification time is another one than when it was taken;
-    within ``abstinent_days`` of that it is left alone, however often it is put there. The journal
+    within ``cooldown`` of that it is left alone, however often it is put there. The journal
     tells when that was, and keeps thirty days. Needs ``use_watermark: false``, since names of such
     files do not sort, and ``_source_file`` among the sink's ``metadata_columns``, by which rows
     are found.
     """
 
-    abstinent_days: float = Field(default=0, ge=0, le=28, examples=[7])
+    cooldown: Seconds = Field(default=0, ge=0, examples=["7d"])
     """How long a file is left alone after it was taken."""
 
 
@@ -89,7 +90,7 @@ class CommonSource(Settings):
 
     id: Name | None = Field(default=None, examples=["events_main"])
     """Names its state; by default `{pipeline}_{source}`."""
-    poll_interval_secs: float = Field(default=60, gt=0)
+    poll_interval: Seconds = Field(default=MINUTE, gt=0)
     """From one look for what is new to the next."""
 
 
@@ -102,14 +103,14 @@ class SourceSettings(CommonSource):
     source.
     ``partition_depth`` is how many leading folders make a partition; where there is a
     ``partition_filter``, it is the number of components of its template. Files in
-    partitions whose name says a time more than ``max_ahead_secs`` ahead of now are left
+    partitions whose name says a time more than ``max_ahead`` ahead of now are left
     alone until then. ``late_files`` is what becomes of files that appear below the
     watermark after the grace period: ``quarantine`` writes each a dead letter, from which
     it can be replayed, ``ingest`` takes it, ``report`` only tells of it. On a local disk
     links to directories below ``source_uri`` are not followed.
     """
 
-    poll_interval_secs: float = Field(default=60, gt=0)
+    poll_interval: Seconds = Field(default=MINUTE, gt=0)
     """From one look for new files to the next."""
     kind: Literal["files"] = "files"
     """Files that arrive in a directory."""
@@ -125,19 +126,19 @@ class SourceSettings(CommonSource):
     """By default from the template, else from the first file in a folder."""
     max_tracked_partitions: int = Field(default=64, ge=1)
     """Those with a date, of each key before it; older ones are closed. A poll costs a LIST each."""
-    grace_period_secs: Annotated[float, Field(ge=0)] | Literal["auto"] = 300
+    grace_period: Annotated[Seconds, Field(ge=0)] | Literal["auto"] = Field(default=5 * MINUTE)
     """How long a file may appear below one that was seen; auto: as measured."""
-    min_age_secs: float = Field(default=0, ge=0)
+    min_age: Seconds = Field(default=0, ge=0)
     """Leave younger files alone."""
-    max_ahead_secs: float = Field(default=172_800, ge=0)
+    max_ahead: Seconds = Field(default=2 * DAY, ge=0)
     """Leave partitions alone that are named for a later time than this ahead."""
-    late_sweep_interval_secs: float = Field(default=86_400, ge=0)
+    late_sweep_interval: Seconds = Field(default=DAY, ge=0)
     """From one full listing for later files to the next; 0: never."""
     late_files: Literal["report", "quarantine", "ingest"] = "quarantine"
     """What becomes of files that come after the grace period."""
     order_guard: Literal["warn", "fail", "off"] = "warn"
     """What to do about names that do not sort in time."""
-    units: FileUnits | None = Field(default=None, examples=[{"abstinent_days": 7}])
+    units: FileUnits | None = Field(default=None, examples=[{"cooldown": "7d"}])
     """Files that are put there again under their names take the place of what they had."""
     event_time: SourceEventTime | None = Field(default=None, examples=[{"delay": "5 minutes"}])
     """Of a pipeline with `event_time`: what is this source's own."""

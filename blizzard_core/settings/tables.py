@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from blizzard_core.bounds import NEW_COLUMNS
 from blizzard_core.settings.base import Name, Options, Settings
+from blizzard_core.settings.durations import DAY, HOUR, MINUTE, Seconds
 from blizzard_core.settings.partitioning import PartitionBy
 from blizzard_core.settings.sources import MetadataColumn, PartitionFilter
 from blizzard_core.settings.table_place import TableUri
@@ -80,26 +81,26 @@ class SinkSettings(Settings):
 
 
 class OptimizeSettings(Settings):
-    """Compaction of small files, every ``interval_secs``, to about ``target_size_mb``."""
+    """Compaction of small files, every ``interval``, to about ``target_size_mb``."""
 
-    interval_secs: float = Field(default=3600, gt=0)
+    interval: Seconds = Field(default=HOUR, gt=0)
     """From one compaction to the next."""
     target_size_mb: int = Field(default=128, ge=1)
     """Files come out close to it."""
 
 
 class VacuumSettings(Settings):
-    """Deletion of files that the table let go, every ``interval_secs``.
+    """Deletion of files that the table let go, every ``interval``.
 
-    ``retention_hours`` is how long such a file is kept for readers of older
+    ``retention`` is how long such a file is kept for readers of older
     versions; without it the table's own ``delta.deletedFileRetentionDuration``
     counts, which it may not be shorter than. Files that wait for their commit
     are never deleted.
     """
 
-    interval_secs: float = Field(default=86_400, gt=0)
+    interval: Seconds = Field(default=DAY, gt=0)
     """From one deletion to the next."""
-    retention_hours: int | None = Field(default=None, ge=0, examples=[168])
+    retention: Seconds | None = Field(default=None, ge=0, examples=["7d"])
     """By default the table's own; not shorter than that."""
 
 
@@ -112,14 +113,14 @@ class TableSettings(Settings):
 
     ``app_id`` is for a second instance beside the live one, a backfill: it keeps
     progress and quarantine of its own. ``partition_filter`` bounds how far back
-    files are looked for. ``reconcile_interval_secs`` is how often the whole
+    files are looked for. ``reconcile_interval`` is how often the whole
     directory is compared with the log (0: never): what is younger than
-    ``reconcile_horizon_secs`` is committed, what is older is reported.
+    ``reconcile_horizon`` is committed, what is older is reported.
 
     Files that carry Blizzard's output id, or whose path starts with one of
     ``own_prefixes`` (``""`` for the whole table), are committed at once. Others may
     be what another engine has written and not yet committed: they wait until they
-    are ``foreign_min_age_secs`` old, and without it are not taken at all.
+    are ``foreign_min_age`` old, and without it are not taken at all.
 
     ``strict_types`` refuses files with a narrower type than the table's, which older
     readers refuse, too. ``max_new_columns`` bounds what one commit may add.
@@ -131,7 +132,7 @@ class TableSettings(Settings):
 
     table_uri: TableUri = Field(examples=["${BUCKET:-s3://lake}/tables/events"])
     """The directory of the Delta table."""
-    poll_interval_secs: float = Field(default=10, gt=0)
+    poll_interval: Seconds = Field(default=10, gt=0)
     """From one look for new files to the next."""
     schema_evolution: Literal["merge", "strict", "overwrite"] = "merge"
     """Whether files may bring new columns, may not, or make the schema theirs."""
@@ -147,17 +148,17 @@ class TableSettings(Settings):
     """How far back to look for files."""
     max_tracked_partitions: int = Field(default=64, ge=1)
     """Those with a date; older ones are closed; a poll costs a LIST for each."""
-    grace_period_secs: float = Field(default=300, ge=0)
+    grace_period: Seconds = Field(default=5 * MINUTE, ge=0)
     """How long a file may appear below one that was seen."""
-    reconcile_interval_secs: float = Field(default=3600, ge=0)
+    reconcile_interval: Seconds = Field(default=HOUR, ge=0)
     """From one comparison of the directory with the log to the next; 0: never."""
-    reconcile_horizon_secs: float = Field(default=172_800, ge=0)
+    reconcile_horizon: Seconds = Field(default=2 * DAY, ge=0)
     """Younger stragglers are committed, older ones reported."""
     max_files_per_commit: int = Field(default=1000, ge=1)
     """Files in one version of the table."""
     own_prefixes: list[str] = Field(default_factory=list)
     """Paths that no other engine writes to; `""` for all."""
-    foreign_min_age_secs: float | None = Field(default=3600, ge=0)
+    foreign_min_age: Seconds | None = Field(default=HOUR, ge=0)
     """Others' files wait that long; null: never taken."""
     strict_types: bool = False
     """true: no narrower types than the table's."""

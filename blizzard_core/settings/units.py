@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from blizzard_core.json_text import json_value
 from blizzard_core.settings.base import Options, Settings
+from blizzard_core.settings.durations import Seconds
 
 MAX_PARTS = 1000
 
@@ -134,9 +135,9 @@ class UnitSettings(Settings):
         default=None, examples=[{"name": "surveyId", "list": "id1,id2"}]
     )
     """What there is a unit of besides time."""
-    grace_days: float = Field(default=0, ge=0, le=100_000, examples=[3])
+    grace: Seconds = Field(default=0, ge=0, examples=["3d"])
     """So long before its high watermark a unit is read again."""
-    abstinent_days: float = Field(default=0, ge=0, le=100_000)
+    cooldown: Seconds = Field(default=0, ge=0)
     """So long behind its high watermark a unit is not read; for downloads of the same files."""
     max_units_per_run: int = Field(default=0, ge=-1, le=5000)
     """In one poll; 0: 500, -1: no limit."""
@@ -144,5 +145,5 @@ class UnitSettings(Settings):
     """Fewer values are a failure."""
     parallel: int = Field(default=4, ge=1, le=256)
     """Units that are read at the same time."""
-    pacing_secs: float = Field(default=0, ge=0)
+    pacing: Seconds = Field(default=0, ge=0)
     """How long each of these waits between two units."""

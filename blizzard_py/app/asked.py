@@ -58,7 +58,7 @@ def asking_of(config: Config, pipeline: PipelineSettings, source: Asked, ask: As
         access=access,
         columns=tuple(mark.columns),
         bound=mark.bound,
-        settle_secs=mark.settle_secs,
+        settle_secs=mark.settle,
         nulls=mark.nulls,
         backward=look_back(settings, source),
         new_only=mark.reread == "new_only",

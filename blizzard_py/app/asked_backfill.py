@@ -48,7 +48,7 @@ def backfill_asked(
     engine = LazyEngine(partial(spark_engine, config, "blizzard-backfill"))
     stop = threading.Event()
     worker = backfill_worker(config, where, ends, chunk, engine, save=save)
-    grace_secs = config.global_.shutdown_grace_secs
+    grace_secs = config.global_.shutdown_grace
     with stop_on_signals(stop, grace_secs), closing(worker):
         try:
             return run([worker], Loop(True, 0, grace_secs), stop)

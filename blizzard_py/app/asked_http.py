@@ -32,7 +32,7 @@ def http_source(settings: HttpConnection, source: HttpSourceSettings) -> HttpSou
             settings.base_url,
             None if settings.auth is None else _auth(settings.auth),
             settings.headers,
-            settings.timeout_secs,
+            settings.timeout,
             tuple(settings.allowed_hosts),
         ),
         Request(

@@ -30,7 +30,7 @@ from blizzard_py.units.slices import snapshot_range
 PROMISES: Mapping[BoundKind, str] = {
     "version": "nothing is missed",
     "settled": "missed are times that the writer does not take from its transaction or later",
-    "clock": "missed are rows of transactions that take longer than settle_secs",
+    "clock": "missed are rows of transactions that take longer than settle",
     "max": "missed are lower values that are committed later",
     "rows": "missed are lower values that are committed later",
 }
@@ -138,7 +138,7 @@ def _offline(
     moment = now - (
         dt.timedelta(microseconds=1)
         if mark.bound == "settled"
-        else dt.timedelta(seconds=mark.settle_secs)
+        else dt.timedelta(seconds=mark.settle)
     )
     value: dict[str, Any] = {}
     for column in mark.columns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,6 @@ from blizzard_py.reading import Access
 from blizzard_py.units import limit, unit_list
 from blizzard_py.units.due import Terms
 from blizzard_py.units.instants import clock_of
-from blizzard_py.units.limits import days
 from blizzard_py.units.ranges import Part, UnitRange
 
 # Databases in which a column's collation decides how text compares, or nobody knows what does.
@@ -56,8 +56,8 @@ def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings, dri
     return Units(
         range_of(units),
         Terms(
-            days(units.grace_days, "grace_days"),
-            days(units.abstinent_days, "abstinent_days"),
+            dt.timedelta(seconds=units.grace),
+            dt.timedelta(seconds=units.cooldown),
             limit(units.max_units_per_run),
             units.min_units,
             days_of=clock_of(units.range.zone)
@@ -69,7 +69,7 @@ def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings, dri
         None if values is None or values.from_ is None else _table(pipeline.sink, values.from_),
         bounds_in(source),
         units.parallel,
-        units.pacing_secs,
+        units.pacing,
         folds(source, driver),
     )
 

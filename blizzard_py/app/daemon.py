@@ -72,8 +72,8 @@ def run_daemon(
     limits = config.global_
     loop = Loop(
         once,
-        limits.poll_jitter_secs,
-        limits.shutdown_grace_secs,
+        limits.poll_jitter,
+        limits.shutdown_grace,
         renewed=config.secrets.changed,
     )
     workers = build(config, engine, fresh=fresh, admission=admission)
@@ -152,7 +152,7 @@ def backfill(
             "partition_filter": source.partition_filter
             and source.partition_filter.model_copy(update={"lookback": None}),
             "partition_depth": state.progress.depth,
-            "late_sweep_interval_secs": 0,
+            "late_sweep_interval": 0,
         }
     )
     worker = SourcePipeline(
@@ -160,7 +160,7 @@ def backfill(
         partial(open_files, scope=scope),
         begins_over=again,
     )
-    grace_secs = config.global_.shutdown_grace_secs
+    grace_secs = config.global_.shutdown_grace
     with stop_on_signals(stop, grace_secs):
         try:
             with shown({worker.name: worker.meter}, _terminal()):

@@ -188,7 +188,7 @@ def draining(config: Config, app: str) -> Iterator[tuple[Engine, Drain, threadin
     """An engine that starts when it is needed, what works off a queue with it, and the signal."""
     engine = LazyEngine(partial(spark_engine, config, app))
     stop = threading.Event()
-    grace_secs = config.global_.shutdown_grace_secs
+    grace_secs = config.global_.shutdown_grace
 
     def drain(worker: SourcePipeline) -> int:
         return run([worker], Loop(True, 0, grace_secs), stop)

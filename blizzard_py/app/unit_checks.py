@@ -109,11 +109,11 @@ def _of_use(here: Key, source: Asked, units: UnitSettings) -> Iterator[Finding]:
             (*here, "units"),
             f"{{{first}}} is used, and there is no range; give `range: {{ from, to }}`",
         )
-    if units.abstinent_days > units.grace_days and FROM in bounds:
+    if units.cooldown > units.grace and FROM in bounds:
         yield (
-            (*here, "units", "abstinent_days"),
+            (*here, "units", "cooldown"),
             (
-                "is more than grace_days, and the request uses {from}: rows between a high"
+                "is more than grace, and the request uses {from}: rows between a high"
                 " watermark and the next beginning would be read by nobody"
             ),
         )

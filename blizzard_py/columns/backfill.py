@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from blizzard_core.errors import ConfigurationError
+from blizzard_core.settings import durations
 from blizzard_py.columns.calendars import LENGTHS, MONTHS, later, one_unit, pieces, whole
 from blizzard_py.columns.compare import is_zoned, order, shown
 from blizzard_py.columns.iso import IsoText
@@ -64,8 +65,7 @@ def remaining(chunks: Iterable[Chunk], stored: Any = None) -> list[Chunk]:
 def _interval(interval: Mapping[str, int] | str | None) -> tuple[str, int]:
     """Unit and amount; an empty unit for a single chunk."""
     if isinstance(interval, str) and interval:
-        name, _, digits = interval.partition("=")
-        interval = {name: int(digits) if digits.strip().isdecimal() else 0}
+        interval = _named(interval)
     if not interval:
         return "", 0
     if len(interval) != 1:
@@ -78,6 +78,19 @@ def _interval(interval: Mapping[str, int] | str | None) -> tuple[str, int]:
     if amount is None:
         raise ConfigurationError(f"{name} is a whole number, 1 or more: {shown(value)}")
     return unit, amount
+
+
+def _named(text: str) -> dict[str, int]:
+    """``1 month``, ``months=1`` and ``step=1000``, taken apart; what is no whole number is 0."""
+    name, _, digits = text.partition("=")
+    if name.strip() == "step":
+        return {"step": int(digits) if digits.strip().isdecimal() else 0}
+    try:
+        return {unit: int(n) if n == int(n) else 0 for n, unit in durations.parts(text)}
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{shown(text)} is no interval: {error}, or `step=1000`"
+        ) from error
 
 
 def _integers(start: Any, end: Any, unit: str, amount: int) -> list[Chunk]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blizzard_core.redact import SECRET_NAME
+from blizzard_core.settings.durations import shown
 from blizzard_core.settings.yaml_file import Key, dotted
 from blizzard_core.text import did_you_mean
 
@@ -28,7 +29,7 @@ _NEEDLESS = {
     "part_size_mb": _BY_CLIENT,
     "min_multipart_size_mb": _BY_CLIENT,
     "rollover_timeout_secs": "files are closed with their batch, which"
-    " `checkpoint.interval_secs` bounds",
+    " `checkpoint.interval` bounds",
     "connection_pooling": "connections are always kept",
 }
 # Other spellings that object_store takes, as the names that are known here.
@@ -228,9 +229,9 @@ def _source(block: _Block, told: Converted) -> dict[str, Any]:
             " start reads all that is there; docs/moving.md, What was read already",
         )
     found["compression"] = block.take("compression") or "gzip"
-    found |= _given(block, "poll_interval_secs") | _filter(block)
+    found |= _lasting(block, "poll_interval_secs") | _filter(block)
     checkpoint = block.under("checkpoint")
-    kept = _given(checkpoint, "interval_files", "interval_secs")
+    kept = _given(checkpoint, "interval_files") | _lasting(checkpoint, "interval_secs")
     checkpoint.done()
     found |= {"checkpoint": kept} if kept else {}
     found |= _storage(block)
@@ -271,19 +272,24 @@ def _schema(block: _Block) -> dict[str, Any]:
 
 
 def _table(block: _Block, told: Converted) -> dict[str, Any]:
-    keys = ("table_uri", "poll_interval_secs", "delta_checkpoint_interval", "schema_evolution")
-    found = _given(block, *keys) | _partitions(block) | _filter(block) | _storage(block)
+    found = _given(block, "table_uri") | _lasting(block, "poll_interval_secs")
+    found |= (
+        _given(block, "delta_checkpoint_interval", "schema_evolution")
+        | _partitions(block)
+        | _filter(block)
+        | _storage(block)
+    )
     told.note(
         block.place,
         "Parquet files that the original has written and not committed wait an hour"
-        " (foreign_min_age_secs); let its Penguin commit them before you move",
+        " (foreign_min_age); let its Penguin commit them before you move",
     )
     block.done()
     return found
 
 
 def _global(block: _Block) -> dict[str, Any]:
-    found = _given(block, "total_concurrency", "poll_jitter_secs")
+    found = _given(block, "total_concurrency") | _lasting(block, "poll_jitter_secs")
     block.done()
     return found
 
@@ -348,6 +354,14 @@ def _secret(name: str, value: str, place: Key, told: Converted) -> str:
 
 def _given(block: _Block, *names: str) -> dict[str, Any]:
     return {name: block.take(name) for name in names if block.has(name)}
+
+
+def _lasting(block: _Block, name: str) -> dict[str, Any]:
+    """A number of seconds, or a reference to one, as a duration under the name without them."""
+    if not block.has(name):
+        return {}
+    value = block.take(name)
+    return {name.removesuffix("_secs"): f"{value}s" if isinstance(value, str) else shown(value)}
 
 
 def _referring(value: Any, place: Key, told: Converted) -> Any:

@@ -144,7 +144,7 @@ def configuration(target: Target, table_uri: str, found: Found, since: str | Non
             "    sources:",
             f"      {flow(target.name)}:",
             *_block(target.source, 8),
-            "        poll_interval_secs: 60   # how often to look for new rows",
+            "        poll_interval: 1m   # how often to look for new rows",
             *_hints(target),
             *_watermark(target, found, since),
             "    sink:",

@@ -330,7 +330,7 @@ def _taken_again(parts: Parts, found: Journaled) -> str:
         return "is not taken again by itself (`blizzard backfill --replace` takes it)"
     if units is None:
         return "is not taken again"
-    due = found.finished_ts + units.abstinent_days * 86_400
+    due = found.finished_ts + units.cooldown
     return f"is taken again from {iso(due)} on"
 
 

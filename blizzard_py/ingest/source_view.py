@@ -49,7 +49,7 @@ class SourceView:
     @property
     def poll_interval_secs(self) -> float:
         """From the source's settings."""
-        return self.parts.source.poll_interval_secs
+        return self.parts.source.poll_interval
 
     @property
     def sink(self) -> Storage:

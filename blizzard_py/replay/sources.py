@@ -46,7 +46,7 @@ def _source(live: Parts) -> SourceSettings:
             "units": None,
             "partition_filter": found.partition_filter
             and found.partition_filter.model_copy(update={"lookback": None}),
-            "late_sweep_interval_secs": 0,
+            "late_sweep_interval": 0,
             "order_guard": "off",
         }
     )

@@ -95,7 +95,7 @@ class Parts:
         if not isinstance(self.source, SourceSettings):
             return BatchLimits(sys.maxsize, sys.maxsize, math.inf)
         limits = self.source.checkpoint
-        return BatchLimits(limits.interval_files, limits.max_bytes_per_batch, limits.interval_secs)
+        return BatchLimits(limits.interval_files, limits.max_bytes_per_batch, limits.interval)
 
     @property
     def id(self) -> str:

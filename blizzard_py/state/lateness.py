@@ -1,4 +1,4 @@
-"""How late files come, measured by what scans saw, to size ``grace_period_secs: auto``. Pure.
+"""How late files come, measured by what scans saw, to size ``grace_period: auto``. Pure.
 
 A new name below one that is done came late. When it appeared lies between the
 beginning of the scan before, which did not see it, and the end of the one that did;
@@ -17,7 +17,7 @@ from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Progress, Scanned
 
-# Lateness is remembered for this many days to size `grace_period_secs: auto` …
+# Lateness is remembered for this many days to size `grace_period: auto` …
 LATENESS_DAYS = 7
 # … as twice the worst of them, between these bounds; the middle one is the default.
 AUTO_GRACE_SECS = (60.0, 300.0, 3600.0)

@@ -29,6 +29,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from blizzard_core.delta_json import LOG, commit_path
 from blizzard_core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_core.log import get_logger
+from blizzard_core.settings.durations import HOUR
 from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.contract import feature_objections, objections, replace_objections
@@ -205,19 +206,19 @@ class DeltaLog:
         """Compact small files; what delta-rs says of it. Raises `CommitError`."""
         return self._chore(lambda handle: handle.optimize.compact(target_size=target_bytes))
 
-    def vacuum(self, retention_hours: int | None) -> int:
+    def vacuum(self, retention_secs: float | None) -> int:
         """Delete files that the table let go long enough ago; how many. Raises `CommitError`.
 
         By the property as it is read here: delta-rs takes its default for an interval of several
         units. Never a full vacuum: that one takes files that wait for their commit.
         """
         _handle, state = self._opened()
-        least = math.ceil(state.removed_kept_secs / 3600)
-        hours = least if retention_hours is None else retention_hours
+        least = math.ceil(state.removed_kept_secs / HOUR)
+        hours = least if retention_secs is None else math.floor(retention_secs / HOUR)
         if hours < least:
             raise CommitError(
                 f"{self._table.uri}: a vacuum of what was removed {hours} hours ago would delete"
-                f" files that the table keeps for {least} ({_KEPT}); set retention_hours to {least}"
+                f" files that the table keeps for {least} ({_KEPT}); set retention to {least}h"
             )
         return len(self._chore(lambda handle: handle.vacuum(hours, dry_run=False, full=False)))
 

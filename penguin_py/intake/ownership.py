@@ -17,8 +17,7 @@ from blizzard_core.storage.protocol import Entry
 from penguin_py.model import Footer, Rejection
 
 REMEDY = (
-    "declare the directory in own_prefixes if no other engine writes there, or set"
-    " foreign_min_age_secs"
+    "declare the directory in own_prefixes if no other engine writes there, or set foreign_min_age"
 )
 
 

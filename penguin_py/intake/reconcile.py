@@ -35,7 +35,7 @@ from penguin_py.model import CLOCK_SKEW_SECS, Known, Rejection
 # Times before 2001 are not those of files in an object store.
 MADE_UP_SECS = 1e9
 BEYOND = (
-    "is older than reconcile_horizon_secs, or than the table's log remembers removed files"
+    "is older than reconcile_horizon, or than the table's log remembers removed files"
     " (delta.deletedFileRetentionDuration less an hour), and not in the log: the table may have had"
     " and removed it. If it belongs in the table, copy it to a new name; where that property is"
     " shorter than a day, set it to 'interval 7 days'"

@@ -55,10 +55,10 @@ SETTINGS: dict[str, Any] = {
     "max_files_per_commit": 7,
     "max_tracked_partitions": 3,
     "delta_checkpoint_interval": 9,
-    "optimize": {"interval_secs": 5000},
+    "optimize": {"interval": "5000s"},
 }
 # Objects cannot be dated, so on S3 the clock stays near the store's, and chores are due sooner.
-S3_SETTINGS = {**SETTINGS, "reconcile_interval_secs": 300, "optimize": {"interval_secs": 400}}
+S3_SETTINGS = {**SETTINGS, "reconcile_interval": "5m", "optimize": {"interval": "400s"}}
 DAYS = 6
 
 
@@ -250,8 +250,8 @@ class Chaos:
         where = {"table_uri": place.uri, "storage_options": place.options}
         block = {**where, "own_prefixes": [""], **self.settings}
         document = {
-            "tables": {"events": {**block, "poll_interval_secs": 0.01}},
-            "global": {"poll_jitter_secs": 0},
+            "tables": {"events": {**block, "poll_interval": "10ms"}},
+            "global": {"poll_jitter": 0},
         }
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
             yaml.safe_dump(document, config)

@@ -72,7 +72,7 @@ def test_a_plan_refuses_what_the_poll_refuses_and_for_the_same_reason(world: Wor
 
 def test_a_dry_sweep_refuses_what_the_sweep_refuses(world: World) -> None:
     world.put(f"{DAY}/z.parquet", {"id": [9]})
-    penguin = world.penguin(**BY_DATE, grace_period_secs=0)
+    penguin = world.penguin(**BY_DATE, grace_period=0)
     for _ in range(2):  # its grace is over with the second scan, so polls pass what comes below
         world.run(penguin)
         world.now += 1
@@ -82,7 +82,7 @@ def test_a_dry_sweep_refuses_what_the_sweep_refuses(world: World) -> None:
         if path.startswith(DAY):
             world.put(path, data)
     world.put(f"{DAY}/b-fine.parquet", {"id": [5]})
-    sweeper = world.penguin(**BY_DATE, grace_period_secs=0)
+    sweeper = world.penguin(**BY_DATE, grace_period=0)
     found, told = sweeper.sweep_outlook()
     assert {entry.path for entry in found.stragglers} == {
         *(path for path in BAD if path.startswith(DAY)),
@@ -99,7 +99,7 @@ def test_a_plan_knows_what_is_not_ours_and_what_is_too_old(world: World) -> None
     world.put(f"{DAY}/f.parquet", {"id": [1]})
     _, _, told = world.penguin(**BY_DATE, own_prefixes=[]).outlook()
     assert [entry.path for entry in told.waiting] == [f"{DAY}/f.parquet"]
-    never = {"own_prefixes": [], "foreign_min_age_secs": None}
+    never = {"own_prefixes": [], "foreign_min_age": None}
     _, _, told = world.penguin(**BY_DATE, **never).outlook()
     assert "is not ours" in refusals(told)[f"{DAY}/f.parquet"]
     # Nobody knows any more whether the log had this one and removed it.

@@ -184,7 +184,7 @@ pipelines:
   p:
     sources:
       plain: {source_uri: s3://raw/plain}
-      drops: {source_uri: s3://raw/drops, use_watermark: false, units: {abstinent_days: 7}}
+      drops: {source_uri: s3://raw/drops, use_watermark: false, units: {cooldown: 7d}}
     schema: {fields: [{name: id, type: int64}]}
     sink: {table_uri: s3://lake/t, metadata_columns: [_source_file]}
 """

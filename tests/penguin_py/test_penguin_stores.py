@@ -17,7 +17,7 @@ from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server
 
-QUIET = {"grace_period_secs": 0, "reconcile_interval_secs": 0, "max_tracked_partitions": 2}
+QUIET = {"grace_period": 0, "reconcile_interval": 0, "max_tracked_partitions": 2}
 
 
 @pytest.fixture

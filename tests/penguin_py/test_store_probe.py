@@ -139,7 +139,7 @@ def test_a_sweep_goes_by_the_stores_clock_also_when_it_was_put_right_since(
     probe = f"lake/events/{probe_path('events')}"
     proxy.dated[probe] = time.time() + 30 * DAY
     wire.put("z.parquet", {"id": [1]})
-    pipeline = started(wire, grace_period_secs=0)
+    pipeline = started(wire, grace_period=0)
     wire.run(pipeline)
     passed = 60.0
     wire.run(pipeline)  # nothing is awaited below the name any more

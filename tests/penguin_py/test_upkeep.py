@@ -23,8 +23,8 @@ from tests.support.penguin_world import World, footer_pool
 HOUR = 3600.0
 
 
-OPTIMIZE: dict[str, Any] = {"optimize": {"interval_secs": HOUR, "target_size_mb": 64}}
-VACUUM: dict[str, Any] = {"vacuum": {"interval_secs": HOUR}}
+OPTIMIZE: dict[str, Any] = {"optimize": {"interval": f"{HOUR}s", "target_size_mb": 64}}
+VACUUM: dict[str, Any] = {"vacuum": {"interval": f"{HOUR}s"}}
 
 
 def operations(world: World) -> list[str]:

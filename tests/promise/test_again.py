@@ -77,7 +77,7 @@ def test_keys_that_are_no_files_settle_no_depth() -> None:
 
 
 def test_late_verdicts_do_not_count_as_failures_of_the_pipeline() -> None:
-    world = World(late_sweep_interval_secs=1000.0, grace_period_secs=1)
+    world = World(late_sweep_interval="1000s", grace_period="1s")
     world.errors = {"max_failures": 3}
     world.put("d=1/5.ndjson", "r")
     pipeline = world.drain()

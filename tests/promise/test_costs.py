@@ -40,7 +40,7 @@ CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 
 def test_a_checkpoint_stays_small_without_sweeps() -> None:
     # Hundreds of hourly partitions go by, and no late sweep ever cleans up behind them.
-    world = World(late_sweep_interval_secs=0, max_tracked_partitions=2, grace_period_secs=10)
+    world = World(late_sweep_interval=0, max_tracked_partitions=2, grace_period="10s")
     pipeline = None
     sizes = []
     begin = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
@@ -82,7 +82,7 @@ def test_a_cold_start_of_3000_partitions_costs_its_pages_and_64_lists_a_poll(
     *, restarts: bool
 ) -> None:
     # History in 3,000 partitions; polls follow within and beyond the grace period.
-    world = World(checkpoint=CheckpointSettings(interval_files=500), late_sweep_interval_secs=0)
+    world = World(checkpoint=CheckpointSettings(interval_files=500), late_sweep_interval=0)
     world.source.page_keys = 1000
     for number in range(3000):
         at(world, f"{hour(number)}/{number % 7}-3f2a9c51.ndjson", "r", 1e6)
@@ -298,7 +298,7 @@ def test_a_set_tracked_source_takes_so_many_files_at_a_time(
 def test_a_source_without_directories_is_flat_once_it_has_enough_files_new_or_done() -> None:
     # No scan ever finds a thousand at once, and each poll would list all there are.
     checkpoint = CheckpointSettings(interval_files=5000)
-    world = World(grace_period_secs=60, checkpoint=checkpoint)
+    world = World(grace_period="1m", checkpoint=checkpoint)
     world.source.page_keys = world.sink.page_keys = 1000
     pipeline = None
     for hour in range(4):

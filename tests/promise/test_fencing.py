@@ -84,9 +84,9 @@ def nothing_done() -> World:
 def late_found(late_files: str) -> World:
     """A sweep is due, one file is late, another new, and both fail once."""
     world = World(
-        late_sweep_interval_secs=1000.0,
+        late_sweep_interval="1000s",
         max_tracked_partitions=1,
-        grace_period_secs=1,
+        grace_period="1s",
         late_files=late_files,
     )
     for number in range(1, 4):

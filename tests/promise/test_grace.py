@@ -98,7 +98,7 @@ def test_a_file_that_comes_while_another_partitions_backlog_is_worked_off_is_ing
 
 def test_a_sweep_that_takes_long_ends_nobodys_grace() -> None:
     # A late sweep lists for longer than the grace period; a straggler comes meanwhile.
-    world = World(late_sweep_interval_secs=1000.0)
+    world = World(late_sweep_interval="1000s")
     for number in range(10):
         world.put(f"d=1/{number + 100}.ndjson", f"r{number}")
     pipeline = poll(world)
@@ -129,7 +129,7 @@ def test_a_sweep_that_takes_long_ends_nobodys_grace() -> None:
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_young_file_is_ingested_whatever_dies_beside_it(grace: int, *, dies: bool) -> None:
     # The first of three names is still being written; recovery knows nothing of it.
-    world = World(min_age_secs=60, grace_period_secs=grace)
+    world = World(min_age="1m", grace_period=f"{grace}s")
     age = 100 + (90_000 if grace else 0)
     at(world, "d=1/2.ndjson", "r2", age)
     at(world, "d=1/3.ndjson", "r3", age)
@@ -145,7 +145,7 @@ def test_a_young_file_is_ingested_whatever_dies_beside_it(grace: int, *, dies: b
 @pytest.mark.parametrize("dies", range(0, 40, 3))
 def test_a_file_that_waits_for_another_try_is_ingested_whatever_dies_beside_it(dies: int) -> None:
     # The first name fails for now; the process dies anywhere in the batch of the others.
-    world = World(grace_period_secs=0)
+    world = World(grace_period=0)
     world.engine.flaky["d=1/1.ndjson"] = 2
     for number in range(1, 5):
         world.put(f"d=1/{number}.ndjson", f"r{number}")
@@ -186,7 +186,7 @@ def test_a_cold_starts_floor_does_not_pass_a_file_that_waits_for_another_try() -
 
 def test_a_cold_starts_floor_does_not_pass_a_young_file() -> None:
     # Nothing is done yet, the only file is too young, and the lookback moves on.
-    world = hourly(min_age_secs=60)
+    world = hourly(min_age="1m")
     pipeline = poll(world)
     world.now += 70
     sweeps(world, poll(world, pipeline))
@@ -262,11 +262,11 @@ def test_copied_files_with_yesterdays_time_are_ingested_within_grace() -> None:
     assert letter_paths(world) == []
 
 
-@pytest.mark.parametrize("change", ["max_ahead_secs", "clock"])
+@pytest.mark.parametrize("change", ["max_ahead", "clock"])
 def test_a_partition_with_something_done_is_looked_at_when_its_time_lies_ahead_again(
     change: str,
 ) -> None:
-    world = World(grace_period_secs=3600)
+    world = World(grace_period="1h")
     tomorrow = dt.datetime.fromtimestamp(world.now + DAY, dt.UTC).strftime("date=%Y-%m-%d")
     at(world, "date=2024-01-01/1.json", "today's")
     at(world, f"{tomorrow}/5.json", "5")
@@ -275,7 +275,7 @@ def test_a_partition_with_something_done_is_looked_at_when_its_time_lies_ahead_a
     if change == "clock":
         world.now -= 2 * DAY
     else:
-        world.settings["max_ahead_secs"] = 0
+        world.settings["max_ahead"] = 0
     daemon = poll(world)
     at(world, f"{tomorrow}/3.json", "3")
     for _ in range(4):

@@ -152,7 +152,7 @@ def test_a_key_with_an_empty_component_is_a_file_of_its_own(
 
 def test_keys_with_empty_components_are_not_closed_with_partitions() -> None:
     # One partition is tracked, and a key with an empty component comes before and after.
-    world = World(partition_depth=1, max_tracked_partitions=1, grace_period_secs=1)
+    world = World(partition_depth=1, max_tracked_partitions=1, grace_period="1s")
     world.put("/a.json", "slash a")
     pipeline = None
     for number in range(5):
@@ -218,7 +218,7 @@ def test_a_checkpoint_of_the_original_keeps_to_the_partition_filter(
     # The original looked at the days of its lookback only; old days hold what it did long ago.
     world = World(
         partition_filter=PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=2),
-        late_sweep_interval_secs=sweeps_secs,
+        late_sweep_interval=f"{sweeps_secs}s",
     )
     world.now = dt.datetime(2024, 1, 28, 12, tzinfo=dt.UTC).timestamp()
     world.source.page_keys = 1000

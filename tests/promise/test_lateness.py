@@ -51,7 +51,7 @@ def backfill(world: World, first: str, last: str) -> SourcePipeline:
         update={
             "partition_filter": live.source.partition_filter.model_copy(update={"lookback": None}),
             "partition_depth": state.progress.depth,
-            "late_sweep_interval_secs": 0,
+            "late_sweep_interval": 0,
         }
     )
     takes = partial(is_ours, state, read_ledger(world.sink, "events_main"), replay=False)
@@ -116,7 +116,7 @@ def test_late_files_are_quarantined_when_nothing_else_is_said() -> None:
 
 def test_automatic_grace_is_measured_from_scans_and_not_from_modification_times() -> None:
     # A file comes 200 seconds behind its neighbour, with a time from long before it.
-    world = World(grace_period_secs="auto", late_sweep_interval_secs=0)
+    world = World(grace_period="auto", late_sweep_interval=0)
     at(world, "d=1/100.ndjson", "first")
     pipeline = polls(world, times=2)
     at(world, "d=1/200.ndjson", "above")
@@ -131,7 +131,7 @@ def test_automatic_grace_is_measured_from_scans_and_not_from_modification_times(
 
 def test_automatic_grace_doubles_after_a_file_that_was_too_late_for_it() -> None:
     # A file comes ten minutes behind, so late that only the sweep finds it.
-    world = World(grace_period_secs="auto", late_files="quarantine")
+    world = World(grace_period="auto", late_files="quarantine")
     at(world, "d=1/100.ndjson", "100")
     minutes(world)
     at(world, "d=1/090.ndjson", "late", 3000)
@@ -194,7 +194,7 @@ def test_a_file_that_comes_below_the_beginning_is_the_backfills_once(rounds: int
 def test_a_watermark_set_by_hand_brings_no_queued_file_twice() -> None:
     # A late file waits for another try when `checkpoint set` makes it new again.
     day = "date=2024-01-01"
-    world = World(grace_period_secs=1, late_files="ingest", late_sweep_interval_secs=1000.0)
+    world = World(grace_period="1s", late_files="ingest", late_sweep_interval="1000s")
     world.put(f"{day}/2.json", "2")
     world.put("date=2024-01-02/1.json", "x")
     pipeline = poll(world)
@@ -218,7 +218,7 @@ def test_a_watermark_set_by_hand_brings_no_queued_file_twice() -> None:
 def test_letters_replayed_after_the_journal_is_pruned_bring_nothing_twice(days: int) -> None:
     # Quarantined files are mended where they lie; sweeps pass, the journal is pruned weeks
     # later, and only then their letters are replayed.
-    world = ReplayWorld(late_files="ingest", late_sweep_interval_secs=1000.0, grace_period_secs=1)
+    world = ReplayWorld(late_files="ingest", late_sweep_interval="1000s", grace_period="1s")
     world.now = time.time() - 1  # the ids of batches carry the real time
     for date, name, row in [
         ("01", "1.json", "a"),
@@ -248,7 +248,7 @@ def test_letters_replayed_after_the_journal_is_pruned_bring_nothing_twice(days: 
 def closed(**source: object) -> World:
     """Three partitions of which two are closed, and a sweep every 1,000 seconds."""
     world = World(
-        late_sweep_interval_secs=1000.0, max_tracked_partitions=1, grace_period_secs=1, **source
+        late_sweep_interval="1000s", max_tracked_partitions=1, grace_period="1s", **source
     )
     for number in range(1, 4):
         world.put(f"y={1970 + number}/1.ndjson", f"r{number}")

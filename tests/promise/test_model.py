@@ -115,7 +115,7 @@ def test_every_file_is_ingested_exactly_once(
 ) -> None:
     world = World(
         partition_depth=depth,
-        grace_period_secs=GRACE,
+        grace_period=f"{GRACE}s",
         max_tracked_partitions=tracked,
         checkpoint=CheckpointSettings(interval_files=interval),
     )
@@ -141,7 +141,7 @@ def test_every_file_is_ingested_exactly_once(
 @given(pauses=st.lists(st.floats(1, 2 * GRACE), min_size=1, max_size=12))
 def test_years_of_partitions_leave_a_small_checkpoint(pauses: list[float]) -> None:
     """Partitions that come one after the other: only the newest stay, nothing is read twice."""
-    world = World(partition_depth=1, grace_period_secs=GRACE, max_tracked_partitions=2)
+    world = World(partition_depth=1, grace_period=f"{GRACE}s", max_tracked_partitions=2)
     pipeline = world.pipeline()
     for number, pause in enumerate(pauses):
         world.put(f"y={1970 + number}/1.json", f"r{number}")

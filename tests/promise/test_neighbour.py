@@ -169,7 +169,7 @@ def configuration(place: Path, bucket: str, options: dict[str, str], hush: list[
                 "sources": {
                     "main": {
                         "source_uri": bucket,
-                        "poll_interval_secs": 1,
+                        "poll_interval": "1s",
                         "storage_options": {**options, "AWS_SECRET_ACCESS_KEY": "${HUSH}"},
                     }
                 },

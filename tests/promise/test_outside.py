@@ -83,7 +83,7 @@ def test_odd_directories_that_were_there_first_do_not_close_the_real_ones(
 
 def test_a_partition_ahead_of_time_is_taken_when_its_time_comes() -> None:
     # A writer's clock is ten days ahead; the partition is left alone, and not for ever.
-    world = World(max_ahead_secs=2 * DAY)
+    world = World(max_ahead="2s" * DAY)
     world.now = TODAY
     world.put("date=2026-11-21/a.json", "21a")
     world.put("date=2026-12-01/a.json", "ahead")
@@ -132,8 +132,8 @@ def test_an_output_of_ours_beside_a_source_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_file_dated_ahead_of_now_is_ingested_and_holds_nothing_back() -> None:
-    # `min_age_secs`, and a first name that stays young for ten years by its time.
-    world = World(min_age_secs=10, checkpoint=CheckpointSettings(interval_files=100))
+    # `min_age`, and a first name that stays young for ten years by its time.
+    world = World(min_age="10s", checkpoint=CheckpointSettings(interval_files=100))
     at(world, "d=1/000.ndjson", "from the future", -3650 * DAY)
     pipeline = None
     for day in range(4):
@@ -183,9 +183,9 @@ def test_a_file_that_fails_for_good_is_given_up_and_told() -> None:
 def test_a_clock_that_was_wrong_once_stops_no_sweep_and_no_floor(whose: str, years: int) -> None:
     # For two polls a clock is ten years off; then it is right for six hours.
     world = World(
-        late_sweep_interval_secs=1000.0,
+        late_sweep_interval="1000s",
         max_tracked_partitions=2,
-        grace_period_secs=100,
+        grace_period="100s",
         late_files="quarantine",
     )
     true = world.now

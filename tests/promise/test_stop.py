@@ -60,7 +60,7 @@ def test_blizzard_told_to_stop_in_every_phase(tmp_path: Path, point: str) -> Non
 def test_a_spark_job_is_finished_within_the_grace_period_and_cancelled_after_it(
     tmp_path: Path, grace_secs: int
 ) -> None:
-    scenario, expected = filled(tmp_path, shutdown_grace_secs=grace_secs)
+    scenario, expected = filled(tmp_path, shutdown_grace=f"{grace_secs}s")
     events = stopped(scenario, "TERM:2-job-submitted", "blizzard")
     if grace_secs:
         assert batches(scenario) >= 1

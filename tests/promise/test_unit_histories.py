@@ -247,7 +247,7 @@ class History:
             case 0:
                 self.shop.units["max_units_per_run"] = self.draw.choice([1, 2, 500])
             case 1:
-                self.shop.units["grace_days"] = GRACE_DAYS + self.draw.choice([0, 2, 10])
+                self.shop.units["grace"] = f"{GRACE_DAYS + self.draw.choice([0, 2, 10])}d"
             case _:
                 self.shop.units["parallel"] = self.draw.choice([1, 4])
 
@@ -288,7 +288,7 @@ def test_the_table_comes_to_what_the_base_holds(
     draw = random.Random(seed)  # a history is repeated by its seed
     shop = UnitShop(
         tmp_path,
-        grace_days=GRACE_DAYS,
+        grace=f"{GRACE_DAYS}d",
         partition=draw.choice(["none", "daily", "weekly", "monthly"]),
         values={"name": "survey", "list": "a,b"} if draw.random() < 0.5 else None,
     )

@@ -89,7 +89,7 @@ def test_what_the_example_has_commented_out_is_understood_as_well() -> None:
             lines.append(text)
     document = yaml.safe_load("\n".join(lines).replace("${BUCKET:-", "").replace("}/", "/"))
     for source in document["pipelines"]["events"]["sources"].values():
-        if "abstinent_days" in source.get("units", {}) and "source_uri" in source:
+        if "cooldown" in source.get("units", {}) and "source_uri" in source:
             FileUnits.model_validate(source.pop("units"))  # instead of the watermark as well
         elif "units" in source:  # instead of the watermark that is shown
             assert UnitSettings.model_validate(source.pop("units")).range is not None
@@ -102,10 +102,10 @@ def test_the_reference_has_every_key_its_type_default_and_remark() -> None:
     text = reference.configuration_reference()
     for line in (
         "## `pipelines.NAME.sources.NAME.checkpoint`",
-        "| `poll_interval_secs` | number, > 0 | `60` | From one look for new files to the next. |",
+        '| `poll_interval` | duration, > 0 | `"1m"` | From one look for new files to the next. |',
         '| `order_guard` | `warn` `fail` `off` | `"warn"` | What to do about names that',
         "| `total_concurrency` | whole number, ≥ 1, ≤ 256 | `8` |",
-        "| `grace_period_secs` | number, ≥ 0 or `auto` | `300` |",
+        '| `grace_period` | duration, ≥ 0 or `auto` | `"5m"` |',
         "| `table_uri` | text | **required** |",
     ):
         assert line in text

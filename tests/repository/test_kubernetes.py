@@ -212,7 +212,7 @@ def test_probes_ask_where_the_daemon_answers(objects: Objects, tmp_path: Path) -
 
 
 def test_termination_leaves_time_to_end_a_batch(objects: Objects, tmp_path: Path) -> None:
-    grace = config_of(objects, tmp_path).global_.shutdown_grace_secs
+    grace = config_of(objects, tmp_path).global_.shutdown_grace
     for daemon in DAEMONS:
         pod = pod_of(objects["StatefulSet", daemon])
         assert pod["terminationGracePeriodSeconds"] >= grace + MARGIN_SECS

@@ -98,7 +98,7 @@ def _worker(
             "partition_filter": live.files.partition_filter
             and live.files.partition_filter.model_copy(update={"lookback": None}),
             "partition_depth": state.progress.depth,
-            "late_sweep_interval_secs": 0,
+            "late_sweep_interval": 0,
         }
     )
     parts = replace(live, source=bounded, suffix=f"{BACKFILL}{chosen.slug}")

@@ -107,12 +107,12 @@ class EventWorld:
                         "sources": {
                             name: {
                                 "source_uri": str(self.raw(name)),
-                                "grace_period_secs": 0,
+                                "grace_period": 0,
                                 "order_guard": "off",
                                 # A slow machine makes no batch smaller.
                                 "checkpoint": {
                                     "interval_files": self.files_per_batch,
-                                    "interval_secs": 1e6,
+                                    "interval": "1000000s",
                                 },
                                 **own,
                             }

@@ -51,7 +51,7 @@ class Scenario:
                     "sources": {
                         "main": {
                             "source_uri": f"{self.place}/raw",
-                            "poll_interval_secs": 0.2,
+                            "poll_interval": "200ms",
                             "storage_options": self.options,
                         }
                     },
@@ -69,7 +69,7 @@ class Scenario:
                 }
             },
             "spark": {"master": "local[2]"},
-            "global": {"poll_jitter_secs": 0},
+            "global": {"poll_jitter": 0},
         }
         self.write_config()
 

@@ -28,7 +28,7 @@ def problems(source: HttpSource) -> tuple[str, ...]:
 def _api(api: Api) -> list[str]:
     found = _url("base_url", api.base_url)
     if api.timeout_secs <= 0:
-        found.append("timeout_secs must be above 0")
+        found.append("timeout must be above 0")
     if api.max_answer_bytes <= 0:
         found.append("max_answer_bytes must be above 0")
     found += [

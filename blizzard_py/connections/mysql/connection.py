@@ -28,8 +28,8 @@ _COLUMNS = """SELECT column_name AS name, CAST(data_type AS CHAR) AS type,
 
 # Whether a server is a replica, and how far behind, is told to who may monitor replication only.
 _REPLICA = (
-    "this server is read-only, as replicas are: rows that are replicated later than settle_secs"
-    " after their time are missed, so set settle_secs above its greatest lag, or ask the primary"
+    "this server is read-only, as replicas are: rows that are replicated later than settle"
+    " after their time are missed, so set settle above its greatest lag, or ask the primary"
 )
 
 

@@ -63,15 +63,15 @@ LATERAL (
 
 NOT_A_MEMBER = (
     "this user does not see others' transactions, so those that are open for longer than"
-    " settle_secs can be missed; as a superuser, run: GRANT pg_read_all_stats TO the user"
+    " settle can be missed; as a superuser, run: GRANT pg_read_all_stats TO the user"
 )
 HIDDEN = (
     "track_activities is off, here or in some session, which hides when transactions began, so"
-    " those that are open for longer than settle_secs can be missed; switch it on"
+    " those that are open for longer than settle can be missed; switch it on"
 )
 FOREIGN = (
     "this is a foreign table, whose rows are written by transactions of another server, so those"
-    " that are open for longer than settle_secs can be missed; read it there"
+    " that are open for longer than settle can be missed; read it there"
 )
 STANDBY = "this is a standby, which does not tell which transactions are open on the primary"
 

@@ -54,7 +54,7 @@ class Discovery(Found):
 
 
 class FirstSeen:
-    """When files that are dated ahead of now were first seen as they are: `min_age_secs` for them.
+    """When files that are dated ahead of now were first seen as they are: `min_age` for them.
 
     In memory only: after a restart they are as old as the first look at them.
     """
@@ -198,11 +198,11 @@ def _split_by_age(
     A file is as old as its modification time says; one that is dated ahead of now, as
     old as it has been seen unchanged.
     """
-    if not source.min_age_secs:
+    if not source.min_age:
         return entries, ()
     ahead = [entry for entry in entries if entry.modified > now + AHEAD_SLACK_SECS]
     since = first_seen.since(ahead, now)
-    newest = now - source.min_age_secs
+    newest = now - source.min_age
     ripe = tuple(entry for entry in entries if since.get(entry, entry.modified) <= newest)
     young = tuple(entry for entry in entries if since.get(entry, entry.modified) > newest)
     return ripe, young
@@ -275,7 +275,7 @@ class Places:
     ) -> None:
         tracked = [partition for partition in progress.partitions if partition]
         self._depth = _ANY_DEPTH if progress.depth is None else progress.depth
-        self._latest = now + source.max_ahead_secs
+        self._latest = now + source.max_ahead
         self._limit = source.max_tracked_partitions
         self._families = {_kind_of(partition) for partition in tracked}
         partitions = {split(path, self._depth)[0] for path in found}

@@ -1,7 +1,7 @@
 """Files that a server offers again under their names (``units``), which replace what they had.
 
 A file that was taken is taken again if its size or modification time is not what the scan saw
-that had found it, or its time not before that scan, and then only once ``abstinent_days`` are over
+that had found it, or its time not before that scan, and then only once ``cooldown`` is over
 since it was done with: what is put there every day is read once in so many days, and one that
 does not change once for ever, or twice if it is dated ahead of our clock. All that the journal
 says, for thirty days; of a file that is in no journal any more only a modification since then
@@ -71,7 +71,7 @@ class OfferedFiles(Replacing, SetFiles):
 
     def _again(self, entries: Sequence[Entry], now: float) -> list[str]:
         """Those of the files that were done with and are to be taken again."""
-        wait = self._units.abstinent_days * DAY_SECS
+        wait = self._units.cooldown
         return [entry.path for entry in entries if self._taken.is_due(entry, wait, now)]
 
     def _forget(self, state: SourceState, now: float) -> SourceState:  # noqa: ARG002  # the seam gives it

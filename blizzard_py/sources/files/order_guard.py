@@ -92,7 +92,7 @@ _REMEDY: Mapping[Kind, str] = {
     "unpadded_numbers": "pad them with zeros to one width (hour=09), or set use_watermark: false",
     "clock_ahead": (
         "one fast clock makes the watermark pass the other writers' files: synchronise the"
-        " writers' clocks (NTP, UTC), or raise grace_period_secs above the skew"
+        " writers' clocks (NTP, UTC), or raise grace_period above the skew"
     ),
 }
 

@@ -53,12 +53,12 @@ def is_due(state: SourceState, source: SourceSettings, now: float) -> bool:
 
 def interval_of(source: SourceSettings) -> float:
     """Seconds between sweeps; where none is wanted the journal is folded once a day."""
-    return source.late_sweep_interval_secs if sweeps(source) else FOLD_SECS
+    return source.late_sweep_interval if sweeps(source) else FOLD_SECS
 
 
 def sweeps(source: SourceSettings) -> bool:
     """Whether late files are looked for at all: without a watermark none can be late."""
-    return source.use_watermark and source.late_sweep_interval_secs > 0
+    return source.use_watermark and source.late_sweep_interval > 0
 
 
 def lists(source: SourceSettings) -> bool:
@@ -72,7 +72,7 @@ def lists(source: SourceSettings) -> bool:
 
 def grace_of(source: SourceSettings, state: SourceState, now: float) -> float:
     """The grace period in seconds, as configured or as measured lateness asks for."""
-    configured = source.grace_period_secs
+    configured = source.grace_period
     return auto_grace(state.lateness, now) if configured == "auto" else configured
 
 

@@ -163,5 +163,5 @@ class WatermarkFiles(FileSource):
                 files=apart.files,
                 first=apart.first,
                 remedy="their partitions lie ahead of time, or are odd and too many; see"
-                " max_ahead_secs, or take them with `blizzard ingest`",
+                " max_ahead, or take them with `blizzard ingest`",
             )

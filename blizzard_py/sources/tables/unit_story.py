@@ -19,11 +19,11 @@ Finds = Callable[[SourceState, str], PlannedUnit | BlizzardError | None]
 _WORDS = {
     "waiting": "it failed lately, and waits before it is tried again",
     "new": "it was never read",
-    "abstinent": "it is left alone until it is older (abstinent_days)",
+    "abstinent": "it is left alone until it is older (cooldown)",
     "done": "it is complete and out of grace",
     "incomplete": "it was read up to {high}, and goes on to {end}",
     "ahead": "it was read up to {high}, and the range ends before; nothing is read of it",
-    "grace": "it is complete, and read again as long as it is in grace (grace_days)",
+    "grace": "it is complete, and read again as long as it is in grace (grace)",
     "redo": "somebody wants it read again from its beginning",
 }
 

@@ -281,7 +281,7 @@ class UnitSource:
 
     def _run_at(self, now: float) -> Run:
         """The run under way, or the next one when the last was a poll ago."""
-        run, every = self._run, self._parts.source.poll_interval_secs
+        run, every = self._run, self._parts.source.poll_interval
         if run is None or not 0 <= now - run.began < every:
             run = self._run = self._fresh_run(now)
         return run

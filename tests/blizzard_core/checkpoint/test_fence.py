@@ -232,7 +232,7 @@ def test_a_replaced_pipeline_stops_at_its_commit_point_and_no_row_comes_twice() 
 
 def swept() -> World:
     """A source whose checkpoint lists a segment of its ledger."""
-    world = World(late_sweep_interval_secs=60)
+    world = World(late_sweep_interval="1m")
     world.put("d=1/1.ndjson", "r1")
     first = world.drain()
     world.now += 61

@@ -214,7 +214,7 @@ def test_lag_is_the_age_of_the_oldest_file_that_waits_and_grows_by_itself() -> N
 
 
 def test_files_too_young_to_take_wait_as_well() -> None:
-    world = World(min_age_secs=60)
+    world = World(min_age="1m")
     world.put("a.json", "1")
     world.now += 10
     world.pipeline().cycle(threading.Event())

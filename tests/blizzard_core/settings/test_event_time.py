@@ -99,10 +99,10 @@ def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None
     ("place", "value", "key", "said"),
     [
         ("event_time.delay", None, "event_time.delay", "is required"),
-        ("event_time.delay", "-1 minute", "event_time.delay", "is negative"),
+        ("event_time.delay", "-1 minute", "event_time.delay", "must be at least 0"),
         ("event_time.delay", "1 month", "event_time.delay", "months or years"),
         ("event_time.delay", "2 years", "event_time.delay", "months or years"),
-        ("event_time.delay", "soon", "event_time.delay", "not a duration"),
+        ("event_time.delay", "soon", "event_time.delay", "must be a duration"),
         ("event_time.delay", "5 fortnights", "event_time.delay", "no unit 'fortnights'"),
         ("event_time.delay", "1 microsecond", "event_time.delay", "whole milliseconds"),
         ("event_time.delay", "40000 days", "event_time.delay", "more than 100 years"),
@@ -161,7 +161,7 @@ def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None
         ("schema.infer", True, "schema.infer", "needs columns that stay"),
         (
             "sources.main.units",
-            {"abstinent_days": 1},
+            {"cooldown": "1d"},
             "sources.main",
             "units needs use_watermark: false",
         ),
@@ -187,7 +187,7 @@ def test_duplicates_alone_keep_the_columns_of_the_source(tmp_path: Path) -> None
             "sources.main.event_time",
             {"delay": "-1 hour"},
             "sources.main.event_time.delay",
-            "is negative",
+            "must be at least 0",
         ),
         (
             "sources.main.event_time",
@@ -402,7 +402,7 @@ def test_names_that_a_query_adds_to_rows_are_not_for_fields(tmp_path: Path) -> N
 
 
 def test_files_that_come_again_cannot_be_counted_in_windows(tmp_path: Path) -> None:
-    source = {"source_uri": "/r", "use_watermark": False, "units": {"abstinent_days": 1}}
+    source = {"source_uri": "/r", "use_watermark": False, "units": {"cooldown": "1d"}}
     document = changed("sources.main", source)
     document["pipelines"]["events"]["sink"]["metadata_columns"] = ["_source_file"]
     assert any("would count twice" in text for text in problems(tmp_path, document))
@@ -442,24 +442,3 @@ def test_a_delay_of_nothing_is_warned_of(tmp_path: Path) -> None:
     for delay, notes in (("0 seconds", 1), ("1 second", 0)):
         path.write_text(yaml.safe_dump(changed("event_time.delay", delay)))
         assert len(list(event_time_notes(load_config(path, {})))) == notes
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("10 minutes", 600_000_000),
-        ("1 hour 30 minutes", 5_400_000_000),
-        ("1.5 seconds", 1_500_000),
-        ("2 Weeks", 1_209_600_000_000),
-        ("250milliseconds", 250_000),
-        ("0 seconds", 0),
-    ],
-)
-def test_durations(text: str, expected: int) -> None:
-    assert micros(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "10", "minutes", "1 minute and more", "0.1 microseconds"])
-def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match=r"duration|finer"):
-        micros(text)

@@ -120,7 +120,7 @@ def test_types_have_short_words(short: str, long: str) -> None:
         ({"join__upper": None}, "join.upper", "is required"),
         ({"join__lower": "10 minutes"}, "join.upper", "is less than lower"),
         ({"join__lower": "-1 month"}, "join.lower", "months or years"),
-        ({"join__upper": "soon"}, "join.upper", "not a duration"),
+        ({"join__upper": "soon"}, "join.upper", "must be a duration"),
         ({"join__upper": "1 microsecond"}, "join.upper", "whole milliseconds"),
         ({"join__type": "cross"}, "join.type", "'inner', 'left_outer', 'right_outer'"),
         ({"join__left": "bus"}, "join.left", "no source of the pipeline; known: web, app"),

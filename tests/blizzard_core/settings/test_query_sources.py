@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from blizzard_core import redact
 from blizzard_core.errors import ConfigError
+from blizzard_core.settings.connections import Backward
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_core.settings.query_checks import look_back
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.wording import said
 
 GOOD: dict[str, Any] = yaml.safe_load("""
 connections:
@@ -40,7 +43,7 @@ pipelines:
         watermark:
           columns: [updated_at]
           bound: settled
-          settle_secs: 60
+          settle: 1m
           nulls: first
           backward: { days: 3 }
           reread: new_only
@@ -133,7 +136,7 @@ WRONG = [
     (erp(watermark__key=["nr"]), f"{ERP}.watermark.reread", "'nr', which is not a field"),
     (erp(watermark__bound="version"), f"{ERP}.watermark.bound", "cannot tell version"),
     (erp(watermark__bound="exact"), f"{ERP}.watermark.bound", "must be '"),
-    (erp(watermark__settle_secs=-1), f"{ERP}.watermark.settle_secs", "must be at least 0"),
+    (erp(watermark__settle=-1), f"{ERP}.watermark.settle", "must be at least 0"),
     (
         erp(watermark__backward={"days": -1}),
         f"{ERP}.watermark.backward.days",
@@ -260,3 +263,26 @@ def test_credentials_are_masked_from_then_on(tmp_path: Path) -> None:
         assert "t0ken" not in repr(config)
     finally:
         redact.forget()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("2d", {"hours": 48}),
+        ("months=1", {"months": 1}),
+        ("P1M", {"months": 1}),
+        ("1 year 12h", {"months": 12, "hours": 12}),
+        ({"closing_day": 5}, {"closing_day": 5}),
+        ("0", {}),
+        (0, {}),
+    ],
+)
+def test_a_look_back_is_a_duration_or_a_day(given: object, expected: dict[str, int]) -> None:
+    assert Backward.model_validate(given).given == expected
+
+
+@pytest.mark.parametrize(("given", "why"), [("30m", "whole number of hours"), (2, "block of keys")])
+def test_a_look_back_that_is_none_is_refused(given: object, why: str) -> None:
+    with pytest.raises(ValidationError, match=r"hours|valid dictionary") as told:
+        Backward.model_validate(given)
+    assert why in said(told.value.errors()[0])

@@ -98,9 +98,9 @@ def test_the_shortest_configuration_has_the_documented_defaults(tmp_path: Path) 
     config = load(tmp_path, GOOD)
     source = config.pipelines["events"].sources["main"]
     assert source.use_watermark is True
-    assert (source.id, source.late_files, source.max_ahead_secs) == (None, "quarantine", 172_800)
-    assert (source.compression, source.poll_interval_secs) == ("auto", 60)
-    assert (source.checkpoint.interval_files, source.checkpoint.interval_secs) == (100, 60)
+    assert (source.id, source.late_files, source.max_ahead) == (None, "quarantine", 172_800)
+    assert (source.compression, source.poll_interval) == ("auto", 60)
+    assert (source.checkpoint.interval_files, source.checkpoint.interval) == (100, 60)
     assert config.spark.master == "local[*]"
     assert config.global_.total_concurrency == 8
     assert config.pipelines["events"].error_handling.max_failures == 0
@@ -138,7 +138,7 @@ pipelines:
     sources:
       main:
         source_uri: /data/raw
-        poll_interval_secs: soon
+        poll_interval: soon
         pol_interval: 3
         storage_options: {}
     sink:
@@ -154,7 +154,7 @@ surprise: 1
     assert len(found) == 6
     for expected in (
         "pipelines.events.sink.table_uri (line 10): environment variable LAKE is not set",
-        "pipelines.events.sources.main.poll_interval_secs (line 6): must be a number",
+        "pipelines.events.sources.main.poll_interval (line 6): must be a duration such as",
         "pipelines.events.sources.main.pol_interval (line 7): unknown key",
         "pipelines.events.sink.compression (line 11): must be 'snappy', ",
         "pipelines.events.schema.fields[0].type (line 14): there is no type 'text'; known: ",
@@ -167,13 +167,13 @@ def test_variables_are_filled_in_with_defaults_and_can_be_escaped(tmp_path: Path
     document = changed(
         pipelines__events__sources__main={
             "source_uri": "${BASE}/raw",
-            "poll_interval_secs": "${SECS:-15}",
+            "poll_interval": "${SECS:-15}s",
         },
         pipelines__events__sink__table_uri="/lake/$${literal}/${EMPTY:-x}",
     )
     config = load(tmp_path, document, BASE="/base", EMPTY="")
     assert config.pipelines["events"].sources["main"].source_uri == "/base/raw"
-    assert config.pipelines["events"].sources["main"].poll_interval_secs == 15
+    assert config.pipelines["events"].sources["main"].poll_interval == 15
     assert config.pipelines["events"].sink.table_uri == "/lake/${literal}/x"
 
 
@@ -199,7 +199,7 @@ def test_an_empty_place_is_not_where_the_daemon_runs(tmp_path: Path, key: str) -
 
 def test_a_key_may_replace_what_a_merge_brings(tmp_path: Path) -> None:
     text = (
-        "tables:\n  a: &a\n    table_uri: /a\n    optimize: {interval_secs: 60}\n"
+        "tables:\n  a: &a\n    table_uri: /a\n    optimize: {interval: 1m}\n"
         "  b: {<<: *a, table_uri: /b}\n"
     )
     tables = load(tmp_path, text).tables
@@ -212,9 +212,9 @@ def test_a_key_may_replace_what_a_merge_brings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ("poll_interval_secs", "must be a number"),
+        ("poll_interval", "must be a number"),
         ("max_tracked_partitions", "must be a whole number"),
-        ("grace_period_secs", "must be a number"),
+        ("grace_period", "must be a number"),
         ("partition_depth", "must be a whole number"),
     ],
 )
@@ -270,8 +270,8 @@ def test_neighbours_with_a_common_beginning_are_no_conflict(tmp_path: Path) -> N
         ({"pipelines__events__sources__main__source_uri": "s3://[b/x"}, "is no URI"),
         ({"pipelines__events__sources__main__source_uri": "/data/\0x"}, "has a NUL character"),
         (
-            {"pipelines__events__sources__main__poll_interval_secs": float("inf")},
-            "must be a number, and not infinite",
+            {"pipelines__events__sources__main__poll_interval": float("inf")},
+            "must be a duration",
         ),
         (
             {"pipelines__events__sources__main__source_uri": "s3://k:geheim@b/x"},

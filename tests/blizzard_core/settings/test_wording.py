@@ -68,8 +68,15 @@ def test_wrong_values_are_told_in_words_of_the_file(name: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("grace_period_secs", "soon", "grace_period_secs (line N): must be a number or 'auto'"),
-        ("grace_period_secs", -1, "grace_period_secs (line N): must be at least 0 or 'auto'"),
+        (
+            "grace_period",
+            "soon",
+            (
+                "grace_period (line N): must be a duration such as `30s`, `5m`, `1h`, `7d` or"
+                " `P30D` or 'auto'"
+            ),
+        ),
+        ("grace_period", -1, "grace_period (line N): must be at least 0 or 'auto'"),
         ("use_watermark", "perhaps", "use_watermark (line N): must be true or false"),
         ("checkpoint", 3, "checkpoint (line N): must be a block of keys"),
         ("max_tracked_partitions", 1.5, "max_tracked_partitions (line N): must be a whole number"),

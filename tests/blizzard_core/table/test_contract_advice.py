@@ -118,7 +118,7 @@ def test_a_feature_that_is_dropped_without_history_says_what_is_left(
 
 def test_a_daemon_leaves_protected_history_alone(world: World) -> None:
     """The feature comes while it runs: it commits, compacts, cleans and vacuums no more."""
-    often = {"optimize": {"interval_secs": 1}, "vacuum": {"interval_secs": 1}}
+    often = {"optimize": {"interval": "1s"}, "vacuum": {"interval": "1s"}}
     penguin = world.penguin(delta_checkpoint_interval=1, delta_log_cleanup=True, **often)
     world.put("a.parquet", {"x": [1]})
     world.run(penguin)

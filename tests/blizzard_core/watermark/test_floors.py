@@ -319,7 +319,7 @@ def test_listing_the_gaps_finds_what_looks_new_in_a_full_listing(
 
 
 def region_world(**more: Any) -> World:
-    world = World(partition_depth=2, max_tracked_partitions=3, grace_period_secs=300, **more)
+    world = World(partition_depth=2, max_tracked_partitions=3, grace_period="5m", **more)
     world.now = TODAY
     return world
 
@@ -354,7 +354,7 @@ def test_a_new_region_between_closed_ones_and_one_that_starts_again_are_ingested
 
 
 def test_what_comes_below_a_heads_floor_is_found_by_the_sweep_and_has_a_letter() -> None:
-    world = region_world(late_sweep_interval_secs=1000)
+    world = region_world(late_sweep_interval="1000s")
     first = files(("ap", "us"), range(-30, 1))
     fill(world, first)
     pipeline = world.drain()

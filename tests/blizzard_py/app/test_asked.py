@@ -124,7 +124,7 @@ def test_plan_run_and_status_tell_of_windows(shop: Shop) -> None:
 
 
 def test_offline_bounds_are_of_the_time_that_is_given(shop: Shop) -> None:
-    shop.source["watermark"] = {"columns": ["at"], "bound": "clock", "settle_secs": 60}
+    shop.source["watermark"] = {"columns": ["at"], "bound": "clock", "settle": "1m"}
     shop.document["connections"]["shop"]["uri"] = str(shop.folder / "not there.db")
     now = dt.datetime(2026, 5, 4, 12, tzinfo=dt.UTC)
     planned = shop.plan(now=now, offline=True)

@@ -44,7 +44,7 @@ class World:
                             "sources": {
                                 "main": {
                                     "source_uri": str(self.root / "raw"),
-                                    "grace_period_secs": 0,
+                                    "grace_period": 0,
                                     "order_guard": "off",
                                 }
                             },

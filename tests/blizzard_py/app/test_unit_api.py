@@ -109,7 +109,7 @@ def test_an_api_that_corrects_the_past_costs_a_request_a_slice(tmp_path: Path) -
     surveys.put(("2020-02-21", "s1", "old"), ("2020-02-02", "s1", "far"))
     with api_server() as api:
         api.answer = surveys.answer
-        shop = shop_of(tmp_path, api.url, grace_days=3)
+        shop = shop_of(tmp_path, api.url, grace="3d")
         shop.run()
         surveys.rows[0]["text"] = "new"
         api.asked.clear()
@@ -125,7 +125,7 @@ def test_a_server_that_is_down_leaves_all_as_it_is(tmp_path: Path) -> None:
     surveys.put(("2020-01-05", "s1", "a"))
     with api_server() as api:
         api.answer = surveys.answer
-        shop = shop_of(tmp_path, api.url, grace_days=60)
+        shop = shop_of(tmp_path, api.url, grace="60d")
         shop.run()
         surveys.broken = {"s1", "a/b%"}
         shop.passes(days=1)
@@ -168,7 +168,7 @@ def test_a_unit_that_fails_half_way_keeps_its_last_reading(tmp_path: Path, wrong
     pages = Pages()
     with api_server() as api:
         api.answer = pages.answer
-        shop = shop_of(tmp_path, api.url, grace_days=60)
+        shop = shop_of(tmp_path, api.url, grace="60d")
         limits = {"limit_param": "limit", "size": 2, "total": "total"}
         shop.source["pages"] = {"kind": "offset", "param": "offset", **limits}
         shop.run()

@@ -51,7 +51,7 @@ def test_an_inclusive_end_brings_each_day_once(tmp_path: Path, partition: str, z
     with api_server() as api:
         api.answer = days_of
         shop = api_shop(
-            tmp_path, api.url, DAYS, range=range_, partition=partition, grace_days=3, inclusive=True
+            tmp_path, api.url, DAYS, range=range_, partition=partition, grace="3d", inclusive=True
         )
         shop.now = dt.datetime(2019, 10, 25, 16, tzinfo=dt.UTC)
         for _ in range(14):

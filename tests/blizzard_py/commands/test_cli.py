@@ -75,7 +75,7 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
         "state": "Initial",
         "watermark": None,
         "partition_watermarks": {},
-        "grace_period_secs": 300,
+        "grace_period": "5m",
         "notes": [],
         "last_update_ts": None,
         "last_error": None,
@@ -134,7 +134,7 @@ def test_validate_tells_every_problem_and_exits_with_2(tmp_path: Path) -> None:
         0,
         f"{scenario.config}: ok, 1 pipeline, 0 tables\n",
     )
-    scenario.main_source.update(poll_interval_secs="often", surprise=1)
+    scenario.main_source.update(poll_interval="often", surprise=1)
     scenario.document["tables"] = {"t": {"table_uri": "${NOT_SET_ANYWHERE}"}}
     scenario.write_config()
     for program in (blizzard, penguin):
@@ -143,7 +143,7 @@ def test_validate_tells_every_problem_and_exits_with_2(tmp_path: Path) -> None:
             assert done.exit_code == 2
             for expected in (
                 "3 problems",
-                "sources.main.poll_interval_secs",
+                "sources.main.poll_interval",
                 "sources.main.surprise (line",
                 "tables.t.table_uri",
                 "NOT_SET_ANYWHERE is not set",
@@ -200,7 +200,7 @@ def test_sigterm_ends_idle_daemons_with_everything_saved(tmp_path: Path) -> None
     scenario = Scenario(tmp_path, str(tmp_path))
     scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
     scenario.document["tables"] = {
-        "events": {"table_uri": f"{tmp_path}/lake/events", "poll_interval_secs": 0.1}
+        "events": {"table_uri": f"{tmp_path}/lake/events", "poll_interval": "100ms"}
     }
     scenario.write_config()
     daemons = [scenario.start(p, "run", str(scenario.config)) for p in ("blizzard", "penguin")]
@@ -222,7 +222,7 @@ def test_sigterm_during_a_batch_finishes_it_within_the_grace_period(tmp_path: Pa
     scenario = Scenario(tmp_path, str(tmp_path))
     scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
     # Longer than any start of Spark takes on a busy machine.
-    scenario.document["global"]["shutdown_grace_secs"] = 200
+    scenario.document["global"]["shutdown_grace"] = "200s"
     scenario.write_config()
     daemon = scenario.start("blizzard", "run", str(scenario.config))
     wait_for(daemon, "batch_started")
@@ -239,7 +239,7 @@ def test_sigterm_without_grace_cancels_the_batch_and_the_next_start_runs_it(
 ) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))
     scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
-    scenario.document["global"]["shutdown_grace_secs"] = 0
+    scenario.document["global"]["shutdown_grace"] = 0
     scenario.write_config()
     daemon = scenario.start("blizzard", "run", str(scenario.config))
     wait_for(daemon, "batch_started")

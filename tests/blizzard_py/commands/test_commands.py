@@ -591,7 +591,7 @@ pipelines:
         (GOOD.replace("./raw", "'${RAW_IS_NOT_SET}'"), ["variable RAW_IS_NOT_SET is not set"]),
         (
             GOOD.replace("./raw", "./raw, poll_interval: often"),
-            ["main.poll_interval (line 4): unknown key; did you mean poll_interval_secs?"],
+            ["main.poll_intervall (line 4): unknown key; did you mean poll_interval?"],
         ),
         (
             GOOD.replace("name: id", "nam: id"),
@@ -600,7 +600,7 @@ pipelines:
                 "name (line 6): is required",
             ],
         ),
-        (GOOD.replace("./raw", "./raw, poll_interval_secs: often"), ["must be a number"]),
+        (GOOD.replace("./raw", "./raw, poll_interval: often"), ["must be a duration"]),
         (
             GOOD.replace("int64", "integer"),
             ["fields[0].type (line 6): there is no type 'integer'", "int32, int64"],

@@ -135,7 +135,7 @@ def test_both_daemons_files_become_one_that_is_valid(tmp_path: Path) -> None:
     assert logs.schema_.infer
     assert not logs.schema_.coerce_conflicts_to_utf8
     table = config.tables["events"]
-    assert (table.poll_interval_secs, table.delta_checkpoint_interval) == (20, 10)
+    assert (table.poll_interval, table.delta_checkpoint_interval) == (20, 10)
     assert config.global_.total_concurrency == 16
     assert config.metrics is not None
     assert (config.metrics.address, config.metrics.penguin_address) == (
@@ -157,6 +157,7 @@ def test_what_is_left_out_is_named_in_the_file_and_at_the_terminal(tmp_path: Pat
     kept = set(keys(document))
     asked = set(keys(yaml.safe_load(BLIZZARD))) | set(keys(yaml.safe_load(PENGUIN)))
     renamed = {"path", "source", "enabled", "aws_region", "AWS_ENDPOINT", "lookback"}
+    renamed |= {"poll_interval_secs", "interval_secs", "poll_jitter_secs"}
     assert {key for key in asked - kept - renamed if f"{key}: " not in found.stderr} == set()
 
 

@@ -143,11 +143,11 @@ def test_windows_of_timestamps_datetimes_and_dates(
         assert connection.default_bound == "clock"
         zoneless = any("has no zone" in warning for warning in connection.warnings())
         assert (column, zoneless) == (column, column != "at")
-        window = next_window(connection, settle_secs=30)
+        window = next_window(connection, settle="30s")
         assert window is not None
         rows = rows_of(access, connection.tasks(window, Split()))
         assert (column, sorted(row["id"] for row in rows)) == (column, list(range(1, count + 1)))
-        assert next_window(connection, dict(window.up_to), settle_secs=3600) is None
+        assert next_window(connection, dict(window.up_to), settle="1h") is None
     by_time = MysqlConnection(access, Selection(table="t", columns=("at",)))
     bound = by_time.bound("settled", 30)
     assert bound.kind == "clock"
@@ -165,7 +165,7 @@ def test_a_server_that_may_be_a_replica_is_told(
     mariadb.execute("SET GLOBAL read_only = 1")
     try:
         for told in (connection.bound("clock", 60).warnings, connection.warnings()):
-            assert any("settle_secs above its greatest lag" in warning for warning in told)
+            assert any("settle above its greatest lag" in warning for warning in told)
     finally:
         mariadb.execute("SET GLOBAL read_only = 0")
 

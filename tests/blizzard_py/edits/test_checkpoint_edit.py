@@ -33,7 +33,7 @@ BACKUP = "_blizzard/events_main_checkpoint.json.epoch-1.bak"
 
 
 def ingested() -> World:
-    world = World(grace_period_secs=1)
+    world = World(grace_period="1s")
     for name in ("1", "2", "3"):
         world.put(f"{DAY}/{name}.json", name)
     world.put("date=2024-01-02/1.json", "x")
@@ -76,7 +76,7 @@ def test_a_whole_partition_is_ingested_again_without_a_watermark() -> None:
 
 
 def test_what_is_ingested_again_is_not_called_late_by_the_sweep() -> None:
-    world = World(grace_period_secs=1, late_files="ingest", late_sweep_interval_secs=1000.0)
+    world = World(grace_period="1s", late_files="ingest", late_sweep_interval="1000s")
     for name in ("1", "2", "9"):
         world.put(f"{DAY}/{name}.json", name)
     world.drain()
@@ -257,7 +257,7 @@ def test_a_source_without_any_watermark_left_is_to_be_reset() -> None:
 @pytest.mark.parametrize("name", ["", "1.json"])
 def test_names_in_grace_come_again_too_when_a_scan_of_their_own_saw_them(name: str) -> None:
     """Their batch is named for the journal's sake, which must not bring them back."""
-    world = World(grace_period_secs=300)
+    world = World(grace_period="5m")
     world.put("date=2024-01-02/1.json", "x")
     world.drain()
     world.now += 30
@@ -272,7 +272,7 @@ def test_names_in_grace_come_again_too_when_a_scan_of_their_own_saw_them(name: s
 
 def started_over() -> ReplayWorld:
     """The table and the source were emptied, the source is told to start over."""
-    world = ReplayWorld(grace_period_secs=1)
+    world = ReplayWorld(grace_period="1s")
     for name in ("1", "3", "5", "9"):
         world.put(f"{DAY}/{name}.json", name)
     world.put(f"{DAY}/_hidden.json", "hidden")
@@ -345,7 +345,7 @@ def test_names_that_a_set_watermark_keeps_come_once_also_when_the_clock_is_put_r
 ) -> None:
     # Of more names in grace than this the checkpoint leaves to the journal what it has.
     monkeypatch.setattr("blizzard_py.state.checkpoint_document.INLINE_NAMES", 3)
-    world = World(grace_period_secs=3600)
+    world = World(grace_period="1h")
     for number in range(4):
         world.put(f"{DAY}/{number}.json", str(number))
     polls(world)
@@ -362,7 +362,7 @@ def test_names_that_a_set_watermark_keeps_come_once_also_when_the_clock_is_put_r
 
 
 def test_what_is_taken_after_a_reset_comes_once_whatever_the_clocks_say() -> None:
-    world = ReplayWorld(grace_period_secs=1)
+    world = ReplayWorld(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
     polls(world)
     month = 30 * 86_400.0

@@ -65,7 +65,7 @@ def test_each_change_is_told_with_who_and_when() -> None:
 
 
 def test_a_letter_that_a_replay_left_to_the_daemon_is_open_after_a_rollback() -> None:
-    world = ReplayWorld(grace_period_secs=1)
+    world = ReplayWorld(grace_period="1s")
     for name, row in (("1", "a"), ("2", "bad")):
         world.put(f"{DAY}/{name}.json", row)
     world.drain()

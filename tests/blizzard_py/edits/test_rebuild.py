@@ -49,7 +49,7 @@ def forget(world: World, *folders: str) -> None:
 
 def several(**source: Any) -> World:
     """Three partitions, one file given up, one that nobody has done yet."""
-    world = World(**{"grace_period_secs": 1, **source})
+    world = World(**{"grace_period": "1s", **source})
     for day in ("01", "02", "03"):
         for name in ("1", "2", "3"):
             world.put(f"date=2024-01-{day}/{name}.json", f"{day}-{name}")
@@ -233,7 +233,7 @@ def test_what_replays_and_backfills_have_taken_is_done() -> None:
 
 def test_history_below_a_lookback_stays_history() -> None:
     template = {"prefix_template": "date=%Y-%m-%d", "lookback": 2}
-    world = World(partition_filter=template, grace_period_secs=1)
+    world = World(partition_filter=template, grace_period="1s")
     world.put("date=2025-01-01/1.json", "history")
     world.put("date=2025-06-14/1.json", "a")
     world.put("date=2025-06-15/1.json", "b")
@@ -252,7 +252,7 @@ def test_history_below_a_lookback_stays_history() -> None:
 
 def test_an_origin_with_nothing_below_it_is_forgotten_and_what_comes_there_is_told() -> None:
     template = {"prefix_template": "date=%Y-%m-%d", "lookback": 5}
-    world = World(partition_filter=template, grace_period_secs=1)
+    world = World(partition_filter=template, grace_period="1s")
     daemon = polls(world, None, 1, 0)
     assert world.checkpoint()["origin"] < "date=2025-06-13"
     world.put("date=2025-06-14/1.json", "a")
@@ -285,7 +285,7 @@ def test_without_a_watermark_the_set_is_made_again() -> None:
 
 def dying_world(at: int) -> tuple[World, bool]:
     """A world that died at its ``at``-th change, and whether it did."""
-    world = World(grace_period_secs=1)
+    world = World(grace_period="1s")
     world.template = "date=%Y-%m-%d"
     world.put(f"{DAY}/1.json", "a", "?bad record")
     world.put(f"{DAY}/2.json", "bad")
@@ -393,7 +393,7 @@ def test_a_journal_entry_that_arrives_after_a_takeover_takes_nothing_back() -> N
 
 
 def test_lost_outputs_of_a_batch_that_is_partly_in_the_table_become_dead_letters() -> None:
-    world = World(grace_period_secs=1)
+    world = World(grace_period="1s")
     world.template = "date=%Y-%m-%d"
     world.put(f"{DAY}/1.json", "a")
     world.put("date=2024-01-02/1.json", "b")
@@ -533,7 +533,7 @@ def test_the_command_says_what_it_found_and_the_daemon_goes_on(
 def test_the_last_batch_is_told_by_the_store_and_not_by_machines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(grace_period_secs=60)
+    world = World(grace_period="1m")
     ahead = 3600.0
     monkeypatch.setattr(
         "blizzard_py.ingest.source_pipeline.uuid7",
@@ -556,7 +556,7 @@ def test_the_last_batch_is_told_by_the_store_and_not_by_machines(
 
 
 def test_what_was_settled_is_done_whatever_endings_count_today() -> None:
-    world = World(grace_period_secs=60, compression="auto")
+    world = World(grace_period="1m", compression="auto")
     for day in "123":
         for name in ("a.json", "b.json.gz", "c.json"):
             world.put(f"d={day}/{name}", f"{day}{name}")
@@ -575,7 +575,7 @@ def test_what_was_settled_is_done_whatever_endings_count_today() -> None:
 
 
 def test_what_waits_for_another_try_waits_on_whatever_endings_count_today() -> None:
-    world = World(grace_period_secs=60, compression="auto")
+    world = World(grace_period="1m", compression="auto")
     for name in ("a.json", "b.json", "c.json"):
         world.put(f"d=1/{name}", name)
     world.engine.flaky["d=1/b.json"] = 2
@@ -594,7 +594,7 @@ def test_what_waits_for_another_try_waits_on_whatever_endings_count_today() -> N
 
 
 def test_a_machine_whose_clock_is_ahead_has_the_same_doubts() -> None:
-    world = World(grace_period_secs=60)
+    world = World(grace_period="1m")
     world.put("d=1/1.json", "a")
     pipeline = sweeps(world, poll(world))
     world.put("d=2/2.json", "b")
@@ -615,7 +615,7 @@ def test_a_machine_whose_clock_is_ahead_has_the_same_doubts() -> None:
 @pytest.mark.parametrize("ahead", [-40, 40])
 def test_a_machine_whose_clock_is_wrong_closes_no_partition_that_is_wanted(ahead: int) -> None:
     world = World(
-        grace_period_secs=60, partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 3}
+        grace_period="1m", partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 3}
     )
 
     def day(back: int) -> str:

@@ -20,7 +20,7 @@ JOURNAL = "_blizzard/journal/events_main/"
 
 def lost_journal(*, fails: bool = False) -> World:
     """A source whose names are in grace; ``fails`` leaves a file below them for another try."""
-    world = World(grace_period_secs=300)
+    world = World(grace_period="5m")
     for name in ("1", "2", "3"):
         world.put(f"{DAY}/{name}.json", name)
     if fails:
@@ -65,7 +65,7 @@ def test_a_file_that_comes_late_after_a_rebuild_is_told() -> None:
 
 
 def test_a_batch_taken_over_is_read_where_one_object_is_lost() -> None:
-    world = World(grace_period_secs=1)
+    world = World(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
 
     def dies(op: str, _path: str) -> None:
@@ -95,7 +95,7 @@ def test_names_that_only_the_journal_had_are_a_doubt(monkeypatch: pytest.MonkeyP
 
 
 def test_names_in_grace_that_the_journal_lacks_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(grace_period_secs=300, checkpoint=CheckpointSettings(interval_files=1))
+    world = World(grace_period="5m", checkpoint=CheckpointSettings(interval_files=1))
     for name in ("1", "2", "3"):
         world.put(f"{DAY}/{name}.json", name)
     world.drain()  # one scan, of which each batch has a name

@@ -25,7 +25,7 @@ DAY = "date=2024-01-01"
 
 
 def begun() -> World:
-    world = World(grace_period_secs=1)
+    world = World(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
     world.drain()
     world.now += 100
@@ -106,7 +106,7 @@ def test_outputs_that_were_published_under_later_names_are_known(by: str) -> Non
 
 
 def test_a_batch_that_the_ledger_has_taken_in_is_over() -> None:
-    world = World(grace_period_secs=1, late_sweep_interval_secs=600)
+    world = World(grace_period="1s", late_sweep_interval="10m")
     copy = publishing(world, "1")
     world.drain()
     world.now += 5000
@@ -201,7 +201,7 @@ def test_a_copy_of_a_checkpoint_that_nobody_has_run_on_yet_is_noticed(made_by: s
 
 @pytest.mark.parametrize("first", [True, False], ids=["its first batch", "a later one"])
 def test_a_copy_made_while_the_last_batch_was_read_is_noticed_and_rebuilt(first: bool) -> None:
-    world = World(grace_period_secs=1) if first else begun()
+    world = World(grace_period="1s") if first else begun()
     world.put(f"{DAY}/2.json", "2")
     copies = []
     with overtaking(world.engine, lambda: copies.append(world.sink.objects[CHECKPOINT])):
@@ -242,7 +242,7 @@ def test_segments_that_were_merged_since_the_copy_are_not_missing() -> None:
 
 
 def test_a_fenced_daemon_takes_no_segment_of_a_rebuilt_checkpoint_away() -> None:
-    world = World(grace_period_secs=1, late_sweep_interval_secs=600)
+    world = World(grace_period="1s", late_sweep_interval="10m")
     world.put(f"{DAY}/1.json", "1")
     daemon = world.drain()
     copy = world.sink.objects[CHECKPOINT]
@@ -291,7 +291,7 @@ def original(world: World) -> None:
 def test_an_originals_checkpoint_that_is_brought_back_is_noticed_and_rebuilt(
     sweeps: int, copied: str
 ) -> None:
-    world = World(grace_period_secs=100, late_sweep_interval_secs=sweeps)
+    world = World(grace_period="100s", late_sweep_interval=f"{sweeps}s")
     original(world)
     copy = world.sink.objects[CHECKPOINT]
     world.drain()
@@ -313,7 +313,7 @@ def test_an_originals_checkpoint_that_is_brought_back_is_noticed_and_rebuilt(
 
 
 def test_what_an_operator_said_counts_in_the_next_rebuild_too() -> None:
-    world = World(grace_period_secs=1)
+    world = World(grace_period="1s")
     world.put(f"{DAY}/1.json", "theirs")
     job = Rebuild(world.parts())
     job.write(job.plan(f"{DAY}/2.json"))
@@ -324,7 +324,7 @@ def test_what_an_operator_said_counts_in_the_next_rebuild_too() -> None:
 
 @pytest.mark.parametrize("moment", ["since it was looked at", "while it is written"])
 def test_a_late_file_that_a_replay_takes_beside_a_rebuild_comes_once(moment: str) -> None:
-    world = IngestWorld(late_sweep_interval_secs=0)
+    world = IngestWorld(late_sweep_interval=0)
     world.put(f"{DAY}/3.json", "3")  # late, and nobody has noticed
     given = world.given()
     job = Rebuild(world.live())
@@ -346,7 +346,7 @@ def test_a_late_file_that_a_replay_takes_beside_a_rebuild_comes_once(moment: str
 
 
 def test_what_a_replay_brought_long_ago_makes_no_checkpoint_an_older_one() -> None:
-    world = ReplayWorld(grace_period_secs=1)
+    world = ReplayWorld(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
     world.put(f"{DAY}/2.json", "bad")
     world.drain()

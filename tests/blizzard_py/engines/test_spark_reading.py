@@ -157,7 +157,7 @@ def test_windows_of_mariadb_come_once_through_spark(
         }
         source = {
             "table": "orders",
-            "watermark": {"columns": ["at"], "settle_secs": 0},
+            "watermark": {"columns": ["at"], "settle": 0},
             "split": {"by": "at", "tasks": 3},
         }
         fields = {"id": "decimal(20,0)", "amount": "decimal(20,12)", "at": "timestamp"}

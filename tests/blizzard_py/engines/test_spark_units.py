@@ -21,7 +21,7 @@ VALUES = {"name": "survey", "list": "s1,it's"}
 def test_a_transform_and_duplicates_keep_slices_apart(
     spark_engine: SparkEngine, tmp_path: Path
 ) -> None:
-    shop = UnitShop(tmp_path, values=VALUES, grace_days=3, parallel=1)
+    shop = UnitShop(tmp_path, values=VALUES, grace="3d", parallel=1)
     shop.engine = spark_engine
     pipeline = shop.document["pipelines"]["p"]
     pipeline["deduplicate_by"] = ["text"]

@@ -177,7 +177,7 @@ def test_a_new_file_waits_for_the_next_poll() -> None:
 
 
 def test_a_young_file_waits_for_its_age() -> None:
-    world = World(min_age_secs=60)
+    world = World(min_age="1m")
     world.put("d=1/1.ndjson", "r")
     found = ask(world, "d=1/1.ndjson")
     assert found.pending is not None
@@ -288,7 +288,7 @@ def test_what_the_journal_no_longer_tells_is_done() -> None:
 
 
 def test_a_name_in_grace_that_the_journal_no_longer_tells_is_done() -> None:
-    world = World(grace_period_secs=40 * DAY)
+    world = World(grace_period="40s" * DAY)
     world.put("d=1/1.ndjson", "r")
     world.drain()
     forget_journal(world)
@@ -392,7 +392,7 @@ def test_a_source_without_watermark_is_asked_for_its_set() -> None:
 
 def late_world(**source: object) -> World:
     """``d=1/2`` is passed for good, then ``d=1/1`` appears."""
-    world = World(late_sweep_interval_secs=INTERVAL, grace_period_secs=100, **source)
+    world = World(late_sweep_interval=f"{INTERVAL}s", grace_period="100s", **source)
     world.put("d=1/2.ndjson", "r2")
     pipeline = world.drain()
     world.now += 101
@@ -438,8 +438,8 @@ def test_a_late_file_that_was_reported_stays_late() -> None:
 
 def test_a_late_file_without_a_sweep_is_left_alone() -> None:
     world = late_world()
-    world.settings["late_sweep_interval_secs"] = 0
-    assert "late_sweep_interval_secs is 0" in ask(world, "d=1/1.ndjson").reason
+    world.settings["late_sweep_interval"] = 0
+    assert "late_sweep_interval is 0" in ask(world, "d=1/1.ndjson").reason
 
 
 def test_a_late_file_that_was_quarantined_shows_its_letter() -> None:

@@ -209,7 +209,7 @@ class RangeWorld(IngestWorld):
         assert state is not None
         takes = partial(is_ours, state, read_ledger(self.sink, parts.id), replay=True)
         source = parts.source.model_copy(
-            update={"partition_depth": state.progress.depth, "late_sweep_interval_secs": 0}
+            update={"partition_depth": state.progress.depth, "late_sweep_interval": 0}
         )
         ours = replace(parts, source=source, suffix=f"{BACKFILL}{chosen.slug}")
         over = partial(begins_over, anew=anew)
@@ -351,7 +351,7 @@ def rebuild_within(world: RangeWorld, at: int) -> bool:
 def test_a_late_file_comes_once_when_a_rebuild_falls_into_a_replayed_range() -> None:
     at, reached = 0, True
     while reached:
-        world = RangeWorld(late_sweep_interval_secs=0)
+        world = RangeWorld(late_sweep_interval=0)
         world.put(LATE, "late")  # nobody has noticed, and a rebuild takes it for new
         world.delete_rows()
         reached = rebuild_within(world, at)

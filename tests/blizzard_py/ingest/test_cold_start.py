@@ -45,7 +45,7 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     found = Scenario(tmp_path, str(tmp_path))
     found.document["pipelines"]["events"]["sources"]["other"] = {
         "source_uri": str(tmp_path / "other"),
-        "poll_interval_secs": 0.2,
+        "poll_interval": "200ms",
     }
     found.write_config()
     found.put_rows("date=2024-01-01/1.json.gz", 1)
@@ -160,7 +160,7 @@ def test_a_backfill_begins_beside_its_source_and_says_what_to_do_without_its_che
 
 @pytest.mark.parametrize("dies", range(5))
 def test_a_file_that_is_late_after_a_start_from_nothing_has_a_letter(dies: int) -> None:
-    world = World(grace_period_secs=1)
+    world = World(grace_period="1s")
     for name in ("1", "3", "9"):
         world.put(f"d=1/{name}.json", name)
     world.drain()

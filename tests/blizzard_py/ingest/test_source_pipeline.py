@@ -272,7 +272,7 @@ def test_a_file_that_fails_for_now_holds_the_watermark_and_is_read_later() -> No
 
 
 def test_a_try_that_is_due_and_cannot_be_made_does_not_take_the_pause_away() -> None:
-    world = World(min_age_secs=600)
+    world = World(min_age="10m")
     world.source.objects["d=1/1.ndjson"] = (b"r1", world.now + 864_000)  # dated ahead of now
     pipeline = world.pipeline()
     pipeline.cycle(threading.Event())
@@ -568,7 +568,7 @@ def test_the_lookback_moves_with_time_but_never_over_files_that_arrived_meanwhil
 
 
 def test_a_young_file_is_left_alone_and_holds_the_watermark() -> None:
-    world = World(min_age_secs=60)
+    world = World(min_age="1m")
     world.put("d=1/1.ndjson", "r1")
     world.now += 60
     world.put("d=1/0.ndjson", "r0")
@@ -814,7 +814,7 @@ def test_a_batch_that_a_machine_a_month_behind_has_named_is_kept_for_a_month() -
 
 
 def test_the_start_of_spark_makes_no_batch_small() -> None:
-    world = World(checkpoint=CheckpointSettings(interval_files=4, interval_secs=10))
+    world = World(checkpoint=CheckpointSettings(interval_files=4, interval="10s"))
     for number in range(16):
         world.put(f"{number:02}.ndjson", "a")
     secs, sizes = iter([60.0, 20.0, 1.0, 1.0, 1.0]), []

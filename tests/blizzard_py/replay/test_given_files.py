@@ -40,7 +40,7 @@ class IngestWorld(ReplayWorld):
     """A live source that is up to date, and whose grace is over."""
 
     def __init__(self, **source: Any) -> None:
-        super().__init__(**{"grace_period_secs": 1, **source})
+        super().__init__(**{"grace_period": "1s", **source})
         for name in ("1", "5"):
             self.put(f"{DAY}/{name}.json", name)
         self.drain()
@@ -177,7 +177,7 @@ def test_whose_a_partition_is_whose_time_has_just_come_no_machine_clock_decides(
     behind: float,
 ) -> None:
     """The daemon works off a backlog in it, batch by batch, and has found all of it."""
-    world = IngestWorld(max_ahead_secs=0, checkpoint=CheckpointSettings(interval_files=1))
+    world = IngestWorld(max_ahead=0, checkpoint=CheckpointSettings(interval_files=1))
     world.template = ""
     day = datetime.fromtimestamp(world.now, UTC).strftime("date=%Y-%m-%d-%H")
     paths = [f"{day}/{number}.json" for number in range(3)]
@@ -275,7 +275,7 @@ def test_what_the_sweep_ingests_is_left_to_it_and_comes_once() -> None:
     world.go_on()
     assert world.rows() == ["1", "5", "52", "late"]
     # Without sweeps nobody else takes it.
-    other = IngestWorld(late_files="ingest", late_sweep_interval_secs=0)
+    other = IngestWorld(late_files="ingest", late_sweep_interval=0)
     other.put(f"{DAY}/3.json", "late")
     assert other.states(f"{DAY}/3.json") == ["ingested"]
 
@@ -508,7 +508,7 @@ def test_what_replays_took_is_remembered_when_their_journal_is_cut_and_it_does_n
     for path in taken:
         assert ask(world, path).verdict == "ingested", path
     # The time of a partition that was ahead has come: the daemon passes what is in.
-    world.settings["max_ahead_secs"] = 1e12
+    world.settings["max_ahead"] = "36500d"
     world.put("date=9999-12-31/2.json", "other")
     world.go_on(2)
     rows = ["1", "30", "31", "32", "5", "52", "other"]
@@ -536,7 +536,7 @@ def test_who_starts_over_takes_again_what_replays_took_before_however_long_ago(
         world.put(f"{DAY}/_{number}.json", f"_{number}")
         assert world.states(f"{DAY}/_{number}.json") == ["ingested"]
     # Twice those that the new start has found again, once what was given after it.
-    world.settings["max_ahead_secs"] = 1e12
+    world.settings["max_ahead"] = "36500d"
     world.put("date=9999-12-31/2.json", "other")
     world.go_on(2)
     counts = Counter(world.rows())

@@ -173,7 +173,7 @@ def test_mended_files_are_ingested_once_into_their_own_partitions() -> None:
 
 
 def test_a_letter_stays_open_until_what_it_is_left_to_has_done_it() -> None:
-    world = quarantined(grace_period_secs=1)
+    world = quarantined(grace_period="1s")
     world.now += 100
     world.drain()
     source = world.pipeline()
@@ -469,7 +469,7 @@ def test_letters_of_a_batch_in_flight_wait_for_it() -> None:
 
 
 def test_a_mended_file_is_settled_for_the_late_sweep_and_left_to_the_replay() -> None:
-    world = quarantined(late_files="ingest", late_sweep_interval_secs=1000.0, grace_period_secs=1)
+    world = quarantined(late_files="ingest", late_sweep_interval="1000s", grace_period="1s")
     world.now += 100
     world.put("date=2024-01-01/3.json", "x")
     world.put("date=2024-01-02/3.json", "y")
@@ -786,7 +786,7 @@ def test_replays_without_a_watermark_know_what_the_live_daemon_has_still_to_do()
 
 
 def test_settings_of_a_replay_bound_nothing_but_the_letters() -> None:
-    world = quarantined(min_age_secs=0, late_files="ingest")
+    world = quarantined(min_age=0, late_files="ingest")
     world.errors = {"max_failures": 99}
     replay = world.replay()
     assert isinstance(replay.files.source, SourceSettings)

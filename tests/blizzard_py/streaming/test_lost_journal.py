@@ -29,7 +29,7 @@ def world_of(
     folder: Path, engine: SparkEngine, sources: dict[str, dict[str, Any]], grace: int = 0
 ) -> tuple[EventWorld, Oracle]:
     """Two batches with windows open at their end."""
-    own: dict[str, Any] = {"grace_period_secs": grace, "late_files": "ingest"}
+    own: dict[str, Any] = {"grace_period": f"{grace}s", "late_files": "ingest"}
     sources = dict.fromkeys(sources, own)
     world, oracle = EventWorld(folder, engine, sources=sources), Oracle(TUMBLING, sources)
     for second in (100, 112):
@@ -61,7 +61,7 @@ def rebuild(world: EventWorld, source: str = "web", done_before: str | None = No
 def goes_on(world: EventWorld, oracle: Oracle) -> None:
     """What comes is what brute force says: nothing was forgotten, and no file came again."""
     for own in world.sources.values():
-        own["late_sweep_interval_secs"] = 0.001  # each process looks for files that came late
+        own["late_sweep_interval"] = "1ms"  # each process looks for files that came late
     step(world, oracle, 145)
     assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
     assert windows_of(world.table()) == oracle.emitted

@@ -59,20 +59,20 @@ class Place:
 def configured(scenario: Scenario, pace: Pace) -> Scenario:
     """The configuration that the run is about; what is not named is as by default."""
     scenario.main_source.update(
-        poll_interval_secs=pace.poll,
-        grace_period_secs=pace.grace,
-        late_sweep_interval_secs=pace.sweep,
+        poll_interval=f"{pace.poll}s",
+        grace_period=f"{pace.grace}s",
+        late_sweep_interval=f"{pace.sweep}s",
         late_files="quarantine",
         max_tracked_partitions=pace.tracked,
         checkpoint={"interval_files": 25},
     )
     # The run is not about files that cannot be read for long: each try may meet a lost answer.
     scenario.document["pipelines"]["events"]["error_handling"] = {"max_retries": 1000}
-    scenario.document["global"]["shutdown_grace_secs"] = pace.shutdown
+    scenario.document["global"]["shutdown_grace"] = f"{pace.shutdown}s"
     scenario.document["tables"] = {
         "events": {
             "table_uri": f"{scenario.place}/lake/events",
-            "poll_interval_secs": pace.poll,
+            "poll_interval": f"{pace.poll}s",
             "storage_options": scenario.options,
         }
     }

@@ -25,7 +25,7 @@ from tests.support.penguin_world import World
 
 KEYS = ("a", "b", "c/%2F", "ü😀")
 SOURCES = ("p_one", "p_two")
-SETTINGS: dict[str, Any] = {"delta_checkpoint_interval": 7, "reconcile_interval_secs": 300}
+SETTINGS: dict[str, Any] = {"delta_checkpoint_interval": 7, "reconcile_interval": "5m"}
 STEPS = 24
 
 

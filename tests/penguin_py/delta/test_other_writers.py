@@ -107,7 +107,7 @@ def commit_by_hand(world: World, path: str, size: int) -> None:
 def test_files_of_others_are_taken_when_they_are_old_enough(world: World) -> None:
     ours(world, 1)
     world.put("spark.parquet", {"x": [2]})
-    penguin = world.penguin(**SHARED, foreign_min_age_secs=600)
+    penguin = world.penguin(**SHARED, foreign_min_age="10m")
     world.run(penguin)
     assert numbers(world) == [1]
     assert world.mirror()["watermark"]["value"] == "01.parquet"
@@ -120,7 +120,7 @@ def test_files_of_others_are_on_record_where_they_are_never_taken(world: World) 
     ours(world, 1)
     world.put("spark.parquet", {"x": [2]})
     world.now += 30 * 86_400
-    world.run(**SHARED, foreign_min_age_secs=None)
+    world.run(**SHARED, foreign_min_age=None)
     assert numbers(world) == [1]
     assert "own_prefixes" in world.quarantined()["spark.parquet"]
 
@@ -237,7 +237,7 @@ def test_vacuum_leaves_what_waits_for_its_commit(world: World) -> None:
     world.delta().vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert Path(world.uri, "02.parquet").exists()
     assert not Path(world.uri, "01.parquet").exists()
-    world.run(**SHARED, foreign_min_age_secs=0)
+    world.run(**SHARED, foreign_min_age=0)
     assert numbers(world) == [2, 3]
 
 

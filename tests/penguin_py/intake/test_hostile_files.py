@@ -111,7 +111,7 @@ def test_hostile_files_cost_bounded_memory_and_delay_nobody(tmp_path: Path) -> N
     record = Quarantine(open_storage(str(table), {}), "events")
     record.keep([Rejection(Entry(f"{n}", 1, 1.0), "read", "is junk") for n in range(100_000)], 1e9)
     config = tmp_path / "config.yaml"
-    block = {"table_uri": str(table), "own_prefixes": [""], "reconcile_interval_secs": 0}
+    block = {"table_uri": str(table), "own_prefixes": [""], "reconcile_interval": 0}
     config.write_text(yaml.safe_dump({"tables": {"events": block}}))
 
     done = subprocess.run(

@@ -18,7 +18,7 @@ from tests.support.penguin_world import World
 GRACE = 300
 # Past grace, and before the next sweep.
 LATER = 2 * GRACE
-SETTINGS: dict[str, Any] = {"grace_period_secs": GRACE, "reconcile_interval_secs": 36_000}
+SETTINGS: dict[str, Any] = {"grace_period": f"{GRACE}s", "reconcile_interval": "10h"}
 
 
 @pytest.fixture

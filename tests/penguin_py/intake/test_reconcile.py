@@ -62,7 +62,7 @@ def test_a_file_came_since_a_sweep_that_somebody_knows_of() -> None:
 def test_what_came_while_nobody_looked_is_committed_if_it_is_ours(
     world: World, sweeps: bool
 ) -> None:
-    settings: dict[str, Any] = {} if sweeps else {"reconcile_interval_secs": 1e9}
+    settings: dict[str, Any] = {} if sweeps else {"reconcile_interval": "1000000000s"}
     # What was done with `b` in grace, its start forgot.
     for name in ("a0", "b"):
         world.put(f"{name}.parquet", {"id": [1]}, output_id=f"p/{name}")
@@ -94,7 +94,7 @@ def test_the_horizon_never_reaches_what_the_log_may_have_forgotten() -> None:
 
 def test_a_straggler_is_committed_by_the_sweep_and_an_orphan_is_left_alone(world: World) -> None:
     world.put("b.parquet", {"id": [2]})
-    penguin = world.penguin(reconcile_horizon_secs=DAY)
+    penguin = world.penguin(reconcile_horizon=f"{DAY}s")
     world.run(penguin)
     world.now += 0.9 * HOUR  # past the grace period, before the sweep
     assert world.run(penguin) == 0
@@ -131,7 +131,7 @@ def test_a_sweep_is_not_repeated_by_every_start(
     world.run()
     assert len(sweeps) == 1
     world.now += 1.1 * HOUR
-    world.run(reconcile_interval_secs=0)
+    world.run(reconcile_interval=0)
     assert len(sweeps) == 1
 
 
@@ -156,7 +156,7 @@ def test_the_sweep_never_adds_what_was_removed(world: World, lost: bool) -> None
     if lost:
         lose_state(world)
     world.now += 2 * HOUR
-    assert world.run(reconcile_horizon_secs=30 * DAY) == 0
+    assert world.run(reconcile_horizon="30s" * DAY) == 0
     assert [row["id"] for row in world.rows()] == [0, 1, 3]
 
 
@@ -176,7 +176,7 @@ def test_a_forgotten_removal_is_older_than_the_horizon(world: World) -> None:
         world.storage.delete(f"_delta_log/{version:020d}.json")
     world.storage.delete("_penguin/events_checkpoint.json")
     world.now += 2 * HOUR
-    assert world.run(reconcile_horizon_secs=30 * DAY) == 0
+    assert world.run(reconcile_horizon="30s" * DAY) == 0
     assert [row["id"] for row in world.rows()] == [1]
 
 
@@ -201,7 +201,7 @@ def test_a_quarantined_file_is_tried_again_when_it_was_replaced(world: World) ->
 
 
 def test_old_partitions_are_closed_and_their_late_files_are_left_to_the_sweep(world: World) -> None:
-    settings: dict[str, Any] = {"max_tracked_partitions": 2, "grace_period_secs": 60}
+    settings: dict[str, Any] = {"max_tracked_partitions": 2, "grace_period": "1m"}
     for day in range(1, 7):
         world.put(f"date=2024-01-0{day}/a.parquet", {"id": [day]})
     penguin = world.penguin(**settings)
@@ -259,7 +259,7 @@ def test_a_lookback_bounds_what_is_found_and_swept(world: World) -> None:
     world.now = 1_706_443_200.0  # 2024-01-28 12:00 UTC
     settings: dict[str, Any] = {
         "partition_filter": {"prefix_template": "date=%Y-%m-%d", "lookback": 2},
-        "reconcile_horizon_secs": 1e9,
+        "reconcile_horizon": "1000000000s",
     }
     for day in range(24, 29):
         world.put(f"date=2024-01-{day}/a.parquet", {"id": [day]})
@@ -406,7 +406,7 @@ def test_the_command_reports_first_and_commits_then(
                 "tables": {
                     "events": {
                         "table_uri": str(root),
-                        "grace_period_secs": 0,
+                        "grace_period": 0,
                         "own_prefixes": [""],
                     }
                 }

@@ -501,7 +501,7 @@ def test_a_compaction_by_a_clock_that_is_behind_leaves_late_files_to_the_sweep(
 def test_a_straggler_that_a_twin_committed_is_not_committed_again(world: World) -> None:
     """Both sweeps found it; the twin committed it, and OPTIMIZE rewrote it since."""
     world.put("b.parquet", {"x": [1]})
-    one, two = (world.penguin(reconcile_interval_secs=0) for _ in range(2))
+    one, two = (world.penguin(reconcile_interval=0) for _ in range(2))
     world.run(one)
     world.run(two)
     for _ in range(3):
@@ -586,7 +586,7 @@ class Counting:
 def start(world: World) -> list[str]:
     """What one start and a poll that finds nothing ask of the store."""
     storage: Any = Counting(world.storage)
-    table = world.table(reconcile_interval_secs=0)
+    table = world.table(reconcile_interval=0)
     world.run(world.penguin_on(table, storage, DeltaLog(table, storage, world.pool)))
     return storage.asked
 

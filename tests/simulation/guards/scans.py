@@ -29,7 +29,7 @@ def grace_by_scans(_world: World) -> Iterator[None]:
         state = real(self, state, found, work)
         if state.processed is not None:
             return state
-        now, grace = self._now(), self._parts.source.grace_period_secs
+        now, grace = self._now(), self._parts.source.grace_period
         lowest = files._lowest(state, found, work)
         moved = watermark.settled(state.progress, Scanned(now, now), grace, lowest)
         return replace(state, progress=moved)
@@ -67,7 +67,7 @@ def recovery_moves_nothing(_world: World) -> Iterator[None]:
         state = real(self, state, found)
         if state.processed is not None:
             return state
-        now, grace = self._now(), self._parts.source.grace_period_secs
+        now, grace = self._now(), self._parts.source.grace_period
         moved = watermark.settled(state.progress, Scanned(now, now), grace, lambda _partition: None)
         return replace(state, progress=moved)
 

@@ -50,7 +50,7 @@ def test_the_example_of_the_design_is_sound() -> None:
         (HttpSource(Api("https://u:p@h"), REQUEST, ""), "must not hold a user"),
         (HttpSource(Api("https://h:port"), REQUEST, ""), "base_url is no URL"),
         (HttpSource(Api("https://h?a=b"), REQUEST, ""), "belong into request.params"),
-        (HttpSource(Api("https://h", timeout_secs=0), REQUEST, ""), "timeout_secs"),
+        (HttpSource(Api("https://h", timeout_secs=0), REQUEST, ""), "timeout"),
         (HttpSource(Api("https://h", max_answer_bytes=0), REQUEST, ""), "max_answer_bytes"),
         (HttpSource(Api("https://h", allowed_hosts=("https://x",)), REQUEST, ""), "allowed_hosts"),
         (

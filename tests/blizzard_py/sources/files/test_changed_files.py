@@ -36,7 +36,7 @@ def swept(world: World, times: int = 1) -> None:
 
 
 def changing_world(**source: Any) -> World:
-    world = World(late_sweep_interval_secs=INTERVAL, grace_period_secs=10, **source)
+    world = World(late_sweep_interval=f"{INTERVAL}s", grace_period="10s", **source)
     world.put(PATH, "1", "2")
     world.put("date=2024-01-01/2.json", "x")
     world.drain()

@@ -151,7 +151,7 @@ def stored(*paths: str, modified: float = NOW) -> MemoryStorage:
 @pytest.mark.parametrize("depth", [None, 1])
 def test_a_partition_ahead_of_time_is_left_alone_until_then(depth: int | None) -> None:
     storage = stored("date=2024-01-30/1.json", "date=2024-01-31/1.json", "date=9999-12-31/1.json")
-    settings = SourceSettings(source_uri="x", max_ahead_secs=2 * 86_400)
+    settings = SourceSettings(source_uri="x", max_ahead="2s" * 86_400)
     found = discover(storage, settings, Progress(depth=depth))
     assert [f.path for f in found.files] == ["date=2024-01-30/1.json"]
     assert found.apart == Apart(2, "date=2024-01-31/1.json")
@@ -177,7 +177,7 @@ def test_beside_partitions_named_by_a_time_only_so_many_odd_ones_are_looked_at()
 
 def test_a_file_dated_ahead_of_now_is_as_old_as_it_has_been_seen_unchanged() -> None:
     storage = stored("d=1/1.json", modified=NOW + 3600)
-    settings = SourceSettings(source_uri="x", min_age_secs=60)
+    settings = SourceSettings(source_uri="x", min_age="1m")
     first_seen = FirstSeen()
     start = Progress(depth=1)
     assert discover(storage, settings, start, NOW, first_seen).files == ()
@@ -215,13 +215,13 @@ def test_a_bounded_scan_is_not_filled_with_what_a_scope_leaves_to_others() -> No
         storage.put_atomic(name, b"{}\n")
     scope = Scope(Gap("", None), names[7:].__contains__)
     progress = Progress(depth=1)
-    source = SourceSettings(source_uri="x", grace_period_secs=0, min_age_secs=0)
+    source = SourceSettings(source_uri="x", grace_period=0, min_age=0)
     found = discover_with(storage, source, progress, lambda: NOW, 4, FirstSeen(), scope, 2)
     assert [entry.path for entry in found.files][:2] == names[7:9]
 
 
 def test_an_empty_component_makes_no_later_file_late() -> None:
-    world = World(grace_period_secs=10)
+    world = World(grace_period="10s")
     world.put("date=2024-01-28//0.json", "odd")
     world.put("date=2024-01-28/hour=10/1.json", "10")
     worker = world.drain()
@@ -235,7 +235,7 @@ def test_an_empty_component_makes_no_later_file_late() -> None:
 
 
 def test_partitions_without_a_time_are_all_ingested_and_told() -> None:
-    world = World(grace_period_secs=10, max_tracked_partitions=4)
+    world = World(grace_period="10s", max_tracked_partitions=4)
     rows = []
     worker = world.pipeline()
     for offset in range(3):
@@ -253,7 +253,7 @@ def test_partitions_without_a_time_are_all_ingested_and_told() -> None:
 def test_closing_what_is_in_use_is_told() -> None:
     out = io.StringIO()
     configure("info", out)
-    world = World(grace_period_secs=10, max_tracked_partitions=2)
+    world = World(grace_period="10s", max_tracked_partitions=2)
     worker = world.pipeline()
     for turn in range(3):
         for month in range(1, 7):

@@ -39,7 +39,7 @@ LATE = "d=1/1.ndjson"
 
 def late_world(**source: object) -> World:
     """``d=1/2`` is passed for good, then ``d=1/1`` appears; the next cycle sweeps."""
-    world = World(late_sweep_interval_secs=INTERVAL, grace_period_secs=GRACE, **source)
+    world = World(late_sweep_interval=f"{INTERVAL}s", grace_period=f"{GRACE}s", **source)
     world.put("d=1/2.ndjson", "r2")
     pipeline = world.drain()
     world.now += GRACE + 2
@@ -181,8 +181,8 @@ def test_a_daemon_that_was_replaced_says_nothing_of_late_files() -> None:
 
 def test_a_late_file_in_a_closed_partition_is_found() -> None:
     world = World(
-        late_sweep_interval_secs=INTERVAL,
-        grace_period_secs=GRACE,
+        late_sweep_interval=f"{INTERVAL}s",
+        grace_period=f"{GRACE}s",
         max_tracked_partitions=2,
         late_files="ingest",
     )
@@ -226,8 +226,8 @@ def test_a_file_that_was_rewritten_is_not_late() -> None:
 def test_what_lies_below_the_origin_of_a_cold_start_is_a_backfills_whenever_it_comes() -> None:
     world = World(
         partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 1},
-        late_sweep_interval_secs=INTERVAL,
-        grace_period_secs=GRACE,
+        late_sweep_interval=f"{INTERVAL}s",
+        grace_period=f"{GRACE}s",
     )
     for day in range(1, 9):
         world.put(f"date=2025-06-0{day}/1.ndjson", "history")
@@ -252,7 +252,7 @@ def test_what_lies_below_the_origin_of_a_cold_start_is_a_backfills_whenever_it_c
 
 
 def test_the_first_sweep_of_an_older_releases_checkpoint_accuses_nobody() -> None:
-    world = World(late_sweep_interval_secs=INTERVAL, grace_period_secs=GRACE)
+    world = World(late_sweep_interval=f"{INTERVAL}s", grace_period=f"{GRACE}s")
     world.put("d=1/1.ndjson", "done by the older release")
     world.put("d=1/5.ndjson", "done by it as well")
     document = {
@@ -309,7 +309,9 @@ def test_what_a_backfill_has_settled_is_remembered_when_its_journal_is_gone() ->
 def sliced(monkeypatch: pytest.MonkeyPatch, late_files: str = "quarantine") -> World:
     """A sweep that takes several slices, with late files all over."""
     monkeypatch.setattr(sweep, "SLICE_PAGES", 1)
-    world = World(late_sweep_interval_secs=INTERVAL, grace_period_secs=GRACE, late_files=late_files)
+    world = World(
+        late_sweep_interval=f"{INTERVAL}s", grace_period=f"{GRACE}s", late_files=late_files
+    )
     for day in range(1, 6):
         world.put(f"d={day}/5.ndjson", f"r{day}")
     world.drain()
@@ -411,8 +413,8 @@ def test_every_file_is_ingested_or_found_late_and_never_both(
     arrivals: list[tuple[str, float]], late_files: str, tracked: int, *, restarts: bool
 ) -> None:
     world = World(
-        late_sweep_interval_secs=INTERVAL,
-        grace_period_secs=GRACE,
+        late_sweep_interval=f"{INTERVAL}s",
+        grace_period=f"{GRACE}s",
         late_files=late_files,
         max_tracked_partitions=tracked,
     )
@@ -518,7 +520,7 @@ def test_the_journal_is_folded_before_it_is_pruned_and_late_files_stay_known() -
 
 
 def test_the_journal_of_names_that_the_checkpoint_leaves_to_it_is_not_pruned() -> None:
-    world = World(grace_period_secs=1e10, late_sweep_interval_secs=INTERVAL)
+    world = World(grace_period="36500d", late_sweep_interval=f"{INTERVAL}s")
     world.settings["checkpoint"] = world.settings["checkpoint"].model_copy(
         update={"interval_files": 10_000}
     )
@@ -582,7 +584,7 @@ def test_the_grace_period_sizes_itself_within_bounds() -> None:
 
 
 def test_the_grace_period_that_is_used_follows_what_scans_have_seen() -> None:
-    world = World(grace_period_secs="auto")
+    world = World(grace_period="auto")
     world.put("d=1/5.ndjson", "r5")
     pipeline = world.drain()
     world.now += 200
@@ -593,7 +595,7 @@ def test_the_grace_period_that_is_used_follows_what_scans_have_seen() -> None:
 
 
 def test_a_file_later_than_the_grace_period_makes_it_longer() -> None:
-    world = World(grace_period_secs="auto", late_sweep_interval_secs=INTERVAL)
+    world = World(grace_period="auto", late_sweep_interval=f"{INTERVAL}s")
     world.put("d=1/5.ndjson", "r5")
     pipeline = world.drain()
     world.now += 302
@@ -618,7 +620,7 @@ def test_a_name_that_is_listed_stays_in_the_ledger_whatever_ending_counts_today(
     world = World(
         compression="auto",
         late_files="ingest",
-        grace_period_secs=1,
+        grace_period="1s",
         checkpoint=CheckpointSettings(interval_files=5000),
     )
     world.source.page_keys = world.sink.page_keys = 1000
@@ -647,7 +649,7 @@ def test_a_source_that_shows_little_now_and_again_later_is_not_forgotten() -> No
     # A disk is half there for some days, twice, a month apart; daemons start in between.
     world = World(
         late_files="ingest",
-        grace_period_secs=1,
+        grace_period="1s",
         checkpoint=CheckpointSettings(interval_files=5000),
     )
     world.source.page_keys = world.sink.page_keys = 1000

@@ -28,7 +28,7 @@ class OfferedWorld(ReplaceWorld):
     """Three files were taken; a server may put them there again."""
 
     def __init__(self, days: float = 7, *, named: bool = True, **source: Any) -> None:
-        units = FileUnits(abstinent_days=days)
+        units = FileUnits(cooldown=f"{days}d")
         super().__init__(named=named, use_watermark=False, units=units, **source)
 
     def drain(self, pipeline: SourcePipeline | None = None) -> SourcePipeline:
@@ -330,7 +330,7 @@ def test_units_of_files_need_a_set_of_names_and_rows_that_name_their_file(
         SourceSettings(source_uri="mem://raw", units=FileUnits())
     folder = tmp_path_factory.mktemp("units")
     scenario = Scenario(folder, str(folder))
-    scenario.main_source.update(use_watermark=False, units={"abstinent_days": 7})
+    scenario.main_source.update(use_watermark=False, units={"cooldown": "7d"})
     scenario.write_config()
     with pytest.raises(ConfigError, match="units of files needs _source_file"):
         load_config(scenario.config)

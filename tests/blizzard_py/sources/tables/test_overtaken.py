@@ -42,7 +42,7 @@ def again(shop: UnitShop) -> None:
 
 
 def longer_grace(shop: UnitShop) -> None:
-    shop.units["grace_days"] = 40
+    shop.units["grace"] = "40d"
 
 
 @pytest.mark.parametrize("grace", [0, 3])
@@ -50,7 +50,7 @@ def longer_grace(shop: UnitShop) -> None:
 def test_units_that_were_read_as_a_whole_since(
     tmp_path: Path, grace: int, whole: Callable[[UnitShop], None]
 ) -> None:
-    shop = UnitShop(tmp_path, now="2020-01-10T00:00:00", grace_days=grace)
+    shop = UnitShop(tmp_path, now="2020-01-10T00:00:00", grace=f"{grace}d")
     texts = days(shop, 1, 30)
     shop.run()
     shop.passes(days=5)
@@ -62,7 +62,7 @@ def test_units_that_were_read_as_a_whole_since(
     shop.run()
     assert shop.texts() == texts[:19]
     checkpoint.write_bytes(saved)
-    shop.units["grace_days"] = grace
+    shop.units["grace"] = f"{grace}d"
     shop.passes(days=2)
     shop.run()
     assert shop.texts() == texts[:21]
@@ -92,7 +92,7 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def _units(folder: Path) -> UnitShop:
-    return UnitShop(folder, now="2020-01-05T00:00:00", partition="weekly", grace_days=2)
+    return UnitShop(folder, now="2020-01-05T00:00:00", partition="weekly", grace="2d")
 
 
 def _forgotten(shop: UnitShop) -> None:

@@ -44,7 +44,7 @@ def test_units_are_read_once_and_the_last_one_grows(shop: UnitShop) -> None:
 
 
 def test_late_rows_in_grace_take_the_place_of_what_was_published(tmp_path: Path) -> None:
-    shop = UnitShop(tmp_path, grace_days=3)
+    shop = UnitShop(tmp_path, grace="3d")
     shop.put(("2020-02-20", "s1", "old"), ("2020-02-01", "s1", "far"))
     shop.run()
     shop.execute("UPDATE answers SET text = 'new' WHERE text = 'old'")
@@ -134,7 +134,7 @@ def test_after_a_plain_reset_it_cannot_be_said_either(shop: UnitShop) -> None:
 
 
 def test_what_a_clock_ahead_took_for_read_is_read_when_it_is_there(tmp_path: Path) -> None:
-    shop = UnitShop(tmp_path, now="2020-01-10T00:00:00", partition="daily", grace_days=1)
+    shop = UnitShop(tmp_path, now="2020-01-10T00:00:00", partition="daily", grace="1d")
     texts = [f"d{day:02d}" for day in range(1, 31)]
     shop.put(*((f"2020-01-{text[1:]}", "s", text) for text in texts[:9]))
     shop.run()

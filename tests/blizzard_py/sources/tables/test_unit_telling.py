@@ -11,7 +11,7 @@ from tests.support.unit_shop import UnitShop
 
 
 def test_a_poll_lays_out_the_grid_and_what_was_saved_colours_it(tmp_path: Path) -> None:
-    shop = UnitShop(tmp_path, grace_days=3, values={"name": "survey", "list": "s1,s2"})
+    shop = UnitShop(tmp_path, grace="3d", values={"name": "survey", "list": "s1,s2"})
     shop.put(("2020-01-05", "s1", "a"))
     with contextlib.closing(shop.worker()) as worker:
         assert worker.activity.to_json()["units"] is None

@@ -181,27 +181,20 @@ TABLE_ROW_BYTES = 64 << 20
 Beyond: the source stops with the names of file and column
 Test: test_hostile_parquet.py::test_a_row_that_is_too_large_is_refused
 """
-TABLE_WATCHED_BYTES = 128 << 20
-"""What the next batch of a Parquet file of a table may take, by its types and the headers of its
-pages
-Beyond: the rest of the file is read in a process of its own, which takes longer
-Test: test_hostile_parquet.py::test_small_files_cost_bounded_memory
-"""
-TABLE_APART_BYTES = 256 << 20
-"""What that process may take, beside the 100 MB of any
+TABLE_READER_BYTES = 256 << 20
+"""What the process that decodes a Parquet file of a table may take, beside the 100 MB of any
 Beyond: the source stops with the names of file and column
 Test: test_hostile_parquet.py::test_small_files_cost_bounded_memory
 """
-TABLE_APART_PER_BYTE = 8
-"""And for each byte that the columns of its largest row group take in the file: some writers
-make a page of a whole row group
+TABLE_READER_PER_BYTE = 8
+"""And for each byte of the file: some writers make a page of a whole row group
 Beyond: the same
 Test: test_hostile_parquet.py::test_an_honest_file_with_pages_as_large_as_its_row_groups_is_read
 """
-TABLE_APART_MOST_BYTES = 2 << 30
+TABLE_READER_MOST_BYTES = 2 << 30
 """Both together
 Beyond: the same
-Test: test_hostile_parquet.py::test_what_a_file_may_take_apart_follows_from_what_it_stores
+Test: test_hostile_parquet.py::test_the_memory_limit_follows_the_size_of_the_file
 """
 TABLE_FOOTER_BYTES = 8 << 20
 """The footer of a Parquet file of a table

@@ -15,8 +15,8 @@ from blizzard_py.connections.lakes.parquet_file import highest, later
 from blizzard_py.connections.lakes.places import Stores
 from blizzard_py.connections.lakes.planned import PlannedFile
 from blizzard_py.connections.lakes.rows import names_in_file
+from blizzard_py.connections.lakes.table_file import opened
 from blizzard_py.connections.lakes.values import Key
-from blizzard_py.connections.lakes.watched_file import opened
 from blizzard_py.connections.lakes.window import Range
 
 _AT_ONCE = 8

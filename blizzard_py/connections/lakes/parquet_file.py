@@ -6,6 +6,7 @@ long texts. `highest` reads the column where that matters.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,14 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from blizzard_core.bounds import TABLE_WATCHED_BYTES
 from blizzard_py.connections.lakes.parquet_rows import batches
+from blizzard_py.connections.lakes.table_file import TableFile
 from blizzard_py.connections.lakes.values import Key, Ordered, ordered
-from blizzard_py.connections.lakes.watched_file import TableFile
 from blizzard_py.connections.lakes.window import Range
 
-# One column takes little, and a daemon asks several files at a time.
-_ALLOWED = TABLE_WATCHED_BYTES // 8
+# A daemon asks several files at a time, which would take as many times as much.
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def order_in(file: pq.ParquetFile, name: str) -> Ordered | None:
@@ -104,8 +104,9 @@ def highest(file: TableFile, name: str) -> Key | None:
     if order.order != "text" and found.high is not None:
         return found.high
     best: Key | None = None
-    for batch in batches(file, range(len(ranges)), [name], _ALLOWED):
-        best = later(best, pc.max(order.keys(batch.column(0))).as_py())
+    with _ONE_AT_A_TIME:
+        for batch in batches(file, range(len(ranges)), [name]):
+            best = later(best, pc.max(order.keys(batch.column(0))).as_py())
     return best
 
 

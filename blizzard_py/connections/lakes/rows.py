@@ -19,8 +19,8 @@ from blizzard_py.connections.lakes.parquet_file import group_ranges, order_in
 from blizzard_py.connections.lakes.parquet_rows import batches
 from blizzard_py.connections.lakes.places import Stores, storage_options, told
 from blizzard_py.connections.lakes.planned import PlannedFile, files_of, window_of
+from blizzard_py.connections.lakes.table_file import TableFile, opened
 from blizzard_py.connections.lakes.values import Ordered
-from blizzard_py.connections.lakes.watched_file import TableFile, opened
 from blizzard_py.connections.lakes.window import RowWindow, mask, may_meet
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access

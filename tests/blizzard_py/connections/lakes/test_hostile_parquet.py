@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.bounds import TABLE_FOOTER_BYTES
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.connections.lakes import parquet_rows, reading_apart
-from blizzard_py.connections.lakes.page_watch import Leaf, PageWatch, Unproven
+from blizzard_py.connections.lakes import parquet_rows
 from blizzard_py.connections.lakes.parquet_file import group_ranges
 from blizzard_py.connections.lakes.parquet_rows import batches
-from blizzard_py.connections.lakes.watched_file import opened
+from blizzard_py.connections.lakes.table_file import opened
 from tests.support.thrift_tree import Tree, edited
 
 MIB = 1 << 20
@@ -34,8 +35,8 @@ from pathlib import Path
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.connections.lakes.parquet_file import highest
-from blizzard_py.connections.lakes.parquet_rows import batches
-from blizzard_py.connections.lakes.watched_file import opened
+from blizzard_py.connections.lakes import parquet_rows
+from blizzard_py.connections.lakes.table_file import opened
 
 def megabytes(kind):
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -50,10 +51,11 @@ try:
             largest = len(highest(file, "t"))
         else:
             every = range(file.metadata.num_row_groups)
-            for batch in batches(file, every, file.schema_arrow.names):
+            for batch in parquet_rows.batches(file, every, file.schema_arrow.names):
                 rows, largest = rows + batch.num_rows, max(largest, batch.nbytes)
 except SourceError as error:
     why = str(error)
+parquet_rows.end_idle()
 apart = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
 print(json.dumps([rows, largest, why, megabytes("VmHWM:") - before, apart]))
 """
@@ -91,7 +93,7 @@ def hostile(kind: str, path: Path) -> None:
         written(path, pa.table({"t": lists}), dictionary_pagesize_limit=1 << 30)
     elif kind == "a page that unpacks":
         written(path, pa.table({"t": ["x" * (256 * MIB)]}), use_dictionary=False)
-    elif kind == "many columns of pages that unpack":
+    elif kind == TOGETHER:
         texts = pa.array(["x" * (8 * MIB)])
         table = pa.table({f"t{number}": texts for number in range(60)})
         written(path, table, use_dictionary=False)
@@ -128,13 +130,14 @@ def _two_kinds(footer: Tree) -> None:
 
 
 LISTS = "lists of a dictionary's text"
+TOGETHER = "many columns of pages that unpack"
 READ = {"a dictionary's text in each row", LISTS}
 READ |= {"texts that begin alike", "a footer that says little"}
 REFUSED = {
     "texts of a fixed length",
     "a list of millions",
     "a page that unpacks",
-    "many columns of pages that unpack",
+    TOGETHER,
 }
 
 
@@ -157,7 +160,7 @@ def test_small_files_cost_bounded_memory(kind: str, tmp_path: Path) -> None:
     assert largest <= 17 * MIB
     if kind in REFUSED:
         assert str(path) in why
-        assert "column t" in why
+        assert ("60 columns together" if kind == TOGETHER else "column t") in why
         assert "write the file anew" in why
     else:
         assert why == ""
@@ -173,18 +176,6 @@ def test_looking_for_the_highest_text_costs_bounded_memory(kind: str, tmp_path: 
     assert length >= 8192
     assert taken < 100
     assert apart < 450
-
-
-class Counted(LocalStorage):
-    """Remembers which bytes were asked for."""
-
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri)
-        self.asked: list[tuple[int, int]] = []
-
-    def read_range(self, path: str, start: int, end: int) -> bytes:
-        self.asked.append((start, end))
-        return super().read_range(path, start, end)
 
 
 def read(storage: LocalStorage, path: Path) -> Iterator[pa.RecordBatch]:
@@ -221,39 +212,61 @@ WAYS.append({"use_dictionary": False, "column_encoding": {"only": "DELTA_BYTE_AR
 
 
 @pytest.mark.parametrize("ways", WAYS, ids=str)
-def test_honest_files_are_read_here_and_each_byte_once(
+def test_honest_files_are_read_in_small_memory(
     ways: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, table = tmp_path / "a.parquet", honest()
     pq.write_table(table, path, row_group_size=11_000, **ways)
-    storage = Counted(str(tmp_path))
-    if "column_encoding" not in ways:
-        monkeypatch.setattr(parquet_rows, "apart", None)
-    found = pa.Table.from_batches(read(storage, path))
-    assert found.equals(table)
-    rows = sorted(storage.asked[1:])
-    if "column_encoding" not in ways:
-        assert all(one[1] <= other[0] for one, other in pairwise(rows))
+    monkeypatch.setattr(parquet_rows, "TABLE_READER_BYTES", 32 * MIB)
+    storage = LocalStorage(str(tmp_path))
+    assert pa.Table.from_batches(read(storage, path)).equals(table)
 
 
-@pytest.mark.parametrize("after", [0, 1, 5000, 12_000])
-def test_what_is_read_apart_is_the_same_and_begins_where_it_was_left(
-    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_fewer_rows_at_a_time_are_the_same_rows(tmp_path: Path) -> None:
+    """The second row group has one long text in each row, which its footer does not say."""
+    path, rows = tmp_path / "a.parquet", 1 << 16
+    short = pa.table({"id": range(rows), "t": pa.array(["y"] * rows).dictionary_encode()})
+    places = pa.array([0] * (rows // 2) + [1] * (rows // 2), pa.int32())
+    texts = pa.DictionaryArray.from_arrays(places, ["y", "x" * 32_768])
+    long = pa.table({"id": range(rows, 2 * rows), "t": texts})
+    with pq.ParquetWriter(path, short.schema, store_schema=False) as writer:
+        writer.write_table(short)
+        writer.write_table(long)
+    found = 0
+    for batch in read(LocalStorage(str(tmp_path)), path):
+        assert batch.column("id").equals(pa.array(range(found, found + batch.num_rows)))
+        long_ones = max(0, min(batch.num_rows, found + batch.num_rows - rows - rows // 2))
+        size = pc.sum(pc.binary_length(batch.column("t"))).as_py()
+        assert size == batch.num_rows + long_ones * 32_767
+        found += batch.num_rows
+    assert found == 2 * rows
+
+
+class Ending(LocalStorage):
+    """Ends the process that asks for rows."""
+
+    process = 0
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        if self.process:
+            os.killpg(self.process, signal.SIGKILL)
+        return super().read_range(path, start, end)
+
+
+def test_a_file_that_ends_the_process_costs_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, table = tmp_path / "a.parquet", honest()
-    pq.write_table(table, path, row_group_size=11_000)
-    monkeypatch.setattr(parquet_rows, "BATCH_ROWS", 1000)
-    begin = PageWatch.begin
-    begun: list[int] = []
-
-    def begins(watch: PageWatch, done: int, rows: int, width: int) -> None:
-        begun.append(done)
-        if 1000 * (len(begun) - 1) >= after:
-            raise Unproven("word")
-        begin(watch, done, rows, width)
-
-    monkeypatch.setattr(PageWatch, "begin", begins)
+    path, table = tmp_path / "a.parquet", pa.table({"t": [1, 2]})
+    written(path, table)
+    reader = parquet_rows.RowReader()
+    monkeypatch.setattr(parquet_rows, "IDLE", [reader])
+    storage = Ending(str(tmp_path))
+    with opened(storage, path.name, path.stat().st_size) as file:
+        storage.process = reader.pid
+        with pytest.raises(SourceError, match=r"a\.parquet: the process that read it ended"):
+            list(batches(file, [0], ["t"]))
     assert pa.Table.from_batches(read(LocalStorage(str(tmp_path)), path)).equals(table)
+    parquet_rows.end_idle()
 
 
 def test_a_row_that_is_too_large_is_refused(tmp_path: Path) -> None:
@@ -283,12 +296,6 @@ def test_a_footer_of_two_minds_ends_no_process(tmp_path: Path) -> None:
         group_ranges(file, "t")
 
 
-def test_columns_that_share_their_bytes_are_not_proven() -> None:
-    one, other = (Leaf(name, 4, 9, 8, is_binary=False, is_flat=True) for name in "ab")
-    with pytest.raises(Unproven):
-        PageWatch([one, other], 1 << 20)
-
-
 def test_an_honest_file_with_pages_as_large_as_its_row_groups_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,16 +309,16 @@ def test_an_honest_file_with_pages_as_large_as_its_row_groups_is_read(
     def read() -> pa.Table:
         storage = LocalStorage(str(tmp_path))
         with opened(storage, path.name, path.stat().st_size) as file:
-            return pa.Table.from_batches(batches(file, [0], table.schema.names, 1 << 20))
+            return pa.Table.from_batches(batches(file, [0], table.schema.names))
 
-    monkeypatch.setattr(reading_apart, "TABLE_APART_BYTES", 8 << 20)
+    monkeypatch.setattr(parquet_rows, "TABLE_READER_BYTES", 8 << 20)
     assert read().equals(table)
-    monkeypatch.setattr(reading_apart, "TABLE_APART_PER_BYTE", 0)
+    monkeypatch.setattr(parquet_rows, "TABLE_READER_PER_BYTE", 0)
     with pytest.raises(SourceError, match="cannot be read in 8 MiB"):
         read()
 
 
-def test_what_a_file_may_take_apart_follows_from_what_it_stores() -> None:
-    assert reading_apart.allowed(8 << 10) < 257 * MIB
-    assert reading_apart.allowed(100 * MIB) == (256 + 800) * MIB
-    assert reading_apart.allowed(1 << 40) == 2048 * MIB
+def test_the_memory_limit_follows_the_size_of_the_file() -> None:
+    assert parquet_rows.allowed(8 << 10) < 257 * MIB
+    assert parquet_rows.allowed(100 * MIB) == (256 + 800) * MIB
+    assert parquet_rows.allowed(1 << 40) == 2048 * MIB

@@ -17,7 +17,7 @@ import pytest
 
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.connections.lakes import parquet_rows
+from blizzard_py.connections.lakes import parquet_process
 from blizzard_py.connections.lakes.parquet import connect
 from blizzard_py.connections.lakes.rows import read
 from blizzard_py.connections.protocol import Selection, Split
@@ -361,7 +361,7 @@ def test_batches_are_bounded_in_rows_and_bytes(tmp_path: Path) -> None:
     rows = 0
     for batch in read(source.access, through_json(tasks[0]).spec, ()):
         assert isinstance(batch, pa.RecordBatch)
-        assert batch.num_rows <= parquet_rows.BATCH_ROWS
+        assert batch.num_rows <= parquet_process.BATCH_ROWS
         assert batch.get_total_buffer_size() <= 5 * BATCH_BYTES
         rows += batch.num_rows
         del batch

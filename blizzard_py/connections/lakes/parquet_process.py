@@ -1,0 +1,211 @@
+"""Decoding of Parquet rows in a process that may not take more than a little memory.
+
+A file of kilobytes may become gigabytes: its footer only claims what its pages hold. So another
+process decodes it. The operating system limits that process; the task or daemon that asked loses
+nothing. The process has no access to a store: it asks its parent for the bytes.
+
+`main` forks for each file, so that no file pays for another one, and none waits for imports.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import struct
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blizzard_core.bounds import TABLE_ROW_BYTES
+from blizzard_core.storage.range_file import RangeFile
+from blizzard_py.columns.leaves import with_leaves
+
+BATCH_ROWS = 1 << 16
+BATCH_BYTES = 16 << 20
+# What the process answers, and the form of the range that it asks for.
+READ, BATCH, DAMAGED, REFUSED, END = b"R", b"B", b"D", b"L", b"."
+RANGE = struct.Struct(">QQ")
+_FEWER = 32
+# Each column is read in pieces; this much of all of them together is held.
+_PIECES_BYTES = 32 << 20
+_LEAST_PIECE, _LARGEST_PIECE = 16 << 10, 1 << 20
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_VIEW_IDS = frozenset(kind.id for kind in _VIEWS)
+
+
+class Order(NamedTuple):
+    """The columns of these row groups of a file, in ``allowed`` bytes."""
+
+    metadata: Any
+    size: int
+    groups: tuple[int, ...]
+    columns: tuple[str, ...]
+    allowed: int
+
+
+class _Refused(Exception):
+    """A row that is too large."""
+
+
+class _Parent:
+    """The file's bytes, from the process that has access to them."""
+
+    def __init__(self, line: Connection, most: int) -> None:
+        self._line, self._most = line, most
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:  # noqa: ARG002  # there is one file
+        if end - start > self._most:
+            raise MemoryError
+        self._line.send_bytes(READ + RANGE.pack(start, end))
+        return self._line.recv_bytes()
+
+
+def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Split into batches of about 16 MB, without views. Raises `_Refused` for a row too large."""
+    batch = _without_views(batch)
+    pieces = -(-batch.nbytes // BATCH_BYTES)
+    rows = max(1, -(-batch.num_rows // max(1, pieces)))
+    for start in range(0, batch.num_rows, rows):
+        piece = batch.slice(start, rows)
+        if piece.nbytes > TABLE_ROW_BYTES and rows == 1:
+            raise _Refused(
+                f"a row of {piece.nbytes >> 20:,} MB, the most of it in column"
+                f" {max(piece.schema.names, key=lambda name: piece.column(name).nbytes)}; rows of"
+                f" more than {TABLE_ROW_BYTES >> 20} MiB are not read: write the file anew without"
+            )
+        yield piece
+
+
+def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Texts as they were before there were views: Arrow cannot take some rows of such a column."""
+    kinds = batch.schema.types
+    plain = [
+        _plain_type(kind) if kind.num_fields or kind.id in _VIEW_IDS else kind for kind in kinds
+    ]
+    if plain == kinds:
+        return batch
+    fields = [field.with_type(kind) for field, kind in zip(batch.schema, plain, strict=True)]
+    return batch.cast(pa.schema(fields))
+
+
+@lru_cache(4096)  # a table may have a thousand columns, and thousands of batches
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    return with_leaves(kind, lambda leaf: _VIEWS.get(leaf, leaf))
+
+
+def _decode(file: pq.ParquetFile, order: Order) -> Iterator[pa.RecordBatch]:
+    """Yield batches as large as there is memory for. Raises `_Refused` if one row is too large."""
+    columns = list(order.columns)
+    for group in order.groups:
+        about, done = file.metadata.row_group(group), 0
+        expected = max(1, about.total_byte_size // max(1, about.num_rows))
+        rows = max(1, min(BATCH_ROWS, BATCH_BYTES // expected))
+        while True:
+            passed = 0
+            try:
+                for batch in _group_batches(file, group, columns, rows):
+                    behind = min(batch.num_rows, max(0, done - passed))
+                    passed += batch.num_rows
+                    if behind < batch.num_rows:
+                        yield batch.slice(behind).select(columns)
+                        done = passed
+                break
+            except (MemoryError, pa.ArrowMemoryError):
+                if rows == 1:
+                    raise _Refused(_too_large(file, group, order, done)) from None
+            rows = max(1, rows // _FEWER)
+
+
+def _group_batches(
+    file: pq.ParquetFile, group: int, columns: list[str], rows: int
+) -> Iterator[pa.RecordBatch]:
+    found: Iterator[pa.RecordBatch] = file.iter_batches(
+        batch_size=rows, row_groups=[group], columns=columns, use_threads=False
+    )
+    return found
+
+
+def _too_large(file: pq.ParquetFile, group: int, order: Order, done: int) -> str:
+    """Name the column whose row ``done`` of the group cannot be decoded on its own."""
+    which = f"its {len(order.columns)} columns together"
+    for name in order.columns:
+        passed = 0
+        try:
+            for batch in _group_batches(file, group, [name], 1):
+                passed += batch.num_rows
+                if passed > done:
+                    break
+        except (MemoryError, pa.ArrowMemoryError):
+            which = f"column {name}"
+            break
+    return (
+        f"{which} cannot be read in {order.allowed >> 20} MiB: one row is too large, or a page of"
+        f" it; write the file anew with rows of less than {TABLE_ROW_BYTES >> 20} MiB and pages of"
+        " about a megabyte, or read fewer columns of it"
+    )
+
+
+def _send(line: Connection, batch: pa.RecordBatch) -> None:
+    sink = pa.BufferOutputStream()
+    sink.write(BATCH)
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    line.send_bytes(sink.getvalue())
+
+
+def _serve(line: Connection, order: Order) -> None:
+    piece = _PIECES_BYTES // max(1, len(order.columns))
+    source = RangeFile(_Parent(line, order.allowed), "", order.size)
+    file = pq.ParquetFile(
+        pa.PythonFile(source, mode="r"),
+        metadata=order.metadata,
+        pre_buffer=False,
+        buffer_size=max(_LEAST_PIECE, min(_LARGEST_PIECE, piece)),
+    )
+    own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (own + order.allowed,) * 2)
+    for batch in _decode(file, order):
+        for each in cut(batch):
+            _send(line, each)
+
+
+def _answer(line: Connection, order: Order) -> None:
+    """Serve one file and say how it ended."""
+    try:
+        _serve(line, order)
+        line.send_bytes(END)
+    except _Refused as error:
+        line.send_bytes(REFUSED + str(error).encode())
+    except (pa.ArrowException, OSError) as error:
+        line.send_bytes(DAMAGED + f"{type(error).__name__}: {error}".encode())
+
+
+def main(descriptor: int) -> None:
+    """Fork for each order of the parent, until the parent closes the line or a child dies."""
+    with Connection(descriptor) as line:
+        while True:
+            try:
+                asked = line.recv_bytes()
+            except EOFError:
+                return
+            child = os.fork()
+            if not child:
+                status = 1
+                try:
+                    _answer(line, Order(*pickle.loads(asked)))  # noqa: S301  # our own parent's
+                    status = 0
+                finally:
+                    os._exit(status)
+            if os.waitpid(child, 0)[1]:
+                return
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -116,7 +116,9 @@ audit: ## what is known against the locked packages (ARGS="--advisories FOLDER" 
 	$(DEV) python -m tests.repository.audit $(ARGS)
 
 sbom: ## the image's Python packages as CycloneDX, in sbom.json
-	$(DEV) python -m tests.repository.sbom
+	$(DEV) python -m uv tool run --from cyclonedx-bom==7.5.0 cyclonedx-py requirements \
+		--pyproject pyproject.toml --spec-version 1.6 --output-reproducible -o sbom.json \
+		requirements-image.lock
 
 pins: ## every image of your manifests has a digest (ARGS=FOLDER, your copy of deploy/kubernetes)
 	$(DEV) python -m tests.repository.pins $(ARGS)

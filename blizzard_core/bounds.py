@@ -221,7 +221,7 @@ Test: test_costs.py::test_a_discovery_holds_a_bounded_scan_and_not_what_is_store
 """
 CONNECTIONS = 64
 """Connections to the status page
-Beyond: of whoever has most, the one that was heard of least lately is cut off
+Beyond: the one that was heard of least lately is cut off
 Test: test_web.py::test_more_connections_than_there_may_be_cut_off_who_was_heard_of_least_lately
 """
 STORY_CHARACTERS = 2048

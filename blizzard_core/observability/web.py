@@ -76,7 +76,6 @@ class Server:
         from blizzard_core.observability.connections import (  # noqa: PLC0415  # it imports aiohttp, too
             TAKEN_AT_ONCE,
             Connection,
-            Crowd,
         )
         from blizzard_core.observability.status_page import application  # noqa: PLC0415  # the same
 
@@ -85,12 +84,12 @@ class Server:
             application(self._panel, hosts=self._hosts if own else None), shutdown_timeout=1.0
         )
         await runner.setup()
-        crowd = Crowd()
+        connections: dict[Connection, None] = {}
 
         def connected() -> Connection:
             assert runner.server is not None  # noqa: S101  # it is set up
             options = {"access_log": None, "keepalive_timeout": KEEPALIVE_SECS}
-            return Connection(runner.server, crowd, self._loop, **options)
+            return Connection(runner.server, connections, self._loop, **options)
 
         try:
             taken = await self._loop.create_server(

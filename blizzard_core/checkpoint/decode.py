@@ -2,7 +2,7 @@
 
 `msgspec` converts, strictly: a number is no text, and nothing is guessed. Two things it does not
 tell are told here: the key of a mapping in which something is wrong (it says ``[...]``), and
-keys that a dataclass does not have. Such a key was written by a newer release, which
+keys that a dataclass does not have. Such a key was written by another release, which
 would miss it, so it is refused wherever ``open_`` does not say that others write there too.
 """
 
@@ -51,7 +51,7 @@ def decoded(
         place, keys = unknown
         raise StateError(
             f"{_joined(where, place)}: has {', '.join(keys)}, which this release does not know;"
-            " a newer one wrote it, run that one"
+            f" run the release that wrote it, or {remedy}"
         )
     return value
 

@@ -110,7 +110,7 @@ def _kept(batch: BatchDocument, place: str) -> _Batch:
         "attempt": batch.attempt,
         "files": len(batch.files),
         "failed": sum(outcome != "ingested" for outcome in outcomes),
-        "bytes": sum(file.size or 0 for file in batch.files),
+        "bytes": sum(file.size for file in batch.files),
         "rows": sum(output.rows for output in batch.outputs),
         "bad_rows": sum(file.bad_rows for file in batch.files),
         "outputs": len(batch.outputs),

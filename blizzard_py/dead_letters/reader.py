@@ -1,12 +1,10 @@
 """The dead-letter queue, read. `blizzard_py.dead_letters.writer` and the ingest job write it.
 
-Below ``{dlq}/{pipeline}_{source}/`` there are three kinds of objects, each NDJSON
+Below ``{dlq}/{pipeline}_{source}/`` there are two kinds of objects, each NDJSON
 with one letter a line:
 
 * ``{batch}.ndjson``: whole files that a batch gave up; ``kept`` means that rows which they had
   before are in the table still;
-* ``late-{time}.ndjson``: late files, as older releases wrote them; today a late file's
-  letter is in its batch's object like any other, with the stage ``late``;
 * ``{batch}.records.ndjson``: single lines of files that were ingested otherwise.
   Such a letter has, besides ``path``, ``error``, ``stage`` and ``timestamp``:
   ``line`` (from 1), ``offset`` and ``length`` in bytes of the decompressed
@@ -35,7 +33,7 @@ from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Entry, Storage, join
 from blizzard_py.state.source_state import REPLAYED_FOLDER
 
-Kind = Literal["files", "late", "records"]
+Kind = Literal["files", "records"]
 
 
 # What a replay appends to the name of the file that records are from.
@@ -65,7 +63,7 @@ class DeadLetterObject:
 
     @property
     def batch(self) -> str:
-        """The batch that wrote it; for a sweep ``late-{time}``."""
+        """The batch that wrote it."""
         return self.id.removesuffix(".records")
 
 
@@ -127,8 +125,6 @@ def _object(entry: Entry, root: str) -> DeadLetterObject | None:
     if folder not in {"", REPLAYED_FOLDER} or not name.endswith(".ndjson"):
         return None
     kind: Kind = "records" if name.endswith(_RECORDS) else "files"
-    if name.startswith("late-"):
-        kind = "late"
     stem = name.removesuffix(".ndjson")
     return DeadLetterObject(entry.path, stem, kind, entry.size, entry.modified, bool(folder))
 

@@ -105,19 +105,6 @@ class DeadLetterWriter:
         self._storage.rename(temporary, path)
         return f"{self._storage.uri}/{path}"
 
-    def drop_earlier(self, batch: Batch) -> None:
-        """Remove letters that an earlier attempt at a batch wrote, where none were committed.
-
-        Older releases wrote them before they had committed. What is committed is the same
-        for all who finish the batch, so this may be done again, and by one who was replaced.
-        """
-        if batch.lettered or batch.attempt == 1:
-            return
-        if all(file.outcome != "quarantined" for file in batch.finished):
-            self._storage.delete(join(self._source_id, f"{batch.batch}.ndjson"))
-        if not batch.letters:
-            self._storage.delete(join(self._source_id, f"{batch.batch}.records.ndjson"))
-
     def tidy(self, batch: Batch) -> None:
         """Remove what a crash left of copying the batch's records."""
         stem = join(self._source_id, f"{batch.batch}.records.")

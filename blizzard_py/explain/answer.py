@@ -24,7 +24,6 @@ from blizzard_py.explain.evidence import (
     journal_start,
     journaled,
     last_journaled,
-    late_letter,
     letter,
     out_of_time,
     records_replayed,
@@ -360,10 +359,5 @@ def _outputs(parts: Parts, story: Story, found: Journaled) -> tuple[Output, ...]
 
 def _passed(parts: Parts, standing: Standing, base: Explanation) -> Explanation:
     """The answer for an existing file that no poll finds and no journal holds."""
-    stores = parts.stores
-    dead = late_letter(stores.dlq, parts.letters_id, f"{stores.source.uri}/{base.path}")
-    if dead is not None:
-        reason = f"{dead.stage}: {dead.error}"
-        return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
-    found = standing.passed(partial(journal_start, stores.sink, parts.id))
+    found = standing.passed(partial(journal_start, parts.stores.sink, parts.id))
     return replace(base, verdict=found.verdict, reason=found.reason, late=found.late)

@@ -6,7 +6,6 @@ meanwhile is no error.
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections import deque
 from collections.abc import Iterator
@@ -22,8 +21,6 @@ from blizzard_py.dead_letters.reader import DeadLetterObject, original_of, put_a
 from blizzard_py.sources.protocol import LEFT_STAGE
 from blizzard_py.state.journal import REMEDY, BatchDocument, latest
 from blizzard_py.state.state_paths import StatePaths
-
-_LATE = re.compile(r"late-(\d+)\.ndjson")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +170,6 @@ def out_of_time(dlq: Storage, source_id: str, batch: str, uri: str) -> dict[str,
                     found["more"] = found.get("more", 0) + each.more
         break
     return found
-
-
-def late_letter(dlq: Storage, source_id: str, uri: str) -> Letter | None:
-    """The dead letter that the late sweep of an older release wrote for a file."""
-    for entry in listed(dlq, f"{source_id}/late-", f"{source_id}/late."):
-        if _LATE.fullmatch(entry.path.rpartition("/")[2]):
-            found = _letter_in(dlq, entry.path, uri)
-            if found is not None:
-                return found
-    return None
 
 
 def _letter_in(dlq: Storage, path: str, uri: str) -> Letter | None:

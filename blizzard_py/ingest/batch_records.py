@@ -49,11 +49,6 @@ class BatchRecords:
         each = self._members[min(self._members)] if self._members else self._own
         return each.letters.records_uri(batch)
 
-    def drop_earlier(self, batch: Batch) -> None:
-        """Remove letters that an earlier attempt wrote, where none were committed."""
-        for _, each, part in self._each(batch):
-            each.letters.drop_earlier(part)
-
     def tidy(self, batch: Batch) -> None:
         """Remove what a crash left of copying the batch's records."""
         for _, each, part in self._each(batch):

@@ -124,10 +124,7 @@ class BatchRunner:
             self._save(state)
             state, ready, started = self.prepare(state, self.start(state, again))
             self._save(state)
-            self._records.drop_earlier(ready)
             return self.finish(state, ready, started, None)
-        # Who committed it may have died before that.
-        self._records.drop_earlier(batch)
         found = unpublished(self._sink, batch.outputs, self._parts.concurrency)
         self._check_published(batch, found.nowhere)
         names = self._names.fresh(len(found.staged), self._now())
@@ -332,10 +329,7 @@ class BatchRunner:
         return state, batch
 
     def _names_root(self) -> str:
-        """See `Batch`: what a statement makes of rows need not be of one file each.
-
-        The slash says that names are escaped as `utf8_name` does, which older releases did not.
-        """
+        """See `Batch`: what a statement makes of rows need not be of one file each."""
         parts = self._parts
         ingest = parts.ingest
         named = (

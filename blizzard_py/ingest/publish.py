@@ -60,8 +60,7 @@ def clear_older(storage: Storage, source_id: str, epoch: int) -> None:
     except NotFound:  # a local table that nothing was written to yet
         return
     for folder in older:
-        # Releases that knew no epochs staged below the batch's own name.
-        if not _EPOCH.fullmatch(folder) or int(folder) < epoch:
+        if _EPOCH.fullmatch(folder) and int(folder) < epoch:
             storage.delete_tree(join(root, folder))
 
 

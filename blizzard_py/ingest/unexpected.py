@@ -39,8 +39,7 @@ def with_told(
         known, told = _told(after[name].unexpected, its, own)
         after[name] = replace(after[name], unexpected=known)
         all_told += told
-    # Older releases kept them together.
-    return replace(state, unexpected=(), members=after), all_told
+    return replace(state, members=after), all_told
 
 
 def _told(

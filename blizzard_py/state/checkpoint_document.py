@@ -33,8 +33,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 **Names in grace** stand under ``recent`` while they are few. When there are more than
 `INLINE_NAMES`, those whose batches the journal has are left out, ``window`` names these
 batches, and ``schema_version`` is 2: so a save costs the same however many files a
-second are done, and a release that would take the names for not done refuses. So it
-does while a committed batch still owes dead letters, which it wrote before.
+second are done, and a reader that would take the names for not done refuses.
 """
 
 from __future__ import annotations
@@ -91,24 +90,14 @@ SHARED = "shared_checkpoint"
 _REMEDY = "restore it as it was saved, or make it again with `blizzard checkpoint rebuild`"
 
 
-@dataclass(frozen=True, slots=True)
-class TimelinesDocument:
-    """What stood beside the timelines of a release that told lateness from modification times."""
-
-    swept: float | None = None
-    queue: tuple[Entry, ...] | None = None
-    lateness: Lateness | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDocument(ProgressDocument):
-    """The checkpoint as `decoded` reads it: a key that is none of these is a newer release's."""
+    """The checkpoint as `decoded` reads it: a key that is none of these is another release's."""
 
     writer: Writer | None = None
     source: Identity | None = None
     in_flight: tuple[Batch, ...] | None = None
-    # A number alone is of releases that did not wait between tries.
-    retries: dict[str, Retry | int] | None = None
+    retries: dict[str, Retry] | None = None
     totals: Totals | None = None
     queue: tuple[Entry, ...] | None = None
     sweep: Sweep | None = None
@@ -132,14 +121,13 @@ class CheckpointDocument(ProgressDocument):
     sources: dict[str, Any] | None = None
     committed: CommitPoint | None = None
     unfolded: JournalTally | None = None
-    passed: dict[str, Any] | None = None
 
 
 def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
     """The checkpoint document, stamped with ``now`` (epoch seconds). What is empty is left out."""
     spilled = _spilled(state)
     document = progress_to_json(state.progress, now, spilled)
-    if spilled or any(map(_owes_letters, state.in_flight)):
+    if spilled:
         document["schema_version"] = max(document["schema_version"], _WINDOW_VERSION)
     sweep = None if state.sweep == Sweep() else _sweep_to_json(state.sweep)
     segments = state.processed
@@ -180,12 +168,6 @@ def _sweep_to_json(sweep: Sweep) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key not in empty}
 
 
-def _owes_letters(batch: Batch) -> bool:
-    """Whether a batch is committed whose letters an older release takes for written."""
-    lettered = any(file.outcome in {"quarantined", "reported"} for file in batch.finished)
-    return batch.phase == "publishing" and (lettered or bool(batch.letters))
-
-
 def _spilled(state: SourceState) -> frozenset[float]:
     """The times of names that the journal has, if there are too many names to list."""
     names = sum(len(known.done) for known in state.progress.partitions.values())
@@ -203,22 +185,17 @@ def state_from_json(document: Any, where: str) -> SourceState:
     if isinstance(document, Mapping) and SHARED in document:
         raise StateError(f"{where}: {_shared(document)}")
     check_version(document, where, (*PROGRESS_VERSIONS, _WINDOW_VERSION))
-    found = decoded(CheckpointDocument, _completed(document), where, _REMEDY)
-    # What the timelines of an older release say is no longer asked; what was beside them is.
-    older = None
-    if found.passed is not None:
-        older = decoded(TimelinesDocument, found.passed, f"{where}: passed", _REMEDY, open_=True)
-    retries = (found.retries or {}).items()
+    found = decoded(CheckpointDocument, document, where, _REMEDY)
     return SourceState(
         progress_of(found, where, _REMEDY),
         found.in_flight or (),
-        {path: Retry(one) if isinstance(one, int) else one for path, one in retries},
+        found.retries or {},
         found.totals or Totals(),
         found.last_update_ts,
-        (found.queue if older is None else older.queue) or (),
-        (found.sweep or Sweep()) if older is None else _sweep_of_timelines(older),
+        found.queue or (),
+        found.sweep or Sweep(),
         segments_of(found.ledger or ()),
-        (found.lateness if older is None else older.lateness) or (),
+        found.lateness or (),
         found.window or (),
         found.origin,
         None if found.processed is None else segments_of(found.processed),
@@ -263,21 +240,11 @@ def _moved(document: Mapping[str, Any]) -> str:
     )
 
 
-def _sweep_of_timelines(passed: TimelinesDocument) -> Sweep:
-    """Of a release that kept no ledger: the sweep that notes what was passed is due at once.
-
-    Until it is over, what comes late looks like what was done before there was a ledger.
-    """
-    return Sweep(began=passed.swept or 0.0, cursor="")
-
-
 def _batch_to_json(batch: Batch) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(batch)
     if batch.phase == "running":
         for key in ("outputs", "finished", "letters", "committed_ts"):
             del document[key]
-    if not batch.lettered:
-        del document["lettered"]
     if not batch.marks:
         del document["marks"]
     if batch.group is None:
@@ -287,22 +254,3 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
     if batch.settled is None:
         del document["settled"]
     return document
-
-
-def _completed(document: Any) -> Any:
-    """The document, with what batches of an older release do not say.
-
-    Their files were seen before the batch began, and later is safe.
-    """
-    batches = document.get("in_flight")
-    if not isinstance(batches, list):
-        return document
-    return {**document, "in_flight": [_with_times(batch) for batch in batches]}
-
-
-def _with_times(batch: Any) -> Any:
-    if not isinstance(batch, dict) or "started_ts" not in batch or "seen_ts" in batch:
-        return batch
-    begun = batch["started_ts"]
-    lettered = batch.get("phase") == "publishing"
-    return {**batch, "seen_ts": begun, "committed_ts": begun, "lettered": lettered}

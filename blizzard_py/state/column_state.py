@@ -25,7 +25,7 @@ none are kept): a look-back reaches no further. With ``at_known`` they know the 
 watermark's own values, which then are read again. ``origin`` is where the watermark was set
 before anything was published: what lies below is a backfill's. ``boundaries`` are where
 windows that replace were cut into slices, and ``slices`` what `_unit` holds in those of the one
-that is being read. An older release refuses a checkpoint with this key.
+that is being read.
 """
 
 from __future__ import annotations

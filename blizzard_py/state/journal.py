@@ -71,7 +71,7 @@ class Record:
     outcomes: dict[str, str]
     # Its files had been taken before: one that fails has its rows of before.
     replaces: bool = False
-    # What files were like when they were listed; older releases did not say.
+    # What files were like when they were listed: size and time.
     listed: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     @property
@@ -84,8 +84,8 @@ class Record:
 class _Outcome:
     path: str
     outcome: Outcome
-    size: int | None = None
-    modified: float | None = None
+    size: int
+    modified: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,33 +96,33 @@ class _Outcomes:
     started_ts: float
     finished_ts: float
     files: tuple[_Outcome, ...]
-    seen_ts: float | None = None
+    seen_ts: float
     group: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OutputDocument:
-    """An output. Releases that named no staged file published it, or nobody knows where it is."""
+    """An output."""
 
     final: str
     rows: int
     output_id: str
-    size: int = 0
-    staged: str = ""
-    earlier: tuple[str, ...] = ()
+    size: int
+    staged: str
+    earlier: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileDocument(FinishedFile):
     """A file with what became of it, and what it was like when it was listed."""
 
-    size: int | None = None
-    modified: float | None = None
+    size: int
+    modified: float
 
 
 @dataclass(frozen=True, slots=True)
 class BatchDocument:
-    """An object of the journal. Older releases did not say ``seen_ts``, nor which letters."""
+    """An object of the journal."""
 
     batch: str
     attempt: int
@@ -130,8 +130,8 @@ class BatchDocument:
     finished_ts: float
     files: tuple[FileDocument, ...]
     outputs: tuple[OutputDocument, ...]
-    seen_ts: float | None = None
-    letters: tuple[StagedBadRecords, ...] | None = None
+    seen_ts: float
+    letters: tuple[StagedBadRecords, ...]
     names_root: str = ""
     group: PlannedGroup | None = None
     event_time: SettledBatch | None = None
@@ -215,21 +215,17 @@ class Journal:
             found = decoded(_Outcomes, document, where, REMEDY, open_=True)
             yield Record(
                 found.batch,
-                found.started_ts if found.seen_ts is None else found.seen_ts,
+                found.seen_ts,
                 found.finished_ts,
                 {file.path: file.outcome for file in found.files},
                 found.group is not None,
-                {
-                    file.path: (file.size, file.modified)
-                    for file in found.files
-                    if file.size is not None and file.modified is not None
-                },
+                {file.path: (file.size, file.modified) for file in found.files},
             )
 
     def committed(self, batches: Iterable[str]) -> Iterator[Batch]:
         """These batches as they were committed, in the order given, without those that are gone.
 
-        Of files that older releases wrote down only the paths are known. Raises as `read` does.
+        Raises as `read` does.
         """
         wanted = list(batches)
         if not wanted:
@@ -324,16 +320,15 @@ def _batch(found: BatchDocument) -> Batch:
         found.attempt,
         "publishing",
         found.started_ts,
-        tuple(Entry(file.path, file.size or 0, file.modified or 0.0) for file in found.files),
-        found.started_ts if found.seen_ts is None else found.seen_ts,
+        tuple(Entry(file.path, file.size, file.modified) for file in found.files),
+        found.seen_ts,
         tuple(
             PlannedOutput(one.staged, one.final, one.rows, one.size, one.output_id, one.earlier)
             for one in found.outputs
         ),
         tuple(map(_finished, found.files)),
-        found.letters or (),
+        found.letters,
         found.finished_ts,
-        lettered=found.seen_ts is None,
         group=found.group,
         names_root=found.names_root,
         settled=found.event_time,

@@ -343,7 +343,7 @@ def sweep(storage: Storage, folder: str, segments: Iterable[Segment], epoch: int
 
 
 def epoch_of(path: str) -> int:
-    """The epoch in a segment's name; 0 for one of a release that wrote none."""
+    """The epoch in a segment's name; 0 for what is no segment."""
     digits, mark, _ = path.rpartition("/")[2].partition("~")
     return int(digits) if mark and digits.isdigit() else 0
 

@@ -93,12 +93,10 @@ class Batch:
 
     ``seen_ts`` is when the scan ended that found its files; a later time is safe.
     ``letters`` are the bad records of files that were ingested otherwise, staged.
-    ``lettered``: an older release has committed it, which wrote its letters before. ``marks``
-    are what tasks told of the rows of a source that is asked for them. With ``group`` its outputs
-    are made known by a manifest, and nobody finds them by listing. ``names_root`` is what the
-    `SOURCE_FILE_COLUMN` of its rows begins with, empty where rows do not say whose they are; in
-    batches of older releases it ends with no slash. ``settled`` is what a
-    query over event time tells of it.
+    ``marks`` are what tasks told of the rows of a source that is asked for them. With ``group``
+    its outputs are made known by a manifest, and nobody finds them by listing. ``names_root`` is
+    what the `SOURCE_FILE_COLUMN` of its rows begins with, empty where rows do not say whose they
+    are. ``settled`` is what a query over event time tells of it.
     """
 
     batch: str
@@ -111,7 +109,6 @@ class Batch:
     finished: tuple[FinishedFile, ...] = ()
     letters: tuple[StagedBadRecords, ...] = ()
     committed_ts: float = 0.0
-    lettered: bool = False
     marks: tuple[ReadMarks, ...] = ()
     group: PlannedGroup | None = None
     names_root: str = ""

@@ -110,10 +110,7 @@ def changes(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
 
 
 def respelled(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, str]:
-    """Return a sentence for each changed key that may still be the same query.
-
-    A release that kept no zone had whichever there is now.
-    """
+    """Return a sentence for each changed key that may still be the same query."""
     found = {}
     for key in _SPELLED:
         before, now = kept.get(key, asked[key]), asked[key]

@@ -36,19 +36,19 @@ _WATCHED = "watched"
 class Packed:
     """Where a file of the working copy is kept: alone, or as a member of a tar of that name.
 
-    ``digest`` tells damage; one that an earlier release has packed has none.
+    ``digest`` tells damage.
     """
 
     object: str
     size: int
-    digest: str = ""
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
     """What one stateful operator holds, as Spark names it, and what a batch did with that.
 
-    ``dropped_rows`` are those that Spark has left out as late. Older releases kept the first two.
+    ``dropped_rows`` are those that Spark has left out as late.
     """
 
     name: str
@@ -81,7 +81,7 @@ class SettledBatch:
 
     ``rows`` are those that were accepted, late ones among them; ``state_rows`` what is left
     after the empty micro-batch. ``max_event_time_ms`` is the newest time up to then that the
-    watermark follows, ``times`` are those of its rows; None if it has none, or of an older release.
+    watermark follows, ``times`` are those of its rows; None if it has none.
     """
 
     batch: int

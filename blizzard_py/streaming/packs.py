@@ -188,7 +188,7 @@ def _is_whole(file: Path, packed: Packed) -> bool:
     if file.stat().st_size != packed.size:
         return False
     with file.open("rb") as stream:
-        return not packed.digest or _digest(stream) == packed.digest
+        return _digest(stream) == packed.digest
 
 
 class _Told:

@@ -53,7 +53,7 @@ class Seen:
     ``version`` is the one up to which all output ids are known (-1: none), and
     ``transactions`` the newest ``txn`` of every application then, our own commit
     included. ``own_version`` is where that commit is thought to be. ``anchor`` tells the commit
-    of ``version`` from another one of the same number; releases before it wrote none.
+    of ``version`` from another one of the same number.
     """
 
     table_id: str
@@ -123,13 +123,13 @@ def mirror_to_json(memory: Memory, now: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorDocument(ProgressDocument):
-    """The mirror as it is read; releases before these keys wrote neither ``chores`` nor ``log``."""
+    """The mirror as it is read."""
 
     txn_version: int
     commit_id: str
     output_ids: tuple[str, ...]
-    chores: dict[str, int] | None = None
-    log: Seen | None = None
+    chores: dict[str, int]
+    log: Seen
     groups: dict[str, int] | None = None
     blocked: dict[str, str] | None = None
     unreplaced: dict[str, tuple[tuple[str, str], ...]] | None = None
@@ -145,8 +145,8 @@ def mirror_from_json(document: Any, where: str) -> Memory:
         found.commit_id,
         found.output_ids,
         found.last_update_ts,
-        found.chores or {},
-        found.log or NOTHING_SEEN,
+        found.chores,
+        found.log,
         found.groups or {},
         found.blocked or {},
         found.unreplaced or {},

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
-import pytest
-
 from blizzard_core.storage.clock import StoreClock, elapsed
 from blizzard_core.watermark.scan import FLAT_KEYS
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.ingest.publish import OutputNames
-from blizzard_py.job import FinishedFile
-from blizzard_py.state.checkpoint_document import state_to_json
-from blizzard_py.state.source_state import Batch, SourceState
 from tests.blizzard_py.replay.test_replay import mend, quarantined
 from tests.support.blizzard_world import World
-from tests.support.memory_store import Died, Dying
 
 
 def test_a_source_that_starts_over_takes_again_what_replays_had_taken() -> None:
@@ -33,34 +25,6 @@ def test_a_source_that_starts_over_takes_again_what_replays_had_taken() -> None:
     world.now += 60
     world.drain()
     assert world.rows() == before
-
-
-def test_an_attempt_of_an_older_release_leaves_no_letter_that_was_not_committed() -> None:
-    world = World()
-    world.put("d=1/1.ndjson", "?a", *["x"] * 20)
-    dying = Dying(world.sink, world.dlq)
-    # Take-over, fence record and beginning are saved, then the batch: death comes after that.
-    dying.arm(7)
-    with pytest.raises(Died):
-        world.drain()
-    dying.arm(-1)
-    [running] = world.checkpoint()["in_flight"]
-    assert running["phase"] == "running"
-    # Letters were written before the commit then; with the schema mended none is left.
-    stale = json.dumps({"path": "d=1/1.ndjson", "raw": "?a"})
-    for name in (f"{running['batch']}.records.ndjson", f"{running['batch']}.ndjson"):
-        world.dlq.objects[f"events_main/{name}"] = (stale.encode(), world.now)
-    world.put("d=1/1.ndjson", "a", *["x"] * 20)
-    world.drain()
-    assert len(world.rows()) == 21
-    assert not world.dlq.objects
-
-
-def test_a_batch_that_owes_letters_is_nothing_for_an_older_release() -> None:
-    files = (FinishedFile("d=1/1.ndjson", "quarantined", error="bad", stage="parse"),)
-    batch = Batch("b", 1, "publishing", 1.0, (), 1.0, finished=files, committed_ts=2.0)
-    assert state_to_json(SourceState(in_flight=(batch,)), 3.0)["schema_version"] == 2
-    assert state_to_json(SourceState(), 3.0)["schema_version"] == 1
 
 
 def test_keys_that_are_no_files_settle_no_depth() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from blizzard_core.delta_json import listed
 from blizzard_py.dead_letters.reader import original_of, stem_of
@@ -15,8 +13,6 @@ from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import BatchDocument, Journal
 from blizzard_py.state.siblings import RECORDS_SUFFIX, backfills_of, replays_of
-
-_ESCAPE = re.compile(r"\\ud[89a-f][0-9a-f]{2}")
 
 
 class EarlierBatches:
@@ -33,8 +29,6 @@ class EarlierBatches:
         self._stems = {stem_of(path) for path in paths}
         self._read: set[str] = set()
         self._found: dict[str, EarlierBatch] = {}
-        # Names in rows of older releases that several files may have, with the files' stems.
-        self._shared: dict[str, set[str]] = {}
 
     def covers(self, paths: Iterable[str]) -> bool:
         """Whether it was made for these, too."""
@@ -55,16 +49,7 @@ class EarlierBatches:
                 found = self._earlier(source_id, document)
                 if document.finished_ts > anew and not self._stems.isdisjoint(found.files):
                     self._found[document.batch] = found
-        return [self._distinct(batch) for batch in self._found.values()]
-
-    def _distinct(self, batch: EarlierBatch) -> EarlierBatch:
-        """The batch, as one whose rows name no file where rows of another may have the name."""
-        shared = any(
-            self._shared.get(name, {stem}) != {stem}
-            for stem, names in batch.files.items()
-            for name in names
-        )
-        return replace(batch, named=False) if shared else batch
+        return list(self._found.values())
 
     def cut(self, paths: Sequence[str], found: Collection[EarlierBatch]) -> list[str]:
         """Those of the paths of which a run brought rows in a batch that no journal holds any more.
@@ -123,22 +108,18 @@ class EarlierBatches:
         files = [file for file in document.files if file.outcome == "ingested"]
         of_records = source_id.endswith(RECORDS_SUFFIX)
         root = document.names_root
-        # Releases that put no slash there did not tell an escape from text that looks like one.
-        old = {file.path: _old_name(root, file) for file in files} if _is_old(root) else {}
         names: dict[str, list[str]] = {}
         rows: dict[str, int] = {}
         for file in files:
             stem = original_of(file.path) if of_records else stem_of(file.path)
             names.setdefault(stem, []).extend(self._names(file, root, of_records=of_records))
-            if file.path in old and _ESCAPE.search(old[file.path]):
-                self._shared.setdefault(old[file.path], set()).add(stem)
             rows[stem] = rows.get(stem, 0) + file.rows
         return EarlierBatch(
             source_id,
             document.batch,
             {stem: tuple(found) for stem, found in names.items()},
             rows,
-            bool(root) and not any(map(_ESCAPE.search, old.values())),
+            bool(root),
             tuple(output.output_id for output in document.outputs),
             tuple((output.final, *output.earlier) for output in document.outputs),
             document.started_ts,
@@ -153,11 +134,3 @@ class EarlierBatches:
             {root.removesuffix("/"), records if of_records else stores.source.uri} - {""}
         ):
             yield source_file_text(each, file.path)
-
-
-def _is_old(root: str) -> bool:
-    return bool(root) and not root.endswith("/")
-
-
-def _old_name(root: str, file: FinishedFile) -> str:
-    return f"{root}/{file.path}".encode("utf-8", "backslashreplace").decode("utf-8")

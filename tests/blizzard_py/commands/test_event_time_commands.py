@@ -161,7 +161,7 @@ def put_state(tmp_path: Path, watermark_ms: int, rows: int = 0) -> Path:
     stream = settled(
         StreamState(query={}),
         batch,
-        {"offsets/0": Packed("pack", 3)} if rows else {},
+        {"offsets/0": Packed("pack", 3, "d")} if rows else {},
         judged_ms=watermark_ms,
         max_event_time_ms=watermark_ms + 10_000,
     )

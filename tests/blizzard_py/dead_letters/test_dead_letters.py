@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -13,10 +11,8 @@ from blizzard_core.errors import BlizzardError, NotFound, StateError
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.dead_letters.writer import DeadLetterWriter
-from blizzard_py.job import IngestJob, IngestResult, StagedBadRecords
+from blizzard_py.job import StagedBadRecords
 from blizzard_py.state.source_state import Batch
-from tests.support.blizzard_world import World
-from tests.support.memory_store import Died, Dying
 from tests.support.s3_server import S3Server
 
 OBJECT = "events_main/b1.records.ndjson"
@@ -106,74 +102,3 @@ def test_fewer_records_than_were_reported_are_no_letters(store: Storage) -> None
         letters.keep_records(batch(staged), store)
     with pytest.raises(NotFound):
         store.read(OBJECT)
-
-
-# -- letters of an older release's attempts ------------------------------------------
-
-STALE = b'{"path": "mem://raw/d=1/1.json", "raw": "stale"}\n'
-
-
-def interrupted() -> tuple[World, str]:
-    """A batch is in the checkpoint as running, and an attempt at it has left letters."""
-    world = World()
-    world.put("d=1/1.json", "a", "?")
-    world.put("d=1/2.json", "bad")
-
-    def dies(_job: IngestJob) -> IngestResult:
-        raise Died
-
-    with mock.patch.object(world.engine, "ingest", dies), pytest.raises(Died):
-        world.drain()
-    [running] = world.checkpoint()["in_flight"]
-    assert running["phase"] == "running"
-    for ending in ("ndjson", "records.ndjson"):
-        world.dlq.put_atomic(f"events_main/{running['batch']}.{ending}", STALE)
-    # The files were mended since.
-    world.put("d=1/1.json", "a")
-    world.put("d=1/2.json", "b")
-    return world, running["batch"]
-
-
-def test_stale_letters_are_dropped_whoever_dies_meanwhile() -> None:
-    world, _ = interrupted()
-    dying = Dying(world.sink, world.dlq)
-    world.drain()
-    steps = dying.count
-    assert steps > 10
-    for at in range(steps):
-        world, _ = interrupted()
-        Dying(world.sink, world.dlq).arm(at)
-        with contextlib.suppress(Died):
-            world.drain()
-        world.drain()
-        assert world.rows() == ["a", "b"], at
-        assert world.dlq.objects == {}, at
-
-
-def test_letters_of_a_batch_that_an_older_release_committed_stay() -> None:
-    """It wrote them before, and its checkpoint does not say which there are."""
-    world, batch = interrupted()
-    path = "_blizzard/events_main_checkpoint.json"
-    document = world.checkpoint()
-    [running] = document["in_flight"]
-    started = running["started_ts"]
-    kept = {key: running[key] for key in ("batch", "files")}
-    finished = [{"path": "d=1/1.json", "outcome": "ingested", "rows": 0}]
-    finished += [{"path": "d=1/2.json", "outcome": "ingested", "rows": 0}]
-    document["in_flight"] = [
-        {
-            **kept,
-            "attempt": 2,
-            "phase": "publishing",
-            "started_ts": started,
-            "outputs": [],
-            "finished": finished,
-        }
-    ]
-    world.sink.put_atomic(path, json.dumps(document).encode())
-    # Also if it is saved in between.
-    Dying(world.sink).arm(5)
-    with contextlib.suppress(Died):
-        world.drain()
-    world.drain()
-    assert world.dlq.objects[f"events_main/{batch}.records.ndjson"][0] == STALE

@@ -186,7 +186,7 @@ def test_a_checkpoint_of_a_newer_release_is_left_alone() -> None:
     world = several()
     document = {**world.checkpoint(), "unheard_of": 1}
     world.sink.put_atomic(CHECKPOINT, json.dumps(document).encode())
-    with pytest.raises(StateError, match="newer one wrote it"):
+    with pytest.raises(StateError, match="run the release that wrote it"):
         Rebuild(world.parts()).plan(None)
 
 

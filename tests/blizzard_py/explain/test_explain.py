@@ -454,23 +454,6 @@ def test_a_late_file_that_was_quarantined_shows_its_letter() -> None:
     assert found.dead_letter.object == f"mem://dlq/events_main/{found.batch.batch}.ndjson"
 
 
-def test_a_letter_of_a_sweep_of_an_older_release_is_still_shown() -> None:
-    world = late_world()
-    letter = {
-        "path": "mem://raw/d=1/1.ndjson",
-        "error": "appeared too late",
-        "stage": "late",
-        "timestamp": "2025-06-15T15:06:40+00:00",
-        "retry_count": 0,
-    }
-    path = "events_main/late-1750000000.ndjson"
-    world.dlq.put_atomic(path, json.dumps(letter).encode())
-    found = ask(world, "d=1/1.ndjson")
-    assert (found.verdict, found.batch) == ("quarantined", None)
-    assert found.dead_letter is not None
-    assert (found.dead_letter.object, found.dead_letter.stage) == (f"mem://dlq/{path}", "late")
-
-
 def test_a_late_file_waits_in_the_queue_and_is_ingested() -> None:
     world = late_world(late_files="ingest")
     world.now += INTERVAL

@@ -311,6 +311,7 @@ def test_a_lost_batch_runs_again_with_the_kept_schema(scenario: Scenario) -> Non
             "attempt": 1,
             "phase": "running",
             "started_ts": 1.0,
+            "seen_ts": 1.0,
             "files": [{"path": "date=2024-01-02/1.ndjson.gz", "size": size, "modified": 1.0}],
             "outputs": [],
             "finished": [],

@@ -51,7 +51,7 @@ def asked(
     return fingerprint(given, branches or (Branch("web", given.column, 0),), ingest, zone)
 
 
-PACKS = {"metadata": Packed("state/1.tar", 45)}
+PACKS = {"metadata": Packed("state/1.tar", 45, "d")}
 TIMES = EventTimes(2, 90_000, 107_000, 98_500.5, (1, 0, 0, 1, *[0] * 9))
 
 

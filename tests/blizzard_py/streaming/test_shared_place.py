@@ -82,7 +82,7 @@ def test_starts_that_fail_leave_no_copies(tmp_path: Path, monkeypatch: pytest.Mo
     assert parts.event_time is not None
     assert parts.query is not None
     jobs = StreamJobs(parts, parts.event_time, lambda: None)
-    packs = {"metadata": Packed("_blizzard/gone.tar", 3)}
+    packs = {"metadata": Packed("_blizzard/gone.tar", 3, "d")}
     state = SourceState(stream=StreamState(query=parts.query, batch=1, packs=packs))
     job = IngestJob(parts.ingest, "staging", "id", (), 0.0)
     for _ in range(3):

@@ -33,7 +33,7 @@ def _state(data: bytes) -> None:
         document = state_to_json(state, state.last_update_ts)
         return state_from_json(json_value(encode(document)), _WHERE)
 
-    # What an older release wrote is made complete once.
+    # What the specification's form leaves out is made complete once.
     first = saved(state_from_json(parsed(data, _WHERE), _WHERE))
     hold("a state is what was saved of it", saved(first) == first, first)
 

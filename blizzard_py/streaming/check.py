@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.event_time import OURS, Branch, EventTimeSettings
 from blizzard_py.engines.spark.transform import check, record_schema, schema_refusal
-from blizzard_py.engines.spark.transform_guard import spark_said
+from blizzard_py.engines.spark.transform_guard import aggregate_refusal, spark_said
 from blizzard_py.job import IngestSettings
 from blizzard_py.kernels.write.metadata import Metadata
 from blizzard_py.streaming.accepting import PLACE, accepting
@@ -116,6 +116,8 @@ def check_query(
         if not isinstance(error, AnalysisException):
             raise
         raise ConfigError(where, [spark_said(str(error))]) from None
+    if found := aggregate_refusal(frame, set(asked[0].aggregates)):
+        raise ConfigError(f"{where}.aggregates.{found[0]}", [found[1]])
     if why := schema_refusal(definition.written(frame.schema), settings):
         raise ConfigError(where, [why])
     with TemporaryDirectory(prefix="blizzard-check-") as folder:

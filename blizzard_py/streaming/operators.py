@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -31,9 +30,7 @@ from blizzard_core.settings.event_time import (
     EventTimeSettings,
     WindowSettings,
 )
-from blizzard_py.engines.spark.plan_tree import TooDeep, parsed
-from blizzard_py.engines.spark.transform_guard import spark_said
-from blizzard_py.engines.spark.transform_rules import SOURCE, aggregate_refusal
+from blizzard_py.engines.spark.transform_guard import SOURCE, query_refusal
 from blizzard_py.streaming.branches import behind, column
 from blizzard_py.streaming.joining import joined
 from blizzard_py.streaming.source import FORMAT, OFFERS, WHOSE, marks
@@ -87,17 +84,11 @@ def _used(given: EventTimeSettings, names: Sequence[str], output: Iterable[str])
 
 
 def refusal(spark: SparkSession, given: EventTimeSettings) -> tuple[str, str] | None:
-    """The first aggregate that is unusable as it is written, and why. Nothing is analysed."""
+    """The first aggregate that is no expression, and what Spark says. Nothing is analysed."""
     for name, expression in given.aggregates.items():
-        try:
-            # In parentheses it is an expression, and cannot bring a clause of its own.
-            query = f"SELECT (\n{expression}\n) FROM {SOURCE}"  # noqa: S608  # judged before it runs
-            why = aggregate_refusal(parsed(spark, query))
-        except TooDeep:
-            why = "is nested too deeply to be judged"
-        except ParseException as error:
-            why = spark_said(str(error))
-        if why:
+        # In parentheses it is an expression, and cannot bring a clause of its own.
+        query = f"SELECT (\n{expression}\n) FROM {SOURCE}"  # noqa: S608  # it is parsed only
+        if why := query_refusal(spark, query):
             return name, why
     return None
 

@@ -37,10 +37,10 @@ from blizzard_core.settings.sources import MetadataColumn
 from blizzard_py.engines.spark.failures import first_line, is_of_the_data
 from blizzard_py.engines.spark.transform_guard import (
     VIEW_PREFIX,
+    query_refusal,
     refusal_of,
     spark_said,
     wrapped,
-    written_refusal_of,
 )
 from blizzard_py.engines.spark.worker import nothing, read_partition
 from blizzard_py.job import IngestSettings, JobFile
@@ -172,7 +172,7 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
     schema: StructType | None = None
     try:
         with _view(empty) as view:
-            refusal = refusal_of(spark, settings.transform, view, empty.columns)
+            refusal = refusal_of(spark, settings.transform, view)
             if refusal is None:
                 schema = spark.sql(wrapped(settings.transform, view)).schema
     except PySparkException as error:
@@ -188,11 +188,8 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
 
 
 def check_written(spark: SparkSession, name: str, settings: IngestSettings) -> None:
-    """Raise `ConfigError` for a statement that cannot be used whatever the columns will be."""
-    try:
-        refusal = written_refusal_of(spark, settings.transform)
-    except AnalysisException as error:
-        refusal = spark_said(str(error))
+    """Raise `ConfigError` for a statement that is no query whatever the columns will be."""
+    refusal = query_refusal(spark, settings.transform)
     if refusal is not None:
         raise ConfigError(f"pipelines.{name}.transform", [refusal])
 

@@ -1,103 +1,159 @@
-"""A transform from its text to its verdict, on a driver of ours and on a Connect server.
+"""What a transform must not be, by Spark's own analysis of it.
 
-A driver of ours has Spark's own trees of it, and they are judged (`transform_rules`). A client of
-Spark Connect is given text only, and text can be made to look like any plan. So there a
-statement has to be plain: made of words, numbers and signs that can be told apart without
-Spark, so that what it calls and reads stands in it as it is, and no line of the plan is its own.
+A transform is stateless: what a row becomes depends on that row alone, so neither the way files
+fall into batches nor a second attempt can change it. So it reads its records and nothing else, has
+operators of single rows only, and nothing that Spark calls nondeterministic or of the moment.
+
+Who writes the configuration is trusted, who writes records is not: no pattern comes from a record,
+no size, and no document whose reader opens what it names.
+
+A client of Spark Connect is given the text of a plan only. There operators and names of functions
+are read from it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
+from pyspark.errors import ParseException
+from pyspark.sql import DataFrame, SparkSession
 
-from blizzard_py.engines.spark.plain_statement import plain_refusal
-from blizzard_py.engines.spark.plan_tree import TooDeep, analysed, parsed, require_computable
-from blizzard_py.engines.spark.transform_rules import (
-    SOURCE,
-    kind_refusal,
-    meant_refusal,
-    written_refusal,
-)
-from blizzard_py.engines.spark.transform_words import ROW_BY_ROW
-
+SOURCE = "source"
 VIEW_PREFIX = "blizzard_source_"
 
-_TOO_DEEP = "is nested too deeply to be judged; take it apart WITH … AS"
-# `user`, `current_user` and `session_user` without parentheses are this unless columns have
-# these names, which only the plan knows.
-_BARE = {
-    "current_user()": "CurrentUser",
-    "current_date(": "CurrentDate",
-    "current_time(": "CurrentTime",
-    "current_timestamp()": "CurrentTimestamp",
-    "localtimestamp()": "LocalTimestamp",
+_BATCH = (
+    "its result depends on which files are in one batch; what a row becomes may depend on that"
+    " row alone"
+)
+_MOMENT = "it depends on when, where or by whom the batch is run; use a column of the record"
+_CHANCE = "it gives another value at every attempt"
+_REASONS = {
+    "chance": _CHANCE,
+    "moment": _MOMENT,
+    "document": "its reader may open what the record names",
 }
-_NODE = re.compile(r"^(?P<indent>[ :]*(?:[+:]- )?)(?P<name>[A-Za-z][A-Za-z0-9]*)")
-_SUBQUERY = re.compile(r"\b(?:scalar-subquery|exists|list|lateral-subquery)#\d+ \[")
+_PATTERN = (
+    "must not take a pattern from the record: whoever wrote that could make it take years; write"
+    " the pattern as a constant"
+)
+_ROW_BY_ROW = frozenset(
+    {"CTERelationDef", "CTERelationRef", "Filter", "Generate", "Project", "SubqueryAlias", "Union",
+     "View", "WithCTE"}
+)  # fmt: skip
+_OPERATORS = {
+    "Aggregate": "an aggregate (GROUP BY, sum, count, …)",
+    "Distinct": "DISTINCT",
+    "Window": "a window function",
+    "Sort": "ORDER BY or SORT BY",
+    **dict.fromkeys(("GlobalLimit", "LocalLimit"), "LIMIT"),
+    "Offset": "OFFSET",
+    **dict.fromkeys(("Join", "LateralJoin"), "a join"),
+    "Sample": "TABLESAMPLE",
+    "Intersect": "INTERSECT",
+    "Except": "EXCEPT",
+    **dict.fromkeys(("ResolvedHint", "Repartition", "RepartitionByExpression"), "a hint"),
+    "ScriptTransformation": "TRANSFORM … USING",
+    "UnionLoop": "WITH RECURSIVE",
+}
+# `deduplicate_by` is the one thing about a batch as a whole.
+_REMEDIES = {"Aggregate": "; aggregate in the table", "Distinct": "; use deduplicate_by"}
+# Arguments that must not come from the record: patterns from one on, and sizes.
+_PATTERNS = {
+    **dict.fromkeys(("ILike", "Like", "RLike", "RegExpExtract", "RegExpExtractAll"), 1),
+    **dict.fromkeys(("RegExpInStr", "RegExpReplace", "StringSplit", "StringToMap"), 1),
+    "ParseUrl": 2,
+}
+_SIZES = {
+    **dict.fromkeys(("ArrayInsert", "ArrayRepeat", "BinaryPad", "FormatNumber"), (1,)),
+    **dict.fromkeys(("StringLPad", "StringRPad", "StringRepeat"), (1,)),
+    **dict.fromkeys(("FormatString", "StringSpace"), (0,)),
+    "Sequence": (0, 1, 2),
+}
+_TIMES = frozenset({"date", "time", "timestamp", "timestamp_ntz"})
+# DATE 'today' and its like are read as the time of the query, wherever a constant becomes a time.
+_UNDATED = "must not make a time of a constant text that does not begin with a digit"
+_DATED = re.compile(r"""\s*\w+\s*r?['"]\s*[+-]?\d""", re.IGNORECASE)
+_DATED_TEXT = re.compile(r"\s*([+-]?\d|$)")
+_TOO_MUCH = re.compile(r"StackOverflowError|OutOfMemoryError|size limit")
+_TOO_LARGE = "is nested too deeply, or has constants too large, for Spark; take it apart WITH … AS"
 _UNPLANNED = "Error occurred during query planning:"
 _POSITION = re.compile(r"\bline (\d+)")
+# Of a plan as text.
+_NODE = re.compile(r"^(?P<indent>[ :]*(?:[+:]- )?)(?P<name>[A-Za-z][A-Za-z0-9]*)")
+_SUBQUERY = re.compile(r"\b(?:scalar-subquery|exists|list|lateral-subquery)#\d+ \[")
+_CALLS = re.compile(
+    r"\b(?:(?P<chance>aes_encrypt|java_method|rand|randn|randstr|reflect|shuffle|uniform|uuid"
+    r"|monotonically_increasing_id|spark_partition_id|input_file_\w+)"
+    r"|(?P<moment>current_\w+|localtimestamp|now)|(?P<document>from_xml|xpath\w*))\(",
+    re.IGNORECASE,
+)
 
 
 def wrapped(statement: str, view: str) -> str:
     """The query that gives the statement's rows, with ``source`` being ``view``."""
-    # The statement is the operator's own, and has been judged.
+    # The statement is the operator's own.
     return f"WITH {SOURCE} AS (SELECT * FROM {view}) SELECT * FROM (\n{statement}\n)"  # noqa: S608
 
 
-def refusal_of(
-    spark: SparkSession, statement: str, view: str, columns: Sequence[str]
-) -> str | None:
-    """Why the statement is unusable; None if it is not. ``columns`` are those of the records.
+def refusal_of(spark: SparkSession, statement: str, view: str) -> str | None:
+    """Why the statement is unusable; None if it is not.
 
     Raises `PySparkException` for what Spark itself refuses.
     """
+    if found := query_refusal(spark, statement):
+        return found
     # A Connect session is of another class, which has the same methods.
-    if isinstance(spark, SparkSession):
-        return _refusal_by_trees(spark, statement, view)
-    return _refusal_by_text(spark, statement, view, columns)
-
-
-def written_refusal_of(spark: SparkSession, statement: str) -> str | None:
-    """Why the statement is unusable whatever the records' columns are; None if nothing tells.
-
-    Raises as `refusal_of`.
-    """
     if not isinstance(spark, SparkSession):
-        return plain_refusal(statement, ())
-    try:
-        return written_refusal(parsed(spark, f"\n{statement}"))
-    except TooDeep:
-        return _TOO_DEEP
-
-
-def _refusal_by_trees(spark: SparkSession, statement: str, view: str) -> str | None:
-    # Alone it has to be a query: what closes our parenthesis and opens another is none. Its
-    # lines are counted as in what is analysed.
-    refusal = written_refusal_of(spark, statement)
-    if refusal is not None:
-        return refusal
+        explained = spark.sql(f"EXPLAIN EXTENDED {wrapped(statement, view)}").collect()
+        return _refusal_by_text("\n".join(line[0] for line in explained), view)
     try:
         frame = spark.sql(wrapped(statement, view))
-        refusal = meant_refusal(analysed(frame), view)
-    except TooDeep:
-        return _TOO_DEEP
-    if refusal is None:
-        require_computable(frame)
+        plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # the JVM has no public name
+        refusal = _plan_refusal(plan, view, _Patterns(spark))
+        if refusal is None:
+            # A constant of the query that cannot be computed.
+            frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # the same
+    except Py4JError as error:
+        return _too_large(error)
     return refusal
 
 
-def _refusal_by_text(
-    spark: SparkSession, statement: str, view: str, columns: Sequence[str]
-) -> str | None:
-    refusal = plain_refusal(statement, columns)
-    if refusal is not None:
-        return refusal
-    _ = spark.sql(wrapped(statement, view)).schema  # analyses it, and says what is wrong with it
-    explained = spark.sql(f"EXPLAIN EXTENDED {wrapped(statement, view)}").collect()
-    return _plan_refusal("\n".join(line[0] for line in explained), view)
+def query_refusal(spark: SparkSession, statement: str) -> str | None:
+    """Why the statement is not exactly one query; a Connect server says so later.
+
+    Alone it has to be one: what closes our parenthesis and opens another is none. Its lines are
+    counted as in what is analysed.
+    """
+    if not isinstance(spark, SparkSession):
+        return None
+    state = spark._jsparkSession.sessionState()  # noqa: SLF001  # the JVM has no public name
+    try:
+        state.sqlParser().parseQuery(f"\n{statement}")
+    except ParseException as error:
+        return spark_said(str(error))
+    except Py4JError as error:
+        return _too_large(error)
+    return None
+
+
+def _too_large(error: Py4JError) -> str:
+    if not _TOO_MUCH.search(str(error)):
+        raise error
+    return _TOO_LARGE
+
+
+def aggregate_refusal(frame: DataFrame, names: set[str]) -> tuple[str, str] | None:
+    """Return the first of these aggregates of a query that is unusable, and why; None if none."""
+    patterns = _Patterns(frame.sparkSession)
+    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # the JVM has no public name
+    for node in _below(plan, lambda _: True):
+        for each in _items(node.aggregateExpressions()) if _kind(node) == "Aggregate" else ():
+            if each.name() in names and (why := _expression_refusal(each, patterns)):
+                return each.name(), why
+    return None
 
 
 def spark_said(text: str) -> str:
@@ -107,34 +163,144 @@ def spark_said(text: str) -> str:
     return " ".join(message.split()).removesuffix(";")
 
 
-def _plan_refusal(explained: str, view: str) -> str | None:
-    if explained.startswith(_UNPLANNED):  # a constant among it that cannot be computed
-        return spark_said(explained.removeprefix(_UNPLANNED))
-    analysed_plan = explained.partition("== Analyzed Logical Plan ==")[2]
-    analysed_plan = analysed_plan.partition("\n== ")[0]
-    for call, kind in _BARE.items():
-        if call in analysed_plan:
-            return kind_refusal(kind)
-    if _SUBQUERY.search(analysed_plan):
-        return kind_refusal("ScalarSubquery")
-    for name in _operators(analysed_plan, view):
-        if name not in ROW_BY_ROW:
-            return kind_refusal(name)
+class _Patterns:
+    """Kinds of expression by which Spark marks its trees."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  # no public name
+        known = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.trees.TreePattern$")
+        patterns = known.getField("MODULE$").get(None)
+        self.moment, self.subquery = patterns.CURRENT_LIKE(), patterns.PLAN_EXPRESSION()
+
+
+def _plan_refusal(plan: Any, view: str, patterns: _Patterns) -> str | None:
+    def is_ours(node: Any) -> bool:
+        return _kind(node) == "View" and node.desc().identifier().unquotedString() == view
+
+    for node in _below(plan, lambda node: not is_ours(node)):
+        kind = _kind(node)
+        if is_ours(node):
+            continue
+        if kind == "View" or kind not in _ROW_BY_ROW:
+            return _operator_refusal(kind)
+        for expression in _items(node.expressions()):
+            if found := _expression_refusal(expression, patterns):
+                return found
     return None
 
 
-def _operators(analysed_plan: str, view: str) -> Iterator[str]:
+def _expression_refusal(expression: Any, patterns: _Patterns) -> str | None:
+    if expression.containsPattern(patterns.subquery):
+        return f"must not hold a subquery beside FROM: {_BATCH}"
+    if not expression.deterministic():
+        return _call_refusal(_deepest(expression, lambda e: not e.deterministic()), _CHANCE)
+    if expression.containsPattern(patterns.moment):
+        found = _deepest(expression, lambda e: e.containsPattern(patterns.moment))
+        return _call_refusal(found, _MOMENT)
+    return next(filter(None, map(_node_refusal, _below(expression, lambda _: True))), None)
+
+
+def _node_refusal(node: Any) -> str | None:
+    kind = _kind(node)
+    below = list(_items(node.children()))
+    if kind == "AesEncrypt":  # its random part is none that Spark marks
+        return _call_refusal("aes_encrypt", _CHANCE)
+    if kind.startswith("xml.") or kind == "XmlToStructs":
+        return _call_refusal(node.prettyName(), _REASONS["document"])
+    if kind in _PATTERNS and not all(each.foldable() for each in below[_PATTERNS[kind] :]):
+        return _PATTERN
+    if not all(below[at].foldable() for at in _SIZES.get(kind, ()) if at < len(below)):
+        return (
+            f"must not take from the record how much {node.prettyName()}() makes: whoever wrote"
+            " that could end Spark; write a constant, and filter by the record"
+        )
+    if kind.startswith(("Cast", "Literal", "ParseTo")) and node.dataType().typeName() in _TIMES:
+        return None if _is_dated(node, below) else f"{_UNDATED}: {_MOMENT}"
+    return None
+
+
+def _is_dated(node: Any, below: list[Any]) -> bool:
+    """Whether a time is none that a constant text like ``now`` stands for."""
+    if not below:
+        written = _written(node)
+        return not written or bool(_DATED.match(written))
+    made = below[0]
+    if made.dataType().typeName() != "string" or not made.foldable():
+        return True
+    return _kind(made) == "Literal" and bool(_DATED_TEXT.match(str(made.value() or "")))
+
+
+def _written(literal: Any) -> str:
+    origin = literal.origin()
+    text, first, last = origin.sqlText(), origin.startIndex(), origin.stopIndex()
+    if not (text.isDefined() and first.isDefined() and last.isDefined()):
+        return ""
+    return str(text.get()[first.get() : last.get() + 1])
+
+
+def _operator_refusal(kind: str) -> str:
+    if kind not in _OPERATORS:
+        return f"must read `{SOURCE}` and nothing else, not {kind}"
+    return f"must not use {_OPERATORS[kind]}: {_BATCH}{_REMEDIES.get(kind, '')}"
+
+
+def _call_refusal(name: str, reason: str) -> str:
+    return f"must not call {name}(): {reason}"
+
+
+def _deepest(expression: Any, holds: Callable[[Any], bool]) -> str:
+    """The name of the innermost call of which that holds."""
+    while True:
+        inner = next((each for each in _items(expression.children()) if holds(each)), None)
+        if inner is None:
+            return str(expression.prettyName())
+        expression = inner
+
+
+def _below(tree: Any, goes_on: Callable[[Any], bool]) -> Iterator[Any]:
+    """A tree's nodes, each before those below it, without those below where it does not go on."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if goes_on(node):
+            waiting.extend(reversed(list(_items(node.children()))))
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    return (sequence.apply(place) for place in range(sequence.size()))
+
+
+def _kind(node: Any) -> str:
+    """The class, without the engine's usual packages."""
+    name = str(node.getClass().getName()).removeprefix("org.apache.spark.sql.catalyst.")
+    return re.sub(r"^(expressions|plans\.logical)\.", "", name).removesuffix("$")
+
+
+def _refusal_by_text(explained: str, view: str) -> str | None:
+    if explained.startswith(_UNPLANNED):  # a constant among it that cannot be computed
+        return spark_said(explained.removeprefix(_UNPLANNED))
+    plan = explained.partition("== Analyzed Logical Plan ==")[2].partition("\n== ")[0]
+    if _SUBQUERY.search(plan):
+        return f"must not hold a subquery beside FROM: {_BATCH}"
+    for kind, line in _operators(plan, view):
+        if kind not in _ROW_BY_ROW:
+            return _operator_refusal(kind)
+        if found := _CALLS.search(line):
+            group = str(found.lastgroup)
+            return _call_refusal(found[group].lower(), _REASONS[group])
+    return None
+
+
+def _operators(plan: str, view: str) -> Iterator[tuple[str, str]]:
     """The operators of the user's statement: what lies below our view is our own."""
     ours: int | None = None
     # The first line has the columns and no operator.
-    for line in analysed_plan.strip().splitlines()[1:]:
+    for line in plan.strip().splitlines()[1:]:
         found = _NODE.match(line)
-        if found is None:
-            continue
-        depth = len(found["indent"])
-        if ours is not None and depth > ours:
+        if found is None or (ours is not None and len(found["indent"]) > ours):
             continue
         ours = None
         if found["name"] == "View" and f"`{view}`" in line:
-            ours = depth
-        yield found["name"] if found["name"] != "View" or ours is not None else "AnotherView"
+            ours = len(found["indent"])
+        yield found["name"] if found["name"] != "View" or ours is not None else "AnotherView", line

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.errors import PySparkException
 
 from blizzard_core.errors import ConfigError, EngineError
 from blizzard_py.engines.spark.engine import SparkEngine
@@ -14,7 +13,6 @@ from blizzard_py.engines.spark.transform_guard import refusal_of
 from tests.support import engine_scenarios as scenarios
 from tests.support.ingest_world import IngestWorld, lines
 from tests.support.spark_servers import connect_server
-from tests.support.transform_corpus import ATTACKS
 
 VIEW = "blizzard_source_corpus"
 PLAIN = (
@@ -23,6 +21,24 @@ PLAIN = (
     "SELECT id, n FROM source LATERAL VIEW explode(sequence(0, 9)) AS n",
     "SELECT try_cast(name AS int) AS n, CASE WHEN id IN (1, 2) THEN 'x' END AS c FROM source",
     "SELECT id FROM source UNION ALL SELECT -id FROM source",
+)
+
+REFUSED = (
+    "SELECT count(*) AS n FROM source",
+    "SELECT DISTINCT id FROM source",
+    "SELECT id, row_number() OVER (ORDER BY id) AS n FROM source",
+    "SELECT id FROM source LIMIT 1",
+    "SELECT a.id FROM source a JOIN source b ON a.id = b.id",
+    "SELECT id FROM source WHERE id = (SELECT max(id) FROM source)",
+    "SELECT id FROM range(5)",
+    "SELECT 1 AS one",
+    "SELECT rand() AS r FROM source",
+    "SELECT uuid() AS r FROM source",
+    "SELECT current_timestamp AS r FROM source",
+    "SELECT user AS r FROM source",
+    "SELECT reflect('java.util.UUID', 'randomUUID') AS r FROM source",
+    "SELECT monotonically_increasing_id() AS r FROM source",
+    "SELECT spark_partition_id() AS r FROM source",
 )
 
 
@@ -70,24 +86,13 @@ def test_statements_are_judged_as_by_a_driver_of_our_own(
     assert (out, [line for line in err.splitlines() if "fork_posix.cc" not in line]) == ("", [])
 
 
-def test_without_trees_a_statement_has_to_be_plain(engine: SparkEngine) -> None:
-    """What passes for plain and still must not run is found in the plan, as the server tells it."""
+def test_without_trees_operators_and_calls_are_read_from_the_plan(engine: SparkEngine) -> None:
     spark = engine.session()
     spark.range(1).selectExpr("id", "'a' AS name", "now() AS time").createOrReplaceTempView(VIEW)
-    accepted = []
-    for statement in ATTACKS:
-        try:
-            found = refusal_of(spark, statement, VIEW, ("id", "name", "time"))
-        except PySparkException as error:
-            found = str(error)
-        if not found:
-            accepted.append(statement)
-    # Text does not show what word constants make together; STREAM of a view is that view.
-    known = ("'ow'", "'ay'", "STREAM")
-    assert [s for s in accepted if not any(word in s for word in known)] == []
     for statement in PLAIN:
-        assert refusal_of(spark, statement, VIEW, ("id", "name", "time")) is None
-    assert "column" in str(refusal_of(spark, PLAIN[0], VIEW, ("id", "a\u2028b")))
+        assert refusal_of(spark, statement, VIEW) is None
+    for statement in REFUSED:
+        assert refusal_of(spark, statement, VIEW) is not None, statement
 
 
 def test_cancel(engine: SparkEngine, world: IngestWorld) -> None:

@@ -67,7 +67,7 @@ REFUSED = [
     ("SELEC id FROM source", "PARSE_SYNTAX_ERROR"),
     ("SELECT nope FROM source", "`nope` cannot be resolved"),
     ("SELECT id, cast('x' AS int) AS n FROM source", "The value 'x'"),
-    ("SELECT id FROM other", "must read `source` and nothing else, not other"),
+    ("SELECT id FROM other", "TABLE_OR_VIEW_NOT_FOUND"),
     ("SELECT id FROM source; SELECT 2", "PARSE_SYNTAX_ERROR"),
     ("INSERT INTO source VALUES (1)", "PARSE_SYNTAX_ERROR"),
     ("CREATE TABLE t AS SELECT * FROM source", "PARSE_SYNTAX_ERROR"),
@@ -93,14 +93,14 @@ REFUSED = [
     ("SELECT RANDOM () AS r FROM source", "must not call random()"),
     ("SELECT uuid() AS r FROM source", "must not call uuid()"),
     ("SELECT current_timestamp() AS r FROM source", "must not call current_timestamp()"),
-    ("SELECT current_date AS r FROM source", "must not use current_date"),
-    ("SELECT unix_timestamp() AS r FROM source", "must not call unix_timestamp()"),
+    ("SELECT current_date AS r FROM source", "must not call current_date()"),
+    ("SELECT unix_timestamp() AS r FROM source", "must not call current_timestamp()"),
     (r"SELECT r'it\' AS a, rand() AS b, 'x' AS c FROM source", "must not call rand()"),
     (r'SELECT R"it\" AS a, now() AS b, "x" AS c FROM source', "must not call now()"),
     ("SELECT `rand` () AS r FROM source", "must not call rand()"),
     ("SELECT `system`.`builtin`.`UUID`() AS r FROM source", "must not call uuid()"),
-    ("SELECT current_user AS r FROM source", "must not use the name of the user"),
-    ("SELECT user AS r FROM source", "must not use the name of the user"),
+    ("SELECT current_user AS r FROM source", "must not call current_user()"),
+    ("SELECT user AS r FROM source", "must not call current_user()"),
     ("SELECT input_file_name() AS r FROM source", "must not call input_file_name()"),
     ("SELECT monotonically_increasing_id() AS r FROM source", "must not call monotonically"),
     ("SELECT reflect('java.util.UUID', 'randomUUID') AS r FROM source", "must not call reflect()"),
@@ -422,9 +422,8 @@ def test_validate_judges_a_transform_over_columns_that_nobody_has_declared(
         config.write_text(json.dumps({"pipelines": {"p": pipeline}}))
         return CliRunner().invoke(main, ["validate", str(config)])
 
-    # Nothing is there to infer from: words are all that can be judged.
+    # Nothing is there to infer from: its form is all that can be judged.
     assert "[PARSE_SYNTAX_ERROR]" in validate("SELEC time FROM source").stderr
-    assert "must not use" in validate("SELECT max(time) FROM source").stderr
     assert validate("SELECT tme FROM source").exit_code == 0
     raw.joinpath("1.ndjson").write_text('{"time": "2026-11-01T00:00:00Z"}\n')
     assert "[PARSE_SYNTAX_ERROR]" in validate("SELEC time FROM source").stderr
@@ -433,4 +432,4 @@ def test_validate_judges_a_transform_over_columns_that_nobody_has_declared(
     )
     assert validate("SELECT time FROM source").exit_code == 0
     assert not tmp_path.joinpath("table").exists()  # it keeps nothing
-    assert len(started) == 6
+    assert len(started) == 5

@@ -295,6 +295,28 @@ def test_a_transform_that_gives_the_number_of_the_batch_is_refused(
         columns_of(world)
 
 
+@pytest.mark.parametrize(
+    ("aggregate", "reason"),
+    [
+        (
+            "max(current_timestamp())",
+            r"aggregates\.n: 1 problem\s+must not call current_timestamp\(\)",
+        ),
+        ("max(date'today')", r"aggregates\.n: 1 problem\s+must not make a time of a constant text"),
+        ("max((SELECT 1))", r"aggregates\.n: 1 problem\s+must not hold a subquery"),
+        ("count(*)) FROM source; SELECT (1", "PARSE_SYNTAX_ERROR"),
+        ("sum(rand())", "(?i)nondeterministic"),
+    ],
+)
+def test_an_aggregate_of_more_than_its_rows_is_refused(
+    world: EventWorld, aggregate: str, reason: str
+) -> None:
+    world.event_time = TUMBLING | {"aggregates": {"n": aggregate}}
+    with pytest.raises(ConfigError, match=reason) as caught:
+        columns_of(world)
+    assert "event_time" in str(caught.value)
+
+
 def columns_of(world: EventWorld) -> pa.Schema:
     """What a start and `validate` find out of the query."""
     pipeline = world.config().pipelines["pages"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from blizzard_core.errors import BlizzardError
-from blizzard_core.storage.failures import wrap_error
+from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.range_file import RangeFile
 from blizzard_core.table.schema_fit import Misfit
@@ -65,7 +65,7 @@ def rewrite(
 ) -> Rewritten:
     """Write the rows of ``path`` that stay to ``target``; durable on return. Raises `Misfit`."""
     with _opened(storage, path, size) as file:
-        sink = _Counted(storage.open_output(target), f"{storage.uri}/{target}")
+        sink = FileSink(storage.open_output(target), f"{storage.uri}/{target}")
         collected: list[pq.FileMetaData] = []
         try:
             schema = _taken(file.schema_arrow)
@@ -186,33 +186,3 @@ def _opened(
     except (pa.ArrowException, OSError, ValueError) as error:
         text = " ".join(str(error).split())
         raise Misfit(f"{path} is in the table and cannot be read: {text}") from error
-
-
-class _Counted(io.RawIOBase):
-    """A stream to a new object that knows how long it is by now."""
-
-    def __init__(self, stream: Any, uri: str) -> None:
-        self._stream = stream
-        self._uri = uri
-        self.written = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._called(lambda: self._stream.write(data))
-        self.written += memoryview(data).nbytes
-        return memoryview(data).nbytes
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            self._called(self._stream.close)
-
-    def _called(self, action: Callable[[], object]) -> None:
-        try:
-            action()
-        except BlizzardError:
-            raise
-        except Exception as error:  # what a store's client raises is told by `wrap_error`
-            raise wrap_error(self._uri, error) from error

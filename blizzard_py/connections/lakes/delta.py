@@ -25,6 +25,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from blizzard_core.delta_json import commit_path
 from blizzard_core.errors import NotFound, SourceError, Unavailable
 from blizzard_core.redact import redacted
 from blizzard_core.storage.opening import delta_options
@@ -222,9 +223,9 @@ class DeltaConnection:
         storage = self._stores.at(self._uri)
 
         def read(version: int) -> delta_log.Commit:
-            where = f"{self._uri}/{delta_log.commit_path(version)}"
+            where = f"{self._uri}/{commit_path(version)}"
             try:
-                raw = storage.read(delta_log.commit_path(version))
+                raw = storage.read(commit_path(version))
             except NotFound as error:
                 raise SourceError(
                     f"{where}: this entry of the table's log was cleaned up before its window was"

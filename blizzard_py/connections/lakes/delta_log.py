@@ -20,18 +20,12 @@ from blizzard_core.errors import SourceError
 from blizzard_core.json_text import json_value
 from blizzard_py.connections.lakes.values import order_of
 
-LOG = "_delta_log"
 CHANGE = "_change_type"
 VERSION = "_commit_version"
 TIME = "_commit_timestamp"
 CHANGE_COLUMNS = (CHANGE, VERSION, TIME)
 
 _CDF = "delta.enableChangeDataFeed"
-
-
-def commit_path(version: int) -> str:
-    """The path of a version's log entry, relative to the table."""
-    return f"{LOG}/{version:020d}.json"
 
 
 @dataclass(frozen=True, slots=True)

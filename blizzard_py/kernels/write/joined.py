@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blizzard_core.handover import nan_columns_of
+from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import Misfit
 from blizzard_core.table.thrift import (
@@ -35,7 +36,7 @@ from blizzard_core.table.thrift import (
     unreadable,
     whole,
 )
-from blizzard_py.kernels.write.parquet import FileSink, ParquetFormat, empty_file
+from blizzard_py.kernels.write.parquet import ParquetFormat, empty_file
 
 _MAGIC = b"PAR1"
 _TAIL = len(_MAGIC) + 4

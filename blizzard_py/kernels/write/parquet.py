@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import io
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.handover import NAN_COLUMNS_KEY, OUTPUT_ID_KEY
 from blizzard_core.settings.tables import ParquetCompression
-from blizzard_core.storage.failures import wrap_error
+from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import SortKey
 from blizzard_py.kernels.write.nan import nan_columns
@@ -159,32 +158,3 @@ def _sorting_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[pq.Sort
         return []
     order = [(key.column, "descending" if key.descending else "ascending") for key in keys]
     return list(pq.SortingColumn.from_ordering(schema, order, null_placement="at_end"))
-
-
-class FileSink(io.RawIOBase):
-    """Counts bytes and turns whatever a store's stream raises into a `StorageError`."""
-
-    def __init__(self, stream: BinaryIO, uri: str) -> None:
-        self._stream = stream
-        self._uri = uri
-        self.written = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        try:
-            self._stream.write(data)
-        except Exception as error:  # store clients share no base class
-            raise wrap_error(self._uri, error) from error
-        self.written += len(data)
-        return len(data)
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        super().close()
-        try:
-            self._stream.close()
-        except Exception as error:  # see write
-            raise wrap_error(self._uri, error) from error

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from blizzard_core.daemon import REFUSED, Loop, run
-from blizzard_core.errors import BlizzardError
+from blizzard_core.errors import BlizzardError, Conflict, Unavailable
 from blizzard_core.log import get_logger
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.observability.status import Panel
@@ -21,16 +21,41 @@ from blizzard_core.settings.document import Config
 from blizzard_core.signals import stop_on_signals
 from blizzard_core.storage.clock import StoreClock, elapsed
 from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.protocol import Storage
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.discarding import Discarded, DiscardRefused
 from penguin_py.intake.footers import REMEDY
 from penguin_py.intake.verdict import Forecast
 from penguin_py.memory.state import Snapshot
+from penguin_py.model import CLOCK_SKEW_SECS
 from penguin_py.page import desk_of
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import Table, tables_of
-from penguin_py.store_probe import ask
+
+
+def probe_path(state_name: str) -> str:
+    """Where an instance's object lies, relative to the table's directory."""
+    return f"_penguin/{state_name}_probe"
+
+
+def ask(storage: Storage, state_name: str, clock: StoreClock) -> None:
+    """Set the clock to the store's; three requests, four the first time. Raises `StorageError`.
+
+    Again before each sweep, which goes by times of files: the store's own clock may have been
+    put right since. An hour off is no matter to it, and polls are not to see time jump.
+    That is also what a store is told by that ignores conditions; see `Storage.put_if`.
+    """
+    path = probe_path(state_name)
+    try:
+        storage.put_if(path, b"", None)
+    except Conflict:
+        storage.put_atomic(path, b"")
+    found = storage.stat(path)
+    if found is None:
+        raise Unavailable(f"{storage.uri}/{path}: is gone right after it was written")
+    clock.put_right(found.modified, CLOCK_SKEW_SECS)
+
 
 # Footers wait on the network, not on the processor, so there are more of them at
 # once than `total_concurrency` asks for work.

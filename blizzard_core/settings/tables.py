@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import unquote
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from blizzard_core.bounds import NEW_COLUMNS
-from blizzard_core.settings.base import Name, Options, Settings
+from blizzard_core.settings.base import Name, Options, Settings, Uri
 from blizzard_core.settings.durations import DAY, HOUR, MINUTE, Seconds
 from blizzard_core.settings.partitioning import PartitionBy
 from blizzard_core.settings.sources import MetadataColumn, PartitionFilter
-from blizzard_core.settings.table_place import TableUri
+
+_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
+
+
+def _checked(uri: str) -> str:
+    encoded = _ENCODED.search(uri)
+    if encoded is not None:
+        raise ValueError(
+            f"holds {encoded[0]}, which deltalake reads as {unquote(encoded[0])!r}: the log would"
+            " come into another directory than the data. Write the name as it is in the store,"
+            f" as {unquote(uri)!r}; a directory whose name holds {encoded[0]} cannot be a table"
+        )
+    cut = next((sign for sign in "?#" if "://" in uri and sign in uri), None)
+    if cut is not None:
+        raise ValueError(
+            f"holds {cut!r}, at which deltalake ends the path: the log would come into another"
+            " directory than the data. Choose a directory without it"
+        )
+    return uri
+
+
+TableUri = Annotated[Uri, AfterValidator(_checked)]
+
 
 ParquetCompression = Literal["snappy", "zstd", "lz4", "gzip", "uncompressed"]
 

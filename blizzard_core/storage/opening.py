@@ -10,11 +10,13 @@ clients drop what they do not know, and a typo would silently change meaning.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import fsspec
 
@@ -23,8 +25,34 @@ from blizzard_core.redact import redacted
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.objects import FileSystem, ObjectStorage, Patience, bucket_root
 from blizzard_core.storage.protocol import Storage, StorageOptions
-from blizzard_core.storage.sharing import shared
 from blizzard_core.text import shortened
+
+T = TypeVar("T")
+
+# What nobody holds any more is let go of, and with it the credentials in its key.
+_clients: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
+_one_at_a_time = threading.Lock()
+# Another thread may hold it at a fork, of which the child has none that would let go of it.
+os.register_at_fork(after_in_child=_one_at_a_time._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001  # as logging does it
+
+
+def shared(make: partial[T]) -> T:
+    """What ``make`` gives, or what the same call has given in this process and is still held."""
+    # A process that was forked off has none of the threads that its parent's clients work in.
+    key = (os.getpid(), make.func, make.args, _frozen(make.keywords))
+    with _one_at_a_time:
+        found: T | None = _clients.get(key)
+        if found is None:
+            found = _clients[key] = make()
+        return found
+
+
+def _frozen(value: Any) -> Any:
+    """A value that can be compared and hashed."""
+    if isinstance(value, dict):
+        return frozenset((name, _frozen(item)) for name, item in value.items())
+    return value
+
 
 _S3 = frozenset({"s3", "s3a", "s3n"})
 _GCS = frozenset({"gs", "gcs"})

@@ -27,8 +27,8 @@ from blizzard_py.edits.kept import keep, published_by
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.stale import adopted, was_published, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
-from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.sources.tables.windows import is_below, text_of
+from blizzard_py.sources.tables.work import progress_of_text
 from blizzard_py.state.beginning import begins_at
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole

@@ -12,8 +12,10 @@ two micro-batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import datetime as dt
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,36 @@ from pyspark.sql.types import StructType
 
 from blizzard_py.job import JobFile
 from blizzard_py.kernels.lateness import split, times_of
-from blizzard_py.streaming.blank import blank
 from blizzard_py.streaming.offers import Newest, Offer, Share, offered, settled_before
+
+_NOTHING: Mapping[int, Any] = {
+    pa.lib.Type_BOOL: False,
+    pa.lib.Type_STRING: "",
+    pa.lib.Type_BINARY: b"",
+    pa.lib.Type_DECIMAL128: Decimal(0),
+    pa.lib.Type_DATE32: dt.date(1970, 1, 1),
+    pa.lib.Type_LIST: [],
+    pa.lib.Type_MAP: [],
+}
+
+
+def blank(schema: pa.Schema, given: Mapping[str, Any]) -> pa.RecordBatch:
+    """One row of the schema, with the values ``given`` for some of its columns."""
+    arrays = [
+        pa.array([given[field.name] if field.name in given else _nothing(field)], field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _nothing(field: pa.Field) -> Any:
+    if field.nullable:
+        return None
+    if pa.types.is_struct(field.type):
+        return {child.name: _nothing(child) for child in field.type}
+    # The rest are numbers and times.
+    return _NOTHING.get(field.type.id, 0)
+
 
 FORMAT = "blizzard_staged"
 # The option that says where offers are.

@@ -16,9 +16,9 @@ from blizzard_core.errors import Conflict, StorageError
 from blizzard_core.storage.clock import StoreClock
 from blizzard_core.storage.opening import open_storage
 from penguin_py import app
+from penguin_py.app import ask, probe_path
 from penguin_py.intake.reconcile import BEYOND
 from penguin_py.pipeline import TablePipeline
-from penguin_py.store_probe import ask, probe_path
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server

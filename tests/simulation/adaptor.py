@@ -17,9 +17,9 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, Place
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.parts import Parts, Stores
+from penguin_py.app import ask
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import Table
-from penguin_py.store_probe import ask
 from tests.simulation.deltalog import SimulatedLog
 from tests.simulation.plan import TEMPLATES, Settings, source_uri
 from tests.simulation.scheduler import Executor

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,6 @@ from blizzard_py.columns.windows import last_full_tick
 from blizzard_py.connections.compared import check_instants
 from blizzard_py.connections.placeholders import Values, in_sql, is_of_one
 from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split, without_values
-from blizzard_py.connections.sql.ranges import cuts
 from blizzard_py.connections.sql.statements import (
     TRUE,
     all_null,
@@ -32,6 +32,31 @@ from blizzard_py.connections.sql.statements import (
 from blizzard_py.connections.sql.values import check_fits, endless, number, rows
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
+
+_DIVISIBLE: tuple[Any, ...] = (int, Decimal, datetime, date)
+
+
+def cuts(low: Any, high: Any, parts: int) -> Sequence[Any]:
+    """At most ``parts - 1`` values above ``low`` and up to ``high`` in ascending order.
+
+    Fewer where the values are closer together than that. Raises `SourceError` for values that
+    cannot be divided (text).
+    """
+    if low is None or high is None or parts < 2:
+        return ()
+    if isinstance(low, float):
+        low, high = Decimal(repr(low)), Decimal(repr(high))
+    if isinstance(low, Decimal) and not (low.is_finite() and high.is_finite()):
+        return ()
+    if not isinstance(low, _DIVISIBLE) or type(low) is not type(high):
+        raise SourceError("split.by needs a column of numbers or times")
+    width: Any = high - low
+    found = [
+        low + (width * i // parts if isinstance(low, int) else width * i / parts)
+        for i in range(1, parts)
+    ]
+    return sorted({cut for cut in found if low < cut <= high})
+
 
 _MAX_TASKS = 64
 

@@ -43,7 +43,6 @@ from blizzard_py.state.waiting_outputs import OUTPUT_NAME
 
 # Without a checkpoint to say which, the last two batches may not be finished.
 _LAST = 2
-_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
 _DAY_SECS = 86_400.0
 
 
@@ -347,7 +346,7 @@ class Evidence:
     def unknown_work(self) -> Iterator[Doubt]:
         """What the table has of batches that neither journal nor ledger know."""
         names = map(re.escape, names_in_log(self._parts, self._state))
-        ours = re.compile(rf'"(?:{"|".join(names)})/({_UUID})/\d+/'.encode())
+        ours = re.compile(rf'"(?:{"|".join(names)})/([0-9a-f-]{{36}})/\d+/'.encode())
         batches: set[str] = set()
         committed: set[str] = set()
         log = iter(commits(self._sink))

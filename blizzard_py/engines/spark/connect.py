@@ -24,8 +24,7 @@ from blizzard_py.engines.spark.masters import (
 )
 from blizzard_py.engines.spark.numbered import NumberedFunction, reports_of_frame
 from blizzard_py.engines.spark.security import require_shut, weak_server
-from blizzard_py.engines.spark.session import silence_query_logs
-from blizzard_py.engines.spark.zipped_package import zipped_packages
+from blizzard_py.engines.spark.session import silence_query_logs, zipped_packages
 from blizzard_py.job import IngestJob
 
 # A call is repeated while the server does not answer, for half a minute in all: a batch

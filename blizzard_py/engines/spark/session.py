@@ -10,7 +10,9 @@ import signal
 import sys
 import threading
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
@@ -19,6 +21,8 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+import blizzard_core
+import blizzard_py
 from blizzard_core.errors import EngineError
 from blizzard_core.log import get_logger
 from blizzard_py.engines.spark.failures import reason_of
@@ -35,8 +39,19 @@ from blizzard_py.engines.spark.masters import is_local, require_reachable, retry
 from blizzard_py.engines.spark.numbered import NumberedFunction, reports_of
 from blizzard_py.engines.spark.scratch import Scratch
 from blizzard_py.engines.spark.security import weakened
-from blizzard_py.engines.spark.zipped_package import zipped_packages
 from blizzard_py.job import IngestJob
+
+
+def zipped_packages(folder: Path) -> Path:
+    """Both as a zip file in ``folder``; their dependencies are the image's business."""
+    target = folder / "blizzard.zip"
+    with zipfile.ZipFile(target, "w") as archive:
+        for file in (blizzard_core.__file__, blizzard_py.__file__):
+            root = Path(file).parent
+            for part in sorted([*root.rglob("*.py"), *root.rglob("*.wasm")]):
+                archive.write(part, part.relative_to(root.parent))
+    return target
+
 
 _LOCAL_DIR = "spark.local.dir"
 _PYTHON = "spark.pyspark.python"

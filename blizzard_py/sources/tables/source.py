@@ -34,10 +34,8 @@ from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.stale import World, adopted, require_current
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, replacing, windows
-from blizzard_py.sources.tables.names import item_name, parsed_name
-from blizzard_py.sources.tables.progress import progress_of_text
 from blizzard_py.sources.tables.story import task_story
-from blizzard_py.sources.tables.work import TaskWork
+from blizzard_py.sources.tables.work import TaskWork, item_name, parsed_name, progress_of_text
 from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.seen_rows import SeenRows, segment_path

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from blizzard_py.sources.tables.progress import progress_of_text
+from blizzard_py.sources.tables.work import progress_of_text
 from blizzard_py.state.source_state import Batch, Replaced, SourceState
 from blizzard_py.units.instants import moment, stamp
 from blizzard_py.units.outcomes import UnitReading, failed, replaced, succeeded

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.progress import PartitionProgress, Progress, State
 from blizzard_py.planning.batches import BatchLimits, next_count
+
+_NAME = re.compile(r"(?P<seq>\d{12})#(?P<task>[^#/\s]+)")
+
+
+def item_name(seq: int, task: str) -> str:
+    """The name of a window's task, which means the same for ever."""
+    return f"{seq:012}#{task}"
+
+
+def parsed_name(name: str) -> tuple[int, str] | None:
+    """The window's number and the task's name; None if it is no item's name."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else (int(found["seq"]), found["task"])
+
+
+def progress_of_text(text: str, told: State = "Active") -> Progress:
+    """A progress that shows a watermark in text."""
+    return Progress(told, text, {"": PartitionProgress(text, text)}, 0)
 
 
 @dataclass

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from blizzard_core.storage.objects import Patience
-from blizzard_core.storage.opening import open_storage
+from blizzard_core.storage.opening import open_storage, shared
 from blizzard_core.storage.s3 import S3Storage
-from blizzard_core.storage.sharing import shared
 from tests.support.s3_server import S3Server
 
 

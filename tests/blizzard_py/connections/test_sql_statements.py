@@ -11,7 +11,7 @@ import pytest
 from blizzard_core.errors import ConfigError, SourceError
 from blizzard_py.connections.protocol import Selection
 from blizzard_py.connections.sql.address import address
-from blizzard_py.connections.sql.ranges import cuts
+from blizzard_py.connections.sql.connection import cuts
 from blizzard_py.connections.sql.statements import (
     TRUE,
     between,

@@ -31,8 +31,8 @@ from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.failures import reason_of
 from blizzard_py.engines.spark.masters import retrying, settings
 from blizzard_py.engines.spark.numbered import reports_of
+from blizzard_py.engines.spark.session import zipped_packages
 from blizzard_py.engines.spark.worker import REPORTS
-from blizzard_py.engines.spark.zipped_package import zipped_packages
 from blizzard_py.job import IngestJob, Place, StagedOutput
 from blizzard_py.kernels.merge import MergeTask, merge_tasks
 from tests.support.ingest_world import IngestWorld, by_path, lines

@@ -31,9 +31,9 @@ from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source, Upkeep
-from blizzard_py.sources.tables.names import item_name
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.sources.tables.units import UnitSource
+from blizzard_py.sources.tables.work import item_name
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.source_state import Batch, Retry, SourceState
 from blizzard_py.state.transitions import begin_batch, ended, prepare_batch

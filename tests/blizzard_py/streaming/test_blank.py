@@ -7,7 +7,7 @@ import pytest
 
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_py.schema.types import arrow_type, field_spec
-from blizzard_py.streaming.blank import blank
+from blizzard_py.streaming.source import blank
 
 TYPES = [
     {"type": name}

@@ -25,7 +25,7 @@ pipelines:
     sources:
       main:
         source_uri: {quoted(source_uri)}
-        poll_interval_secs: 60   # how often to look for new files
+        poll_interval: 1m        # how often to look for new files
         # compression: auto      # by ending: .ndjson .jsonl .json, each also with .gz or .zst
 {_layout(found.layout)}
         # storage_options:       # default: the standard credentials of the store

@@ -83,7 +83,7 @@ def test_odd_directories_that_were_there_first_do_not_close_the_real_ones(
 
 def test_a_partition_ahead_of_time_is_taken_when_its_time_comes() -> None:
     # A writer's clock is ten days ahead; the partition is left alone, and not for ever.
-    world = World(max_ahead="2s" * DAY)
+    world = World(max_ahead="2d")
     world.now = TODAY
     world.put("date=2026-11-21/a.json", "21a")
     world.put("date=2026-12-01/a.json", "ahead")

@@ -590,7 +590,7 @@ pipelines:
         ("", ["must be a mapping with at least `pipelines` or `tables`"]),
         (GOOD.replace("./raw", "'${RAW_IS_NOT_SET}'"), ["variable RAW_IS_NOT_SET is not set"]),
         (
-            GOOD.replace("./raw", "./raw, poll_interval: often"),
+            GOOD.replace("./raw", "./raw, poll_intervall: often"),
             ["main.poll_intervall (line 4): unknown key; did you mean poll_interval?"],
         ),
         (

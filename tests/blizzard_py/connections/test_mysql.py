@@ -143,11 +143,11 @@ def test_windows_of_timestamps_datetimes_and_dates(
         assert connection.default_bound == "clock"
         zoneless = any("has no zone" in warning for warning in connection.warnings())
         assert (column, zoneless) == (column, column != "at")
-        window = next_window(connection, settle="30s")
+        window = next_window(connection, settle_secs=30)
         assert window is not None
         rows = rows_of(access, connection.tasks(window, Split()))
         assert (column, sorted(row["id"] for row in rows)) == (column, list(range(1, count + 1)))
-        assert next_window(connection, dict(window.up_to), settle="1h") is None
+        assert next_window(connection, dict(window.up_to), settle_secs=3600) is None
     by_time = MysqlConnection(access, Selection(table="t", columns=("at",)))
     bound = by_time.bound("settled", 30)
     assert bound.kind == "clock"

@@ -202,10 +202,10 @@ def test_times_are_read_up_to_the_clock_and_numbers_up_to_the_highest(
     insert(file, "INSERT INTO t (at) VALUES (?)", [(t.isoformat("T", "seconds"),) for t in times])
     by_time = SqliteConnection(access, Selection(table="t", columns=("at",)))
     assert by_time.default_bound == "clock"
-    window = next_window(by_time, settle="1m")
+    window = next_window(by_time, settle_secs=60)
     assert window is not None
     assert [row["id"] for row in rows_of(access, by_time.tasks(window, Split()))] == [1]
-    later = next_window(by_time, dict(window.up_to), settle=0)
+    later = next_window(by_time, dict(window.up_to), settle_secs=0)
     assert later is not None
     assert [row["id"] for row in rows_of(access, by_time.tasks(later, Split()))] == [2]
     by_time.close()

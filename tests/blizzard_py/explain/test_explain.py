@@ -288,7 +288,7 @@ def test_what_the_journal_no_longer_tells_is_done() -> None:
 
 
 def test_a_name_in_grace_that_the_journal_no_longer_tells_is_done() -> None:
-    world = World(grace_period="40s" * DAY)
+    world = World(grace_period="40d")
     world.put("d=1/1.ndjson", "r")
     world.drain()
     forget_journal(world)

@@ -99,4 +99,4 @@ def test_vacuum_keeps_what_an_interval_of_two_units_keeps(world: World) -> None:
     log.refresh()
     assert log.vacuum(None) == 0
     with pytest.raises(CommitError, match=r"168 hours.*keeps for 216"):
-        log.vacuum(168)
+        log.vacuum(168 * 3600)

@@ -151,7 +151,7 @@ def stored(*paths: str, modified: float = NOW) -> MemoryStorage:
 @pytest.mark.parametrize("depth", [None, 1])
 def test_a_partition_ahead_of_time_is_left_alone_until_then(depth: int | None) -> None:
     storage = stored("date=2024-01-30/1.json", "date=2024-01-31/1.json", "date=9999-12-31/1.json")
-    settings = SourceSettings(source_uri="x", max_ahead="2s" * 86_400)
+    settings = SourceSettings(source_uri="x", max_ahead="2d")
     found = discover(storage, settings, Progress(depth=depth))
     assert [f.path for f in found.files] == ["date=2024-01-30/1.json"]
     assert found.apart == Apart(2, "date=2024-01-31/1.json")

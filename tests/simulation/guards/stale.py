@@ -16,9 +16,12 @@ from tests.simulation.guards.registry import always, guard, nothing
 from tests.simulation.world import World
 
 
-@guard("a checkpoint is judged without its fence record")
+@guard("a checkpoint is judged without its fence record, and without outputs that lie there")
 def fence_record_is_read(_world: World) -> Iterator[None]:
-    with mock.patch.object(stale, "contradiction", nothing):
+    with (
+        mock.patch.object(stale, "contradiction", nothing),
+        mock.patch.object(stale, "newest_waiting", nothing),
+    ):
         yield
 
 

@@ -135,7 +135,7 @@ def test_without_a_terminal_a_backlog_is_told_of_and_idleness_is_not() -> None:
             return len(text)
 
     log.configure("info", Told())
-    with shown({"events/busy": busy, "events/idle": idle}, None, interval="10ms"):
+    with shown({"events/busy": busy, "events/idle": idle}, None, interval_secs=0.01):
         assert written.wait(30)
     lines = [json.loads(text) for text in told]
     assert {line["source"] for line in lines} == {"events/busy"}

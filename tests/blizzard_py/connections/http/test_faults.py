@@ -88,14 +88,14 @@ def test_an_answer_that_is_not_whole_in_time_fails_for_now(
 ) -> None:
     # Each byte comes well within the time, all of them do not.
     api.script(reply([{"id": n} for n in range(100)], how=how), reply(ROWS))
-    assert rows_of(made(api.url, timeout="400ms"), clock) == ROWS
+    assert rows_of(made(api.url, timeout_secs=0.4), clock) == ROWS
     assert clock.slept  # more than once where a machine is busy when the whole answer comes
 
 
 def test_an_answer_that_never_is_whole_in_time_says_so(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply([{"id": n} for n in range(100)], how="drip"))
     with pytest.raises(Unavailable, match=r"no whole answer within 0.2 s"):
-        rows_of(made(api.url, timeout="200ms"), clock)
+        rows_of(made(api.url, timeout_secs=0.2), clock)
 
 
 def test_nobody_there_fails_for_now(clock: FakeTime) -> None:

@@ -40,7 +40,7 @@ def made(
     **api: Any,
 ) -> HttpSource:
     return HttpSource(
-        Api(url, auth, **{"timeout": "20s", **api}),
+        Api(url, auth, **{"timeout_secs": 20.0, **api}),
         request or Request("/rows"),
         records,
         pages or Pages(),

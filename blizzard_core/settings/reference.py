@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -19,6 +19,7 @@ from typing import (
     Any,
     ForwardRef,
     Literal,
+    TypeAlias,
     Union,
     get_args,
     get_origin,
@@ -35,7 +36,8 @@ from blizzard_core.settings.example import example_configuration
 from blizzard_core.settings.limits import limits_reference
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
-from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.sources import FileUnits, SourceSettings
+from blizzard_core.settings.units import UnitSettings
 
 _HEAD = """\
 # Configuration
@@ -68,43 +70,68 @@ _KINDS: dict[type[BaseModel], str] = {
     DatabaseConnection: "databases",
     LakeConnection: "lakes",
     HttpConnection: "`driver: http`",
+    FileUnits: "files",
+    UnitSettings: "tables and APIs",
 }
 
 
 def configuration_reference() -> str:
-    """The whole document."""
-    return "\n".join([_HEAD, *_sections(Config, ())])
+    """The whole document; a block that may stand in several places is told in the first one."""
+    places: dict[type[BaseModel], _Place] = {}
+    for model, path in sorted(_places(Config, ()), key=lambda found: len(found[1])):
+        places.setdefault(model, path)
+    return "\n".join([_HEAD, *_sections(Config, (), places, {Config})])
+
+
+_Place: TypeAlias = tuple[str, ...]
+_Blocks: TypeAlias = Iterator[tuple[type[BaseModel], _Place]]
+
+
+def _places(model: type[BaseModel], path: _Place, outer: tuple[type, ...] = ()) -> _Blocks:
+    """Each block with each place that it may stand in, but for those inside themselves."""
+    yield model, path
+    for name, field in model.model_fields.items():
+        for nested, where in _inside(model, name, field, path):
+            if nested not in (*outer, model):
+                yield from _places(nested, where, (*outer, model))
+
+
+def _inside(model: type[BaseModel], name: str, field: FieldInfo, path: _Place) -> _Blocks:
+    """The blocks that a key may hold, with their places."""
+    annotation = field.annotation
+    if isinstance(annotation, ForwardRef):  # of a model that was being made then
+        annotation = get_type_hints(model)[name]
+    here = (*path, field.alias or name)
+    for nested, keyed in models_in(annotation):
+        yield nested, (*here, "*") if keyed and get_origin(annotation) is dict else here
 
 
 def _sections(
     model: type[BaseModel],
-    path: tuple[str, ...],
-    outer: frozenset[type[BaseModel]] = frozenset(),
+    path: _Place,
+    places: Mapping[type[BaseModel], _Place],
+    told: set[type[BaseModel]],
 ) -> Iterator[str]:
-    """The model's section and those of the blocks in it; one inside itself is told once."""
-    outer |= {model}
+    """The model's section and those of the blocks in it that have their place there, once."""
     if path:
         kind = _KINDS.get(model)
-        place = ".".join("NAME" if part == "*" else part for part in path)
-        yield f"\n## `{place}`{f' ({kind})' if kind else ''}\n"
+        yield f"\n## `{_dotted(path)}`{f' ({kind})' if kind else ''}\n"
     yield _prose(model) + "\n"
     yield "| key | type | default | |\n|---|---|---|---|"
-    inner: list[tuple[type[BaseModel], tuple[str, ...]]] = []
+    inner: list[tuple[type[BaseModel], _Place]] = []
     for name, field in model.model_fields.items():
-        key = field.alias or name
-        here = (*path, key)
-        annotation = field.annotation
-        if isinstance(annotation, ForwardRef):  # of a model that was being made then
-            annotation = get_type_hints(model)[name]
-        found = list(models_in(annotation))
-        for nested, keyed in found:
-            keyed_path = (*here, "*") if keyed and get_origin(annotation) is dict else here
-            if nested not in outer:
-                inner.append((nested, keyed_path))
-        above = all(nested in outer for nested, _ in found)
-        yield _row(key, field, f"see {'above' if above else 'below'}" if found else "")
+        found = list(_inside(model, name, field, path))
+        here = [each for each in found if places[each[0]] == each[1] and each[0] not in told]
+        told |= {nested for nested, _ in here}
+        there = [f"as `{_dotted(places[each[0]])}`" for each in found if each not in here]
+        yield _row(field.alias or name, field, " or ".join(["see below"] * bool(here) + there))
+        inner += here
     for nested, where in inner:
-        yield from _sections(nested, where, outer)
+        yield from _sections(nested, where, places, told)
+
+
+def _dotted(path: _Place) -> str:
+    return ".".join("NAME" if part == "*" else part for part in path)
 
 
 def _prose(model: type[BaseModel]) -> str:

@@ -75,7 +75,7 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
         "state": "Initial",
         "watermark": None,
         "partition_watermarks": {},
-        "grace_period": "5m",
+        "grace_period_secs": 300,
         "notes": [],
         "last_update_ts": None,
         "last_error": None,

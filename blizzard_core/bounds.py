@@ -182,7 +182,8 @@ Beyond: the source stops with the names of file and column
 Test: test_hostile_parquet.py::test_a_row_that_is_too_large_is_refused
 """
 TABLE_READER_BYTES = 256 << 20
-"""What the process that decodes a Parquet file of a table may take, beside the 100 MB of any
+"""What the process that decodes a Parquet file of a table may take, beside the 100 MB of any and
+64 MiB that files before have left
 Beyond: the source stops with the names of file and column
 Test: test_hostile_parquet.py::test_small_files_cost_bounded_memory
 """

@@ -4,12 +4,12 @@ A file of kilobytes may become gigabytes: its footer only claims what its pages 
 process decodes it. The operating system limits that process; the task or daemon that asked loses
 nothing. The process has no access to a store: it asks its parent for the bytes.
 
-`main` forks for each file, so that no file pays for another one, and none waits for imports.
+It serves one file after the other, since to start one takes a quarter of a second. One that was
+refused, or left memory taken, ends it: no file pays for another one.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
 import resource
 import struct
@@ -30,12 +30,14 @@ from blizzard_py.columns.digests import with_leaves
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 16 << 20
 # What the process answers, and the form of the range that it asks for.
-READ, BATCH, DAMAGED, REFUSED, END = b"R", b"B", b"D", b"L", b"."
+READ, BATCH, DAMAGED, REFUSED, END, MORE = b"R", b"B", b"D", b"L", b".", b"+"
 RANGE = struct.Struct(">QQ")
 _FEWER = 32
 # Each column is read in pieces; this much of all of them together is held.
 _PIECES_BYTES = 32 << 20
 _LEAST_PIECE, _LARGEST_PIECE = 16 << 10, 1 << 20
+# So much may be left of earlier files, which the limit comes on top of.
+_KEPT_BYTES = 64 << 20
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _VIEW_IDS = frozenset(kind.id for kind in _VIEWS)
 
@@ -169,42 +171,48 @@ def _serve(line: Connection, order: Order) -> None:
         pre_buffer=False,
         buffer_size=max(_LEAST_PIECE, min(_LARGEST_PIECE, piece)),
     )
-    own = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (own + order.allowed,) * 2)
+    _limit(_taken() + order.allowed)
     for batch in _decode(file, order):
         for each in cut(batch):
             _send(line, each)
 
 
-def _answer(line: Connection, order: Order) -> None:
-    """Serve one file and say how it ended."""
+def _answer(line: Connection, order: Order, before: int) -> bool:
+    """Serve one file and say how it ended; whether the process may serve another one."""
     try:
         _serve(line, order)
-        line.send_bytes(END)
     except _Refused as error:
         line.send_bytes(REFUSED + str(error).encode())
+        return False
     except (pa.ArrowException, OSError) as error:
         line.send_bytes(DAMAGED + f"{type(error).__name__}: {error}".encode())
+        return False
+    pa.default_memory_pool().release_unused()
+    is_small = _taken() - before <= _KEPT_BYTES
+    line.send_bytes(END + (MORE if is_small else b""))
+    return is_small
+
+
+def _taken() -> int:
+    """How many bytes of addresses this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def _limit(size: int) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (size, hard))
 
 
 def main(descriptor: int) -> None:
-    """Fork for each order of the parent, until the parent closes the line or a child dies."""
+    """Serve orders of the parent until it closes the line, or until one leaves something behind."""
     with Connection(descriptor) as line:
-        while True:
+        before, goes_on = _taken(), True
+        while goes_on:
             try:
                 asked = line.recv_bytes()
             except EOFError:
                 return
-            child = os.fork()
-            if not child:
-                status = 1
-                try:
-                    _answer(line, Order(*pickle.loads(asked)))  # noqa: S301  # our own parent's
-                    status = 0
-                finally:
-                    os._exit(status)
-            if os.waitpid(child, 0)[1]:
-                return
+            goes_on = _answer(line, Order(*pickle.loads(asked)), before)  # noqa: S301  # our own parent's
 
 
 if __name__ == "__main__":

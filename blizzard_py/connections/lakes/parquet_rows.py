@@ -9,12 +9,10 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
-import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from multiprocessing.connection import Connection
 
 import pyarrow as pa
@@ -51,7 +49,6 @@ class RowReader:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env=env,
-                start_new_session=True,
             )
         self.pid = self._process.pid
         self._line = Connection(ours.detach())
@@ -72,10 +69,9 @@ class RowReader:
         return answer[:1], answer[1:]
 
     def kill(self) -> None:
-        """End it, and what it forked."""
+        """End it."""
         self._line.close()
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        self._process.kill()
         self._process.wait()
 
 
@@ -104,7 +100,7 @@ def batches(
     reader = IDLE.pop() if IDLE else RowReader()
     is_idle = False
     try:
-        # As a tuple: the process would import this package anew for each file.
+        # As a tuple: to the process, which is a script, our class is another one.
         reader.send(pickle.dumps(tuple(order)))
         while (answer := reader.receive())[0] != process.END:
             kind, content = answer
@@ -117,7 +113,7 @@ def batches(
                 raise damaged(file.where, content.decode(errors="replace"))
             else:
                 raise SourceError(f"{file.where}: {content.decode(errors='replace')}")
-        is_idle = True
+        is_idle = answer[1] == process.MORE
     except _Ended as error:
         raise SourceError(
             f"{file.where}: the process that read it ended, most likely for want of the"

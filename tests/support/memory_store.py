@@ -39,11 +39,13 @@ class MemoryStorage:
     def list_range(self, after: str, until: str | None) -> Iterator[Page]:
         low, high = order_key(after), None if until is None else order_key(until)
         while True:
-            keys = sorted((k for k in self.objects if order_key(k) > low), key=order_key)
+            # Threads of a process that died may still write.
+            there = dict(self.objects)
+            keys = sorted((k for k in there if order_key(k) > low), key=order_key)
             page = keys[: self.page_keys]
             kept = [k for k in page if high is None or order_key(k) < high]
             yield Page(
-                tuple(Entry(k, len(self.objects[k][0]), self.objects[k][1]) for k in kept),
+                tuple(Entry(k, len(there[k][0]), there[k][1]) for k in kept),
                 1,
                 len(page),
             )

@@ -14,7 +14,7 @@ from decimal import Decimal
 from itertools import chain
 from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 from pydantic.fields import FieldInfo
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
@@ -161,7 +161,7 @@ def _delay(text: str) -> str:
 # In seconds, for whoever waits; and as written, for what has to be exact.
 _IN_SECONDS = BeforeValidator(_secs)
 _AS_TEXT = (AfterValidator(_duration), AfterValidator(_positive), AfterValidator(_delay))
-Seconds = Annotated[float, _IN_SECONDS]
+Seconds = Annotated[float, _IN_SECONDS, PlainSerializer(shown, return_type=str, when_used="json")]
 Duration = Annotated[str, BeforeValidator(_text), _AS_TEXT[0]]
 Length = Annotated[str, BeforeValidator(_text), _AS_TEXT[1]]
 Delay = Annotated[str, BeforeValidator(_text), _AS_TEXT[2]]

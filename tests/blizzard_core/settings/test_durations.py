@@ -81,3 +81,4 @@ def test_a_number_says_no_unit() -> None:
 @pytest.mark.parametrize("text", ["0", "1.5s", "90s", "5m", "90m", "1d", "36h"])
 def test_seconds_are_shown_as_they_are_written(text: str) -> None:
     assert shown(SECS.validate_python(text)) == text
+    assert SECS.dump_python(SECS.validate_python(text), mode="json") == text

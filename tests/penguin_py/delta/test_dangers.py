@@ -287,7 +287,7 @@ def test_a_log_that_delta_rs_gives_up_on_is_refused_by_name(
     for name in ("update_incremental", "metadata", "vacuum"):
         monkeypatch.setattr(DeltaTable, name, give_up)
     with pytest.raises(CommitError, match="gave up"):
-        log.vacuum(168)
+        log.vacuum(168 * 3600)
     with pytest.raises(StateError, match=r"table/_delta_log: the log cannot be read: gave up"):
         log.refresh()
 

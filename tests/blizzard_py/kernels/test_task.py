@@ -516,7 +516,8 @@ def test_rows_go_to_the_directory_of_their_time_and_null_to_its_own(tmp_path: Pa
     }
 
 
-YEARLESS = b'{"id":0,"t":"0000-01-01T00:00:00Z"}\n'
+NAMELESS = b'{"id":0,"t":"%s"}\n' % (b"x" * 300)
+BY_NAME = (PartitionRule("t", key="name"),)
 
 
 def timed(*ids: int) -> bytes:
@@ -530,14 +531,14 @@ def test_a_row_that_no_directory_can_be_named_for_is_a_bad_record(
     monkeypatch.setattr(task, "GROUP_BYTES", group_bytes)
     world = IngestWorld(
         tmp_path,
-        fields=specs(id="int64", t="timestamp"),
-        rules=(PartitionRule("t", "d=%F"),),
+        fields=specs(id="int64", t="string"),
+        rules=BY_NAME,
         max_bad_fraction=0.5,
     )
     world.metadata = ("_source_line",)
-    world.put("a.ndjson", b"\n" + YEARLESS + timed(1) + b"oops\n" + YEARLESS + timed(2, 3, 4))
+    world.put("a.ndjson", b"\n" + NAMELESS + timed(1) + b"oops\n" + NAMELESS + timed(2, 3, 4))
     world.put("b.ndjson", timed(5))
-    world.put("c.ndjson", YEARLESS)
+    world.put("c.ndjson", NAMELESS)
     report = world.run_task()
     assert [(f.outcome, f.rows, f.bad_rows) for f in report.files] == [
         ("ingested", 4, 3),
@@ -550,24 +551,22 @@ def test_a_row_that_no_directory_can_be_named_for_is_a_bad_record(
     letters = world.letters(report)
     assert [(x["line"], x["offset"], x["stage"]) for x in letters] == [
         (2, 1, "partition"),
-        (4, 1 + len(YEARLESS) + len(timed(1)), "parse"),
-        (5, 1 + len(YEARLESS) + len(timed(1)) + 5, "partition"),
+        (4, 1 + len(NAMELESS) + len(timed(1)), "parse"),
+        (5, 1 + len(NAMELESS) + len(timed(1)) + 5, "partition"),
     ]
-    assert "years 1 to 9999" in letters[0]["error"]
-    assert letters[0]["raw"] == YEARLESS.decode().rstrip()
+    assert "takes 305 bytes as a directory" in letters[0]["error"]
+    assert letters[0]["raw"] == NAMELESS.decode().rstrip()
 
 
 @pytest.mark.parametrize("policy", ["quarantine_file", "fail"])
 def test_such_a_row_condemns_its_file_where_bad_records_do(tmp_path: Path, policy: Any) -> None:
-    world = IngestWorld(
-        tmp_path, fields=specs(id="int64", t="timestamp"), rules=(PartitionRule("t", "d=%F"),)
-    )
+    world = IngestWorld(tmp_path, fields=specs(id="int64", t="string"), rules=BY_NAME)
     world.on_bad_record = policy
-    world.put("a.ndjson", timed(1) + YEARLESS)
+    world.put("a.ndjson", timed(1) + NAMELESS)
     world.put("b.ndjson", timed(2))
     report = world.run_task()
     assert (report.files[0].outcome, report.files[0].stage) == ("quarantined", "parse")
-    assert report.files[0].error.startswith("line 2: a value of 't' lies outside")
+    assert report.files[0].error.startswith("line 2: a value of 'name' takes 305 bytes")
     assert world.ids(report) == [2]
 
 

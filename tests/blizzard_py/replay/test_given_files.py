@@ -494,7 +494,7 @@ def test_what_replays_took_is_remembered_when_their_journal_is_cut_and_it_does_n
     world, names = IngestWorld(), OutputNames()
     for place in ("blizzard_py.ingest.source_pipeline", "blizzard_py.sources.files.late_files"):
         monkeypatch.setattr(f"{place}.uuid7", lambda: names.fresh(1, world.now)[0])
-    taken = [f"{DAY}/2.json", f"{DAY}/_hidden.json", "date=9999-12-31/1.json"]
+    taken = [f"{DAY}/2.json", f"{DAY}/_hidden.json", "date=2060-12-31/1.json"]
     for path in taken:
         world.put(path, path)
         assert world.states(path) == ["ingested"]
@@ -509,7 +509,7 @@ def test_what_replays_took_is_remembered_when_their_journal_is_cut_and_it_does_n
         assert ask(world, path).verdict == "ingested", path
     # The time of a partition that was ahead has come: the daemon passes what is in.
     world.settings["max_ahead"] = "36500d"
-    world.put("date=9999-12-31/2.json", "other")
+    world.put("date=2060-12-31/2.json", "other")
     world.go_on(2)
     rows = ["1", "30", "31", "32", "5", "52", "other"]
     assert world.rows() == sorted([*rows, *taken])
@@ -521,7 +521,7 @@ def test_who_starts_over_takes_again_what_replays_took_before_however_long_ago(
     world, names = IngestWorld(), OutputNames()
     for place in ("blizzard_py.ingest.source_pipeline", "blizzard_py.sources.files.late_files"):
         monkeypatch.setattr(f"{place}.uuid7", lambda: names.fresh(1, world.now)[0])
-    before, after = f"{DAY}/2.json", "date=9999-12-31/1.json"
+    before, after = f"{DAY}/2.json", "date=2060-12-31/1.json"
     world.put(before, "before")
     assert world.states(before) == ["ingested"]
     world.now += 100
@@ -537,7 +537,7 @@ def test_who_starts_over_takes_again_what_replays_took_before_however_long_ago(
         assert world.states(f"{DAY}/_{number}.json") == ["ingested"]
     # Twice those that the new start has found again, once what was given after it.
     world.settings["max_ahead"] = "36500d"
-    world.put("date=9999-12-31/2.json", "other")
+    world.put("date=2060-12-31/2.json", "other")
     world.go_on(2)
     counts = Counter(world.rows())
     assert (counts["before"], counts["after"], counts["1"], counts["other"]) == (2, 1, 2, 1)

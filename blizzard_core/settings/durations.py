@@ -100,7 +100,7 @@ def _parts(text: str) -> list[tuple[str, str]]:
     if text == "0":
         return [(text, "second")]
     if re.fullmatch(_NUMBER, text):
-        raise ValueError(f"has no unit; write {text}s, {text}m, {text}h or {text}d")
+        raise ValueError(f"must be a duration with its unit: {text}s, {text}m, {text}h or {text}d")
     raise ValueError(f"must be a duration such as {_EXAMPLES}")
 
 

@@ -56,7 +56,7 @@ def test_months_are_no_length_of_time(text: str, months: int) -> None:
         ("minutes", "must be a duration"),
         ("1 minute and more", "must be a duration"),
         ("nan", "must be a duration"),
-        ("10", "has no unit; write 10s, 10m, 10h or 10d"),
+        ("10", "with its unit: 10s, 10m, 10h or 10d"),
         ("-1s", "must be at least 0"),
         ("1M", "unit"),
         ("3 fortnights", "unit"),
@@ -74,7 +74,7 @@ def test_what_is_no_duration(text: str, why: str) -> None:
 def test_a_number_says_no_unit() -> None:
     assert SECS.validate_python(0) == SECS.validate_python("0") == 0
     for value in (60, 1.5):
-        with pytest.raises(ValidationError, match=f"has no unit; write {value}s"):
+        with pytest.raises(ValidationError, match=f"with its unit: {value}s"):
             SECS.validate_python(value)
 
 

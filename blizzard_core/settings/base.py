@@ -13,6 +13,7 @@ from pydantic import (
     StringConstraints,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -21,6 +22,7 @@ from blizzard_core.storage.opening import normalize_uri, problems_of
 # Names become parts of file names and of Spark job groups.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 Options = dict[str, str]
+_UNITS = {"secs": "s", "hours": "h", "days": "d"}
 
 
 def _one_spelling(uri: str) -> str:
@@ -47,6 +49,22 @@ class Settings(BaseModel):
         use_attribute_docstrings=True,
         allow_inf_nan=False,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_units(cls, data: Any) -> Any:
+        """Keys that said the unit of their number, as `poll_interval_secs`, before 0.1.0."""
+        if not isinstance(data, dict):
+            return data
+        found = dict(data)
+        for key in data:
+            name, _, unit = str(key).rpartition("_")
+            new = "cooldown" if name == "abstinent" else name
+            if unit in _UNITS and new in cls.model_fields and key not in cls.model_fields:
+                value = found.pop(key)
+                is_number = isinstance(value, int | float) and not isinstance(value, bool)
+                found.setdefault(new, f"{value}{_UNITS[unit]}" if is_number else value)
+        return found
 
     @field_validator("*", mode="before")
     @classmethod

@@ -6,6 +6,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from blizzard_core.settings.durations import Seconds, Span, micros, shown, span
+from blizzard_core.settings.sources import FileUnits, SourceSettings
+from blizzard_core.settings.tables import VacuumSettings
 
 SECS = TypeAdapter(Seconds)
 
@@ -82,3 +84,14 @@ def test_a_number_says_no_unit() -> None:
 def test_seconds_are_shown_as_they_are_written(text: str) -> None:
     assert shown(SECS.validate_python(text)) == text
     assert SECS.dump_python(SECS.validate_python(text), mode="json") == text
+
+
+def test_keys_that_said_their_unit_are_read() -> None:
+    source = SourceSettings.model_validate(
+        {"source_uri": "/raw", "poll_interval_secs": 90, "grace_period_secs": "auto"}
+    )
+    assert (source.poll_interval, source.grace_period) == (90, "auto")
+    assert FileUnits.model_validate({"abstinent_days": 7}).cooldown == 7 * 86_400
+    assert VacuumSettings.model_validate({"retention_hours": 168}).retention == 604_800
+    with pytest.raises(ValidationError, match="at least 0"):
+        SourceSettings.model_validate({"source_uri": "/raw", "min_age_secs": -1})

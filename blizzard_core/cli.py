@@ -43,8 +43,8 @@ from rich.text import Text
 
 from blizzard_core import log
 from blizzard_core.errors import BlizzardError, ConfigError, StorageError
-from blizzard_core.process.signals import INTERRUPTED
 from blizzard_core.redact import redacted
+from blizzard_core.signals import INTERRUPTED
 from blizzard_core.storage.opening import open_storage, option
 from blizzard_core.storage.protocol import StorageOptions
 from blizzard_core.text import json_safe, printable, printable_lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blizzard_core.process.startup import started
+from blizzard_core.startup import started
 
 started()  # what follows takes a second
 
@@ -27,7 +27,7 @@ from blizzard_core.cli import (
     print_json,
     verbose_option,
 )
-from blizzard_core.process.loop import DIFFERS, REFUSED
+from blizzard_core.daemon import DIFFERS, REFUSED
 from blizzard_core.settings.event_time_checks import event_time_notes
 from blizzard_core.text import counted, printable
 from blizzard_py.app import daemon as app

@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 
 from blizzard_core import log
-from blizzard_core.process.loop import Loop, run_worker
+from blizzard_core.daemon import Loop, run_worker
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.wiring import parts_of, source_pipeline, spark_engine
 from blizzard_py.demo.stage import DemoFailedError, staged, step

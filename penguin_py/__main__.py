@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blizzard_core.process.startup import started
+from blizzard_core.startup import started
 
 started()  # what follows takes a second
 
@@ -26,7 +26,7 @@ from blizzard_core.cli import (
     print_table,
     verbose_option,
 )
-from blizzard_core.process.loop import REFUSED
+from blizzard_core.daemon import REFUSED
 from blizzard_core.settings.load import load_config
 from blizzard_core.text import counted, in_utc, printable
 from penguin_py import app

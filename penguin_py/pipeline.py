@@ -15,9 +15,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 
+from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import StateError
 from blizzard_core.log import get_logger
-from blizzard_core.process.loop import StopEvent
 from blizzard_core.quarantine import MISSING, Record
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress, mark_idle

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from blizzard_core.bounds import SHOWN_COMMIT_BYTES
-from blizzard_core.delta.json_log import COMMIT, LOG, relative
+from blizzard_core.delta_json import COMMIT, LOG, relative
 from blizzard_core.errors import NotFound
 from blizzard_core.json_text import json_value
 from blizzard_core.observability.written import moment_of, number_of, text_of

@@ -7,7 +7,7 @@ a store that has not answered for half a minute.
 
 A loop that ended on purpose (unreadable state, ``max_failures``) is alive and not
 ready: a restart would end the same way and would interrupt the other loops. One that
-was fenced ends the whole daemon, see `blizzard_core.process.loop`.
+was fenced ends the whole daemon, see `blizzard_core.daemon`.
 """
 
 from __future__ import annotations

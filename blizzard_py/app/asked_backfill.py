@@ -9,10 +9,10 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
+from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import WatermarkError
-from blizzard_core.process.loop import Loop, run
-from blizzard_core.process.signals import stop_on_signals
 from blizzard_core.settings.document import Config
+from blizzard_core.signals import stop_on_signals
 from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline, spark_engine
 from blizzard_py.columns.compare import order
 from blizzard_py.edits import checkpoint_edit

@@ -9,14 +9,14 @@ from functools import partial
 from rich.console import Console
 
 from blizzard_core.checkpoint.writer import Admission, anybody
+from blizzard_core.daemon import FAILING, REFUSED, Loop, run
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.log import get_logger
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
-from blizzard_core.process.loop import FAILING, REFUSED, Loop, run
-from blizzard_core.process.signals import stop_on_signals
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.signals import stop_on_signals
 from blizzard_py.app.live_progress import shown
 from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.page import desk_of

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
+from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import ConfigError
-from blizzard_core.process.loop import Loop, run
-from blizzard_core.process.signals import INTERRUPTED, stop_on_signals
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.signals import INTERRUPTED, stop_on_signals
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.wiring import (

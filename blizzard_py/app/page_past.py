@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from blizzard_core.bounds import SHOWN_BATCH_BYTES
-from blizzard_core.delta.json_log import listed
+from blizzard_core.delta_json import listed
 from blizzard_core.errors import StateError
 from blizzard_core.observability.activity import told, told_text
 from blizzard_core.observability.commits import Commit, CommitTail

@@ -21,8 +21,8 @@ from blizzard_core.cli import (
     print_json,
     print_table,
 )
-from blizzard_core.process.signals import INTERRUPTED
 from blizzard_core.settings.document import Config
+from blizzard_core.signals import INTERRUPTED
 from blizzard_core.text import are, counted, json_safe, printable
 from blizzard_py.app import operations, unit_operations
 from blizzard_py.app.configuration import load_config

@@ -18,7 +18,7 @@ from blizzard_core.cli import (
     print_json,
     print_table,
 )
-from blizzard_core.process.signals import INTERRUPTED
+from blizzard_core.signals import INTERRUPTED
 from blizzard_core.text import are, counted
 from blizzard_py.app import operations
 from blizzard_py.app.configuration import load_config

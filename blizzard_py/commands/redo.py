@@ -16,8 +16,8 @@ from blizzard_core.cli import (
     print_error,
     print_json,
 )
-from blizzard_core.process.signals import INTERRUPTED
 from blizzard_core.redact import redacted
+from blizzard_core.signals import INTERRUPTED
 from blizzard_core.text import counted, printable
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.redo import redo as redo_refused

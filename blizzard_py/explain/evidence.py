@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
-from blizzard_core.delta.json_log import listed, read_each
+from blizzard_core.delta_json import listed, read_each
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.published import first_name
 from blizzard_core.storage.protocol import Storage, join

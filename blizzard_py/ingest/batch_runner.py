@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from blizzard_core.bounds import INFERRED_COLUMNS, UNEXPECTED_FIELDS
-from blizzard_core.delta.json_log import committed_versions
+from blizzard_core.delta_json import committed_versions
 from blizzard_core.errors import BlizzardError, Cancelled, StateError
 from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_FILE_PREFIX
 from blizzard_core.log import get_logger

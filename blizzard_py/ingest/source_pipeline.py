@@ -32,6 +32,7 @@ from uuid_utils import uuid7
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.fence import FencedFile
 from blizzard_core.checkpoint.writer import Admission, anybody
+from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import (
     Cancelled,
     FencedError,
@@ -41,7 +42,6 @@ from blizzard_core.errors import (
     Unfinished,
 )
 from blizzard_core.log import get_logger
-from blizzard_core.process.loop import StopEvent
 from blizzard_core.storage.clock import StoreClock
 from blizzard_core.watermark.progress import observed
 from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from blizzard_core.delta.json_log import removed
+from blizzard_core.delta_json import removed
 from blizzard_core.errors import BlizzardError
 from blizzard_core.groups import SOURCE_FILE_COLUMN
 from blizzard_core.storage.protocol import Entry, order_key

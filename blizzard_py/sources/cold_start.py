@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.delta.json_log import listed
+from blizzard_core.delta_json import listed
 from blizzard_core.errors import ColdStartRefused
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.sources.parts import Parts

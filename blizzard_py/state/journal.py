@@ -42,7 +42,7 @@ from typing import Any
 
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
-from blizzard_core.delta.json_log import listed
+from blizzard_core.delta_json import listed
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, join

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_core.delta.json_log import relative
+from blizzard_core.delta_json import relative
 from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.storage.protocol import Storage
 from penguin_py.model import Known, Telling

@@ -20,8 +20,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
-from blizzard_core.delta.checkpoint import newest_checkpoint
-from blizzard_core.delta.json_log import COMMIT, LOG, commit_path
+from blizzard_core.delta_checkpoint import newest_checkpoint
+from blizzard_core.delta_json import COMMIT, LOG, commit_path
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Storage

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_core.delta.checkpoint import newest_checkpoint
+from blizzard_core.delta_checkpoint import newest_checkpoint
 from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta import log as deltalog

@@ -26,7 +26,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
-from blizzard_core.delta.json_log import LOG, commit_path
+from blizzard_core.delta_json import LOG, commit_path
 from blizzard_core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_core.log import get_logger
 from blizzard_core.settings.durations import HOUR

@@ -11,17 +11,7 @@ from itertools import count
 import pytest
 
 from blizzard_core import errors
-from blizzard_core.errors import (
-    AccessDenied,
-    BlizzardError,
-    Cancelled,
-    ConfigError,
-    FencedError,
-    StateError,
-    Unavailable,
-)
-from blizzard_core.observability.activity import Activity
-from blizzard_core.process.loop import (
+from blizzard_core.daemon import (
     DIFFERS,
     FAILING,
     ONCE_TRIES,
@@ -34,7 +24,17 @@ from blizzard_core.process.loop import (
     run,
     run_worker,
 )
-from blizzard_core.process.signals import INTERRUPTED
+from blizzard_core.errors import (
+    AccessDenied,
+    BlizzardError,
+    Cancelled,
+    ConfigError,
+    FencedError,
+    StateError,
+    Unavailable,
+)
+from blizzard_core.observability.activity import Activity
+from blizzard_core.signals import INTERRUPTED
 from tests.support.scenario import ROOT
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from blizzard_core.delta.transactions import newest_transactions
+from blizzard_core.delta_transactions import newest_transactions
 from blizzard_core.errors import StateError
 from blizzard_core.storage.local import LocalStorage
 

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from blizzard_core.process.signals import INTERRUPTED, stop_on_signals
+from blizzard_core.signals import INTERRUPTED, stop_on_signals
 
 # Does not end when it is told to: something hangs.
 STUBBORN = """
 import threading
-from blizzard_core.process.signals import stop_on_signals
+from blizzard_core.signals import stop_on_signals
 stop = threading.Event()
 with stop_on_signals(stop, 20):
     print("ready", flush=True)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from blizzard_core.delta.json_log import commit_path
+from blizzard_core.delta_json import commit_path
 from blizzard_core.observability.lookups import Found, Lookups
 from blizzard_core.observability.written import source_state_path
 from blizzard_core.settings.load import load_config

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import Conflict, FencedError, StateError, Unavailable
-from blizzard_core.process.loop import Loop, run
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_py.job import FinishedFile, IngestJob, IngestResult
 from tests.blizzard_py.replay.test_replay import Engine, ReplayWorld

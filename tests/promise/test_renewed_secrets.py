@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from blizzard_core.process import loop as daemon
+from blizzard_core import daemon
 from blizzard_core.settings.load import load_config
 from blizzard_py.app.daemon import run_daemon as blizzard
 from penguin_py.app import run_daemon as penguin

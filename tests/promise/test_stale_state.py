@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from blizzard_core.daemon import run
 from blizzard_core.errors import FencedError
-from blizzard_core.process.loop import run
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main as blizzard

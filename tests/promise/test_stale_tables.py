@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
+from blizzard_core.daemon import run
 from blizzard_core.errors import ColdStartRefused, StateError
-from blizzard_core.process.loop import run
 from blizzard_core.settings.load import load_config
 from blizzard_py.__main__ import main
 from blizzard_py.ingest.batch_records import BatchRecords

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError
 
-from blizzard_core.delta import json_log
+from blizzard_core import delta_json
 from blizzard_core.errors import Conflict, NotFound, StorageError
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.table import DeltaLog
@@ -164,7 +164,7 @@ class SimulatedWriter(LogWriter):
         data = "".join(json.dumps(action) + "\n" for action in actions).encode()
         for _ in range(_RETRIES):
             try:
-                self._storage.put_if(json_log.commit_path(version), data, None)
+                self._storage.put_if(delta_json.commit_path(version), data, None)
                 break
             except Conflict as conflict:
                 if plan.replaces:
@@ -245,14 +245,14 @@ class SimulatedWriter(LogWriter):
 def opened(storage: Client) -> Table | None:
     """The table as of its newest log checkpoint, or of version 0; None if there is none."""
     names = [
-        entry.path.removeprefix(f"{json_log.LOG}/")
-        for page in storage.list_range(f"{json_log.LOG}/", f"{json_log.LOG}0")
+        entry.path.removeprefix(f"{delta_json.LOG}/")
+        for page in storage.list_range(f"{delta_json.LOG}/", f"{delta_json.LOG}0")
         for entry in page.entries
     ]
     table = Table()
     for name in sorted((n for n in names if n.endswith(".checkpoint.parquet")), reverse=True):
         try:
-            raw = storage.read(f"{json_log.LOG}/{name}")
+            raw = storage.read(f"{delta_json.LOG}/{name}")
         except NotFound:
             continue
         table.apply(_actions_of(raw), int(name[:20]))
@@ -287,18 +287,18 @@ def checkpoint(storage: Client, table: Table) -> None:
     rows += [{"remove": body} for body in table.removes.values()]
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, _CHECKPOINT), sink)
-    name = f"{json_log.LOG}/{table.version:020d}.checkpoint.parquet"
+    name = f"{delta_json.LOG}/{table.version:020d}.checkpoint.parquet"
     storage.put_atomic(name, sink.getvalue())
     hint = json.dumps({"version": table.version, "size": len(rows)})
-    storage.put_atomic(f"{json_log.LOG}/_last_checkpoint", hint.encode())
+    storage.put_atomic(f"{delta_json.LOG}/_last_checkpoint", hint.encode())
 
 
 def clean_up(storage: Client, version: int, oldest: float) -> None:
     """Delete the entries that a log checkpoint covers, if they were written before ``oldest``."""
-    first = f"{json_log.LOG}/{0:020d}"
+    first = f"{delta_json.LOG}/{0:020d}"
     doomed = [
         entry.path
-        for page in storage.list_range(first[:-1], json_log.commit_path(version))
+        for page in storage.list_range(first[:-1], delta_json.commit_path(version))
         for entry in page.entries
         if entry.path.endswith(".json") and entry.modified < oldest
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blizzard_core.delta import json_log
+from blizzard_core import delta_json
 from tests.simulation import adaptor, commands, others
 from tests.simulation.deltalog import checkpoint
 from tests.simulation.plan import Event, event
@@ -133,7 +133,7 @@ def log_cleaned(director: Director, found: Event) -> None:
             process.died()
     checkpoint(_Direct(sink), table)
     for version in range(max(0, table.version - found["left"])):
-        sink.delete(json_log.commit_path(version))
+        sink.delete(delta_json.commit_path(version))
     # Of outputs that were committed, let go and deleted nothing tells any more.
     _to_mend(director, found, _REFUSALS["log"], lambda _number: None)
     world.counts["logs cleaned"] += 1

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_core.delta import json_log
+from blizzard_core import delta_json
 from blizzard_core.storage.protocol import is_hidden, join
 from penguin_py.delta.output_ids import FOLDER
 from penguin_py.intake.naming import is_grouped
@@ -156,7 +156,7 @@ def log_cut(director: Director, found: Event) -> None:
         return
     then = table_of(world, last)
     lost = {unquote(p) for p in {*now.adds, *now.removes} - {*then.removes}} - {*sink.objects}
-    gone = {json_log.commit_path(version) for version in range(last + 1)} - {*sink.objects}
+    gone = {delta_json.commit_path(version) for version in range(last + 1)} - {*sink.objects}
     if lost or gone:
         return  # of what was cleaned up nobody has a copy
     for process in director.processes["penguin"]:
@@ -203,7 +203,7 @@ def _rows(world: World, table: Table) -> Counter[str]:
 
 def _version(path: str) -> int:
     """That of an entry or a log checkpoint; what points at the newest is newer than all."""
-    digits = path.removeprefix(f"{json_log.LOG}/")[:20]
+    digits = path.removeprefix(f"{delta_json.LOG}/")[:20]
     return int(digits) if digits.isdigit() else sys.maxsize
 
 
@@ -221,4 +221,4 @@ def _added(world: World, body: dict[str, Any], *, data_change: bool) -> dict[str
 def _land(world: World, table: Table, operation: str, actions: list[dict[str, Any]]) -> None:
     info = {"commitInfo": {"timestamp": int(world.now * 1000), "operation": operation}}
     data = "".join(json.dumps(action) + "\n" for action in [info, *actions]).encode()
-    world.bucket(SINK).put_if(json_log.commit_path(table.version + 1), data, None)
+    world.bucket(SINK).put_if(delta_json.commit_path(table.version + 1), data, None)

@@ -12,7 +12,7 @@ from unittest import mock
 
 import msgspec
 
-from blizzard_core.delta import transactions as delta_transactions
+from blizzard_core import delta_transactions
 from blizzard_core.errors import NotFound, Unavailable
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.files import discovery

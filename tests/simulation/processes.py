@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from blizzard_core.daemon import Loop, run_worker
 from blizzard_core.errors import FencedError
-from blizzard_core.process.loop import Loop, run_worker
 from tests.simulation import adaptor
 from tests.simulation.engine import Engine
 from tests.simulation.faults import Faults

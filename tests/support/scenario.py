@@ -16,7 +16,7 @@ import duckdb
 import yaml
 from deltalake import DeltaTable
 
-from blizzard_core.process.loop import Loop, run
+from blizzard_core.daemon import Loop, run
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage

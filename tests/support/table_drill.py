@@ -6,7 +6,7 @@ import shutil
 import threading
 from pathlib import Path
 
-from blizzard_core.process.loop import Loop, run
+from blizzard_core.daemon import Loop, run
 from blizzard_core.settings.load import load_config
 from blizzard_py.app.wiring import build
 from penguin_py.app import build as tables_of

@@ -25,7 +25,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from blizzard_core.delta.json_log import commit_path
+from blizzard_core.delta_json import commit_path
 from blizzard_core.errors import NotFound, SourceError, Unavailable
 from blizzard_core.redact import redacted
 from blizzard_core.storage.opening import delta_options

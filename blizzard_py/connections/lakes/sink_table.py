@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from deltalake import Schema
 
 from blizzard_core.checkpoint.document import parsed
-from blizzard_core.delta.checkpoint import newest_checkpoint
-from blizzard_core.delta.json_log import COMMIT, LOG, listed, read_each
+from blizzard_core.delta_checkpoint import newest_checkpoint
+from blizzard_core.delta_json import COMMIT, LOG, listed, read_each
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.json_text import json_value
 from blizzard_core.storage.opening import scheme_of

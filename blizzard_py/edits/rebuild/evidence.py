@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.delta.json_log import added, commits, committed_versions, listed, read_each
+from blizzard_core.delta_json import added, commits, committed_versions, listed, read_each
 from blizzard_core.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_py.dead_letters.reader import put_away

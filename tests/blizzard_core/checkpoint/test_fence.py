@@ -12,8 +12,8 @@ import pytest
 
 from blizzard_core.checkpoint.fence import FencedFile, writer_of
 from blizzard_core.checkpoint.writer import Writer
+from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import BucketMissing, Conflict, FencedError, StateError, Unavailable
-from blizzard_core.process.loop import Loop, run
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.bounds import SHOWN_COMMIT_BYTES
-from blizzard_core.delta.json_log import commit_path
+from blizzard_core.delta_json import commit_path
 from blizzard_core.observability.commits import TOLD, CommitTail, commit_of
 from blizzard_core.storage.protocol import Entry
 from tests.support.memory_store import MemoryStorage

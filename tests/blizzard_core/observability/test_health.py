@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from blizzard_core.daemon import Loop, run_worker
 from blizzard_core.errors import BlizzardError, PipelineStopped, StateError, Unavailable
 from blizzard_core.observability.activity import Activity
 from blizzard_core.observability.health import (
@@ -26,7 +27,6 @@ from blizzard_core.observability.health import (
 )
 from blizzard_core.observability.history import Backlog, Minutes
 from blizzard_core.observability.notices import notices, worst
-from blizzard_core.process.loop import Loop, run_worker
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.activity import NONE_APART, SourceActivity
 from blizzard_py.state.source_state import Batch

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_core.process.signals import INTERRUPTED
+from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app import operations
 from blizzard_py.replay import run

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from blizzard_core.bounds import SHOWN_BATCH_BYTES
-from blizzard_core.delta.json_log import commit_path
+from blizzard_core.delta_json import commit_path
 from blizzard_core.errors import StateError
 from blizzard_core.observability import allowance
 from blizzard_core.observability.commits import Commit

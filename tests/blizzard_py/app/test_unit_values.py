@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from blizzard_core.process.loop import FAILING
+from blizzard_core.daemon import FAILING
 from blizzard_py.__main__ import main
 from tests.blizzard_py.app.test_unit_ends import api_shop
 from tests.support.api_server import Asked, api_server, reply

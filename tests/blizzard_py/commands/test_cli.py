@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from blizzard_core import cli
 from blizzard_core.log import get_logger
-from blizzard_core.process.signals import INTERRUPTED
+from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
 from tests.support.own_process import free_port

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_core.delta.json_log import LOG_FILES, committed_versions, delta_versions, removed
+from blizzard_core.delta_json import LOG_FILES, committed_versions, delta_versions, removed
 from blizzard_core.errors import ConfigError, StateError, Unavailable
 from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.text import iso, printable

@@ -15,11 +15,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blizzard_core.bounds import FILE_COLUMNS
+from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import ConfigError
 from blizzard_core.log import configure
-from blizzard_core.process.loop import Loop, run
-from blizzard_core.process.signals import INTERRUPTED
 from blizzard_core.settings.load import load_config
+from blizzard_core.signals import INTERRUPTED
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py import metrics
 from blizzard_py.__main__ import main as blizzard

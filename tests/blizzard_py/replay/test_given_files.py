@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blizzard_core.errors import FencedError, Unavailable
-from blizzard_core.process.signals import INTERRUPTED
 from blizzard_core.settings.sources import CheckpointSettings
+from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit

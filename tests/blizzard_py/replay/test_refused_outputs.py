@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from deltalake import DeltaTable
 
-from blizzard_core.process.loop import REFUSED
+from blizzard_core.daemon import REFUSED
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.settings.load import load_config
 from blizzard_py.__main__ import main as blizzard

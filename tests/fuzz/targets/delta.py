@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from blizzard_core.delta import json_log
+from blizzard_core import delta_json
 from blizzard_core.errors import BlizzardError, SourceError, StateError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import open_storage
@@ -51,7 +51,7 @@ def _refused(action: Callable[[], object]) -> bool:
 def entries(data: bytes) -> None:
     """A log entry is understood, or refused by name, by whoever reads one."""
     store = MemoryStorage()
-    store.objects[json_log.commit_path(0)] = (data, 0.0)
+    store.objects[delta_json.commit_path(0)] = (data, 0.0)
     store.objects[f"{log.LOG}/_last_checkpoint"] = (data.partition(b"\n")[0], 0.0)
     refused = _refused(lambda: log.read_commit(store, 0))
     known = _refused(lambda: list(log.known_paths(store, 0, _pool())))
@@ -61,7 +61,7 @@ def entries(data: bytes) -> None:
     _refused(lambda: log.last_own_commit(store, _APP, 1, 0, _pool()))
     _refused(lambda: log.paths_of(store, ["p/s/b/1/0"], 0, _pool()))
     _refused(lambda: log.features(store))
-    _refused(lambda: list(json_log.added(data, "mem://log", store.uri)))
+    _refused(lambda: list(delta_json.added(data, "mem://log", store.uri)))
     _refused(lambda: sink_table(store))
     with contextlib.suppress(SourceError):
         delta_log.parsed(data, 0, "mem://log")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from blizzard_core.delta.checkpoint import newest_checkpoint
+from blizzard_core.delta_checkpoint import newest_checkpoint
 from blizzard_core.errors import StateError
 from tests.support.penguin_world import World
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from blizzard_core.delta.json_log import relative
+from blizzard_core.delta_json import relative
 from blizzard_core.errors import StateError, Unavailable
 from blizzard_core.storage.protocol import Entry, Page, Storage
 from penguin_py.delta import output_ids

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
-from blizzard_core.delta.checkpoint import newest_checkpoint
-from blizzard_core.delta.json_log import COMMIT, LOG, commit_path, listed, read_each
+from blizzard_core.delta_checkpoint import newest_checkpoint
+from blizzard_core.delta_json import COMMIT, LOG, commit_path, listed, read_each
 from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.range_file import RangeFile

@@ -15,7 +15,7 @@ def started() -> None:
     """Have Ctrl-C end this process without pages of a trace, and the standard streams be there.
 
     Whoever calls a command by mistake takes it back at once. From the first step of a command on
-    `blizzard_core.cli` and `blizzard_core.process.signals` see to it.
+    `blizzard_core.cli` and `blizzard_core.signals` see to it.
     """
     sys.excepthook = _told_but_interruptions
     _opened_streams()

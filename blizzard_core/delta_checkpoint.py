@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from blizzard_core.delta.json_log import LOG
+from blizzard_core.delta_json import LOG
 from blizzard_core.errors import NotFound
 from blizzard_core.json_text import json_value
 from blizzard_core.log import get_logger

@@ -35,7 +35,7 @@ from blizzard_core import log as logs
 from blizzard_core.errors import BlizzardError, Cancelled, FencedError, StorageError, Unfinished
 from blizzard_core.log import get_logger
 from blizzard_core.observability.activity import Activity
-from blizzard_core.process.signals import INTERRUPTED
+from blizzard_core.signals import INTERRUPTED
 
 FIRST_BACKOFF_SECS = 1.0
 MAX_BACKOFF_SECS = 300.0

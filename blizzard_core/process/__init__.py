@@ -1,1 +1,0 @@
-"""What makes a daemon of workers: their loop, the signals that end it, and its quick start."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -61,9 +62,11 @@ class Settings(BaseModel):
             name, _, unit = str(key).rpartition("_")
             new = "cooldown" if name == "abstinent" else name
             if unit in _UNITS and new in cls.model_fields and key not in cls.model_fields:
+                if new in data:
+                    raise ValueError(f"give {new} or {key}, not both")
                 value = found.pop(key)
-                is_number = isinstance(value, int | float) and not isinstance(value, bool)
-                found.setdefault(new, f"{value}{_UNITS[unit]}" if is_number else value)
+                is_number = re.fullmatch(r"-?\d+(\.\d+)?", str(value)) is not None
+                found[new] = f"{value}{_UNITS[unit]}" if is_number else value
         return found
 
     @field_validator("*", mode="before")

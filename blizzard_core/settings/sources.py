@@ -82,7 +82,14 @@ class FileUnits(Settings):
     """
 
     cooldown: Seconds = Field(default=0, ge=0, examples=["7d"])
-    """How long a file is left alone after it was taken."""
+    """How long a file is left alone after it was taken; 28d at most, as journals are kept."""
+
+    @field_validator("cooldown")
+    @classmethod
+    def _within_the_journal(cls, cooldown: float) -> float:
+        if cooldown > 28 * DAY:
+            raise ValueError("must be at most 28d: the journal, which tells when, keeps 30")
+        return cooldown
 
 
 class CommonSource(Settings):

@@ -214,7 +214,7 @@ class DeltaLog:
         """
         _handle, state = self._opened()
         least = math.ceil(state.removed_kept_secs / HOUR)
-        hours = least if retention_secs is None else math.floor(retention_secs / HOUR)
+        hours = least if retention_secs is None else math.ceil(retention_secs / HOUR)
         if hours < least:
             raise CommitError(
                 f"{self._table.uri}: a vacuum of what was removed {hours} hours ago would delete"

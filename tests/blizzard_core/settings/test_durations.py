@@ -93,5 +93,10 @@ def test_keys_that_said_their_unit_are_read() -> None:
     assert (source.poll_interval, source.grace_period) == (90, "auto")
     assert FileUnits.model_validate({"abstinent_days": 7}).cooldown == 7 * 86_400
     assert VacuumSettings.model_validate({"retention_hours": 168}).retention == 604_800
+    assert SourceSettings.model_validate({"source_uri": "/r", "min_age_secs": "15"}).min_age == 15
+    with pytest.raises(ValidationError, match="give min_age or min_age_secs, not both"):
+        SourceSettings.model_validate({"source_uri": "/raw", "min_age_secs": 1, "min_age": "1s"})
+    with pytest.raises(ValidationError, match="at most 28d"):
+        FileUnits(cooldown="29d")  # type: ignore[arg-type]  # as in a file
     with pytest.raises(ValidationError, match="at least 0"):
         SourceSettings.model_validate({"source_uri": "/raw", "min_age_secs": -1})

@@ -22,12 +22,16 @@ class Find:
 
 
 def hunted(guard: Guard, first: int, count: int) -> Find:
-    """Look for a seed at which the guard's removal shows, and nothing without it."""
+    """Look for a seed at which the guard's removal shows, and nothing without it.
+
+    Raises `AssertionError` where the patch does not fit the code: its crash would show nothing.
+    """
     for seed in range(first, first + count):
         plan = draw(seed)
         outcome = play(plan, guard)
         known = play(plan).kinds if outcome.violations else set()
         for violation in outcome.violations:
+            assert "TypeError" not in violation, f"{guard.name}: {violation}"
             if violation.partition(":")[0] not in known:
                 return Find(guard.name, guard.without, seed, violation)
     return Find(guard.name, guard.without, None)

@@ -193,7 +193,13 @@ def floor_below_pending(_world: World) -> Iterator[None]:
 @guard("the floor rises over partitions with names in grace, and above every expired one")
 def floor_below_grace(_world: World) -> Iterator[None]:
     def ceiling(
-        _progress: Any, head: str, _counted: Any, pending: Any, _now: float, until: Any
+        _progress: Any,
+        head: str,
+        _counted: Any,
+        _closing: Any,
+        pending: Any,
+        _now: float,
+        until: Any,
     ) -> bytes:
         held = [watermark.order_key(path) for path in pending if path.startswith(head)]
         return min(held if until is None else [*held, until.encode()], default=b"\xff")

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from benchmarks import worker_memory
 from benchmarks.tables_reading import Order, read_by_adbc, settings
 from benchmarks.tables_shapes import COLUMNS, FIELDS
-from blizzard_py.columns.windows import window
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.protocol import Connection, Selection, Split
@@ -23,6 +22,7 @@ from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.job import IngestJob, JobFile
 from blizzard_py.kernels.process import prepare_process
 from blizzard_py.reading import Access, Reading, ReadTask, Window
+from blizzard_py.slices.windows import window
 
 JAR = Path("/usr/share/java/postgresql.jar")
 OURS_SPARK, ADBC_SPARK, JDBC = "ours, Spark task", "ADBC, Spark task", "spark.read.jdbc"
@@ -43,7 +43,7 @@ def planned(
     with contextlib.closing(connect(access, selection)) as connection:
         asking = Asking(connection, access, (column,))
         bound = connection.bound(asking.bound_kind, 0)
-        found = window(None, bound.value, None, datetime.now(UTC), bound.kind)
+        found = window(None, bound.value, {}, datetime.now(UTC), bound.kind)
         if found is None:
             raise RuntimeError("the table is empty")
         yield connection, access, found, list(connection.tasks(found, Split()))

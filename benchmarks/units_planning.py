@@ -14,13 +14,13 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from blizzard_py.slices.instants import stamp
+from blizzard_py.slices.units.closing import closed
+from blizzard_py.slices.units.due import Terms, due
+from blizzard_py.slices.units.grid import Layout, grid
+from blizzard_py.slices.units.schemes import Pair
+from blizzard_py.slices.units.state import OpenUnit, UnitsState, unit_key, units_to_json
 from blizzard_py.units import partitions, plan, unit_list
-from blizzard_py.units.closing import closed
-from blizzard_py.units.due import Terms, due
-from blizzard_py.units.grid import Layout, grid
-from blizzard_py.units.instants import stamp
-from blizzard_py.units.schemes import Pair
-from blizzard_py.units.state import OpenUnit, UnitsState, unit_key, units_to_json
 
 START = datetime(2009, 1, 1, tzinfo=UTC)
 GRACE = Terms(grace=timedelta(days=3))

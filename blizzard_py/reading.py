@@ -23,8 +23,8 @@ Nulls = Literal["first", "never", "fail"]
 class Window:
     """What is read at once: above ``after``, up to and with ``up_to``.
 
-    Values are those of `blizzard_py.columns` (Python's; `serialize` writes them). ``after`` is
-    the stored watermark, ``{}`` for the first window, and ``low`` is it shifted back by the
+    Values are Python's, which `blizzard_py.slices.notation` writes. ``after`` is the stored
+    watermark, ``{}`` for the first window, and ``low`` is it shifted back by the
     look-back, or ``after`` itself without one: reading starts there. With ``inclusive`` rows
     *at* ``low`` are read again (ties, `BoundKind` ``max`` and ``rows``). ``nulls_first``: rows
     whose watermark columns are all null are in it. A source without watermark columns (a

@@ -50,7 +50,7 @@ class Backward(Settings):
 
     @property
     def given(self) -> dict[str, int]:
-        """What is set, as `blizzard_py.columns` takes it; empty: no look-back."""
+        """What is set, as `blizzard_py.slices.lookback` takes it; empty: no look-back."""
         found = {unit: getattr(self, unit) for unit in _UNITS}
         return {unit: value for unit, value in found.items() if value}
 

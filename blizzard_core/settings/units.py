@@ -1,7 +1,7 @@
 """The settings of work units: ranges of time and listed values that a source is read by.
 
-What a range or a list of values means is known to `blizzard_py.units`, which `blizzard` checks
-them with before anything runs; here is what each may look like.
+What a range or a list of values means is known to `blizzard_py.slices.units`, with which `blizzard`
+checks them before anything runs; here is what each may look like.
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ from blizzard_core.errors import WatermarkError
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import stop_on_signals
 from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline, spark_engine
-from blizzard_py.columns.compare import order
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
 from blizzard_py.planning.ranges import RangeRefused
+from blizzard_py.slices.compare import order
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.tables.backfill import (
     BackfillSource,

@@ -11,20 +11,20 @@ from blizzard_core.errors import SourceError
 from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.query_checks import Asked
 from blizzard_core.settings.query_sources import TableSourceSettings
-from blizzard_py.columns import effective
-from blizzard_py.columns.calendars import settled_wall
-from blizzard_py.columns.literals import column_name
-from blizzard_py.columns.statements import closed, window_where
 from blizzard_py.connections.http.connection import HttpConnection
+from blizzard_py.connections.literals import column_name
 from blizzard_py.connections.protocol import Bound, Selection
+from blizzard_py.connections.sql.conditions import closed, window_where
 from blizzard_py.connections.sql.statements import plain_identifier
 from blizzard_py.connections.sqlite.clock import is_time, until
 from blizzard_py.reading import BoundKind, Window
+from blizzard_py.slices.calendars import settled_wall
+from blizzard_py.slices.lookback import effective
+from blizzard_py.slices.names import snapshot_range
 from blizzard_py.sources.tables import replacing, windows
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.state.column_state import ColumnState, StoredWindow
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.units.slices import snapshot_range
 
 # What a bound of this kind may miss, for people (docs/tables.md has the whole table).
 PROMISES: Mapping[BoundKind, str] = {

@@ -25,10 +25,11 @@ from blizzard_py.connections.placeholders import (
     unit_placeholder,
 )
 from blizzard_py.reading import Access
-from blizzard_py.units import limit, unit_list
-from blizzard_py.units.due import Terms
-from blizzard_py.units.instants import clock_of
-from blizzard_py.units.ranges import Part, UnitRange
+from blizzard_py.slices.instants import clock_of
+from blizzard_py.slices.units.due import Terms
+from blizzard_py.slices.units.limits import limit
+from blizzard_py.slices.units.ranges import Part, UnitRange
+from blizzard_py.slices.units.values import unit_list
 
 # Databases in which a column's collation decides how text compares, or nobody knows what does.
 _FOLDING = frozenset({"mysql", "sqlite", "jdbc"})

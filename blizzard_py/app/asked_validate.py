@@ -16,9 +16,9 @@ from blizzard_py.app.wiring import NoEngine, asks_of
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.placeholders import TO
 from blizzard_py.connections.protocol import SourceColumn
+from blizzard_py.slices.units.ranges import laid_out
 from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.unit_names import values_of
-from blizzard_py.units.ranges import laid_out
 
 # So many units are tried, to find one whose values can be asked for.
 _SAMPLE_UNITS = 10

@@ -43,6 +43,7 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay.ownership import backfill_ranges
 from blizzard_py.replay.refused import refusals, refused_outputs
 from blizzard_py.schema.types import field_spec
+from blizzard_py.slices.instants import stamp
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.refusal import way_out
@@ -56,7 +57,6 @@ from blizzard_py.state.skipped_rows import skipped_rows
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_query import respelled
 from blizzard_py.state.stream_state import StreamState
-from blizzard_py.units.instants import stamp
 
 
 def explain(config: Config, uri: str) -> Explanation:

@@ -30,10 +30,9 @@ from blizzard_py.connections.placeholders import (
     problems_in_text,
     unit_placeholder,
 )
-from blizzard_py.units import unit_list
-from blizzard_py.units.instants import is_moving
-from blizzard_py.units.ranges import laid_out, problems
-from blizzard_py.units.values import told_apart
+from blizzard_py.slices.instants import is_moving
+from blizzard_py.slices.units.ranges import laid_out, problems
+from blizzard_py.slices.units.values import told_apart, unit_list
 
 Finding = tuple[Key, str]
 

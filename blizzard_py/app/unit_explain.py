@@ -8,13 +8,13 @@ from typing import Any
 from blizzard_core.errors import BlizzardError
 from blizzard_py.explain import Explanation, Located, Task
 from blizzard_py.explain import explain as explain_item
+from blizzard_py.slices.units.planner import PlannedUnit
+from blizzard_py.slices.units.state import key_parts, unit_key
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.units.planner import PlannedUnit
-from blizzard_py.units.state import key_parts, unit_key
 
 
 def explained_unit(parts: Parts, source: UnitSource, uri: str, name: str) -> Explanation:

@@ -17,15 +17,15 @@ from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
 from blizzard_py.edits import checkpoint_edit, unit_edits
 from blizzard_py.edits.checkpoint_edit import EditRefused
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.slices.instants import resolve
+from blizzard_py.slices.units.state import key_parts, unit_key
+from blizzard_py.slices.units.values import LONE
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.unit_plans import Looked
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.units import resolve
-from blizzard_py.units.state import key_parts, unit_key
-from blizzard_py.units.values import LONE
 
 Edit = Callable[[SourceState], SourceState]
 

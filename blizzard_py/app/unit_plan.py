@@ -11,19 +11,19 @@ from typing import Any
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.query_checks import Asked
 from blizzard_core.settings.query_sources import TableSourceSettings
-from blizzard_py.columns.statements import closed
 from blizzard_py.connections.asking import Units
 from blizzard_py.connections.http.connection import HttpConnection
 from blizzard_py.connections.placeholders import LAKE, Values, in_sql
 from blizzard_py.connections.protocol import Connection, Selection
+from blizzard_py.connections.sql.conditions import closed
+from blizzard_py.slices.instants import moment, stamp
+from blizzard_py.slices.units.outcomes import UnitReading, replaced
+from blizzard_py.slices.units.planner import PlannedUnit
+from blizzard_py.slices.units.state import unit_key
 from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.units.instants import moment, stamp
-from blizzard_py.units.outcomes import UnitReading, replaced
-from blizzard_py.units.planner import PlannedUnit
-from blizzard_py.units.state import unit_key
 
 
 def unit_plan_of(

@@ -15,11 +15,11 @@ from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_edit import Effect, Stored
 from blizzard_py.edits.rebuild import Judged, Rebuilt
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.slices.instants import stamp
+from blizzard_py.slices.units.state import unit_key
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.units.instants import stamp
-from blizzard_py.units.state import unit_key
 
 _SHOWN_FILES = 10
 

@@ -9,8 +9,8 @@ from blizzard_core.errors import SourceError
 from blizzard_py.connections.placeholders import FROM, TO
 from blizzard_py.connections.protocol import Connection, Split
 from blizzard_py.reading import Access, BoundKind, Nulls
-from blizzard_py.units.due import Terms
-from blizzard_py.units.ranges import UnitRange
+from blizzard_py.slices.units.due import Terms
+from blizzard_py.slices.units.ranges import UnitRange
 
 
 @dataclass(frozen=True, slots=True)

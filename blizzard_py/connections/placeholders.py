@@ -16,11 +16,10 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from blizzard_core.errors import SourceError, WatermarkError
-from blizzard_py.columns import param
-from blizzard_py.columns.calendars import settled_wall
-from blizzard_py.columns.literals import literal
-from blizzard_py.columns.requests import FORMAT_TICKS
-from blizzard_py.units.instants import stamp
+from blizzard_py.connections.literals import literal
+from blizzard_py.slices.calendars import settled_wall
+from blizzard_py.slices.instants import stamp
+from blizzard_py.slices.requests import FORMAT_TICKS, param
 
 # What placeholders stand for, by their names: times and texts.
 Values: TypeAlias = Mapping[str, datetime | str]

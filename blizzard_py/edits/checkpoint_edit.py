@@ -25,6 +25,7 @@ from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
 from blizzard_py.edits.kept import keep, published_by
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.sources.stale import adopted, was_published, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
 from blizzard_py.sources.tables.windows import is_below, text_of
@@ -37,7 +38,6 @@ from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.units.state import UnitsState
 
 
 class EditRefused(BlizzardError):

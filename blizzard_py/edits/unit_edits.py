@@ -12,14 +12,14 @@ from datetime import datetime
 
 from blizzard_core.errors import UnitError
 from blizzard_py.edits.checkpoint_edit import EditRefused
+from blizzard_py.slices.instants import in_utc, stamp
+from blizzard_py.slices.units.outcomes import marked, with_high
+from blizzard_py.slices.units.schemes import Pair
+from blizzard_py.slices.units.state import UnitsState, key_parts, unit_key
+from blizzard_py.slices.units.values import LONE, unit_name
 from blizzard_py.sources.tables import unit_states
 from blizzard_py.sources.tables.unit_plans import Looked
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.units.instants import in_utc, stamp
-from blizzard_py.units.outcomes import marked, with_high
-from blizzard_py.units.schemes import Pair
-from blizzard_py.units.state import UnitsState, key_parts, unit_key
-from blizzard_py.units.values import LONE, unit_name
 
 
 def set_high(

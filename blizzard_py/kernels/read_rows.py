@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from blizzard_core.checkpoint.digests import WIDTH
 from blizzard_core.errors import WatermarkError
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.columns.digests import DIGEST, at_bound, digests
 from blizzard_py.kernels.decode.extract import members
 from blizzard_py.reading import ReadMarks, Recognition, Told
+from blizzard_py.slices.digests import DIGEST, at_bound, digests
 from blizzard_py.state.seen_rows import read_segment
 
 Kept = npt.NDArray[np.bool_]

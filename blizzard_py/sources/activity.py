@@ -29,11 +29,11 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.text import counted
 from blizzard_py import metrics
 from blizzard_py.job import FinishedFile
+from blizzard_py.slices.units.grid import Layout, grid
+from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.state.event_times import BEHIND_SECS
 from blizzard_py.state.source_state import Batch, SourceState, Totals
 from blizzard_py.state.stream_state import SettledBatch, StreamState
-from blizzard_py.units.grid import Layout, grid
-from blizzard_py.units.state import UnitsState
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +348,7 @@ class SourceActivity(Activity):
     def to_json(self) -> dict[str, Any]:
         """As `Activity`, with the totals since the first batch and what polls left apart.
 
-        ``units`` is the grid of a source that is read by work units (`blizzard_py.units.grid`).
+        ``units`` is the grid of a source of work units (`blizzard_py.slices.units.grid`).
         """
         units = self._grid_of_units()
         with self._lock:

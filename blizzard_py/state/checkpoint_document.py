@@ -18,7 +18,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``anew_ts``: when an operator had it start over: what replays took before counts no more;
 * ``columns``: of a source that is asked for rows, what was read of it (`column_state`);
 * ``units``: of a source that is read by work units, what is known of each
-  (`blizzard_py.units.state`), and ``readings``: those of the batch that is under way;
+  (`blizzard_py.slices.units.state`), and ``readings``: those of the batch that is under way;
 * ``group_seq``: the number of the source's last group (`blizzard_core.groups`);
 * ``replacing``: of the ``queue`` those files that take the place of what they had before;
 * ``stream``: of a pipeline over event time, where its query is (`stream_state`);
@@ -55,6 +55,8 @@ from blizzard_core.checkpoint.document import (
 from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry
+from blizzard_py.slices.units.outcomes import UnitReading
+from blizzard_py.slices.units.state import UnitsState, checked, units_to_json
 from blizzard_py.state.column_state import ColumnState, columns_to_json
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.lateness import Lateness
@@ -72,8 +74,6 @@ from blizzard_py.state.source_state import (
     checkpoint_path,
 )
 from blizzard_py.state.stream_state import StreamState, stream_to_json
-from blizzard_py.units.outcomes import UnitReading
-from blizzard_py.units.state import UnitsState, checked, units_to_json
 
 # So many names in grace a checkpoint lists at most: about 150 KB.
 INLINE_NAMES = 2000

@@ -11,7 +11,7 @@
                 "inclusive": false, "nulls_first": false, "planned_ts": 1.0},
      "tasks": [{"name": "0", "where": "SELECT …", "spec": {…}, "size": 0}], "done": ["1"]}
 
-Values are in the notation of `blizzard_py.columns.serialize`, as JSON. ``names`` are the
+Values are in the notation of `blizzard_py.slices.notation.serialize`, as JSON. ``names`` are the
 watermark's columns as they were configured. ``window`` and ``tasks`` are what is being read: they
 are saved with the batch that reads them, before its job starts, and whoever takes it over reads
 the same. They stand beside the watermark because what a source has to know of its items it

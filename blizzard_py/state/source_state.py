@@ -13,14 +13,14 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.job import FinishedFile, StagedBadRecords
 from blizzard_py.reading import ReadMarks
+from blizzard_py.slices.units.outcomes import UnitReading
+from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_state import SettledBatch, StreamState
-from blizzard_py.units.outcomes import UnitReading
-from blizzard_py.units.state import UnitsState
 
 Phase = Literal["running", "publishing"]
 

@@ -27,10 +27,10 @@ from blizzard_core.errors import BlizzardError, StateError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app import unit_operations
 from blizzard_py.edits import checkpoint_edit, unit_edits
+from blizzard_py.slices.instants import moment
+from blizzard_py.slices.units.state import UnitsState, reached
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.source_state import SourceState, checkpoint_path
-from blizzard_py.units.instants import moment
-from blizzard_py.units.state import UnitsState, reached
 from tests.support.memory_store import Died
 from tests.support.penguin_world import World
 from tests.support.unit_shop import ID, WHERE, UnitShop

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_py.columns.windows import window
 from blizzard_py.connections.drivers import connect, reader_of
 from blizzard_py.connections.protocol import Connection, Selection, Split
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 from blizzard_py.schema.types import arrow_type
+from blizzard_py.slices.windows import window
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)  # for look-backs, which these tests have none of
 

@@ -15,11 +15,10 @@ import random
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from blizzard_py.units import partitions
-from blizzard_py.units.closing import closed
-from blizzard_py.units.due import Due, Terms, due, reading_of
-from blizzard_py.units.instants import moment, stamp
-from blizzard_py.units.outcomes import (
+from blizzard_py.slices.instants import moment, stamp
+from blizzard_py.slices.units.closing import closed
+from blizzard_py.slices.units.due import Due, Terms, due, reading_of
+from blizzard_py.slices.units.outcomes import (
     UnitReading,
     failed,
     marked,
@@ -27,15 +26,16 @@ from blizzard_py.units.outcomes import (
     slice_texts,
     succeeded,
 )
-from blizzard_py.units.schemes import Pair
-from blizzard_py.units.state import (
+from blizzard_py.slices.units.schemes import Pair
+from blizzard_py.slices.units.state import (
     UnitsState,
     unit_key,
     unit_of,
     units_from_json,
     units_to_json,
 )
-from blizzard_py.units.trust import put_right, read_since
+from blizzard_py.slices.units.trust import put_right, read_since
+from blizzard_py.units import partitions
 
 ZONES = ("UTC", "Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia", "Australia/Lord_Howe")
 

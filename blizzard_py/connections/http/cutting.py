@@ -21,9 +21,9 @@ import msgspec
 from msgspec import Raw
 
 from blizzard_core.settings.schema import TimeUnit
-from blizzard_py.columns.iso import IsoText
 from blizzard_py.connections.http.model import HttpSource, PushFrom, PushTo, tick
 from blizzard_py.job import FieldSpec
+from blizzard_py.slices.iso import IsoText
 
 Kept: TypeAlias = Callable[[Sequence[Raw]], Sequence[Raw]]
 

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.errors import SourceError
-from blizzard_py.columns.calendars import settled_wall
-from blizzard_py.columns.windows import last_full_tick
 from blizzard_py.connections.lakes import filters
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
 from blizzard_py.connections.lakes.values import Ordered
 from blizzard_py.connections.placeholders import LAKE, in_sql, names_in
 from blizzard_py.connections.protocol import Bound, Selection, without_values
 from blizzard_py.reading import BoundKind, Window
+from blizzard_py.slices.calendars import settled_wall
+from blizzard_py.slices.windows import last_full_tick
 
 # Any time will do, to ask a filter for its columns.
 _SAMPLE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)

@@ -21,7 +21,6 @@ import pyarrow as pa
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import counted
-from blizzard_py.columns.date_folders import folder_period, folder_time
 from blizzard_py.connections.compared import check_instants
 from blizzard_py.connections.lakes.bounds import (
     asked_names,
@@ -30,6 +29,7 @@ from blizzard_py.connections.lakes.bounds import (
     refuse_bound,
     utc_now,
 )
+from blizzard_py.connections.lakes.date_folders import folder_period, folder_time
 from blizzard_py.connections.lakes.fields import (
     check_there,
     columns_of,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
-from blizzard_py.columns import folders
+from blizzard_py.connections.lakes.date_folders import folders
 from blizzard_py.connections.lakes.places import FileName, Stores, place_of, told
 from blizzard_py.connections.lakes.planned import PlannedFile
 from blizzard_py.reading import Access

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.bounds import TABLE_ROW_BYTES
 from blizzard_core.storage.range_file import RangeFile
-from blizzard_py.columns.digests import with_leaves
+from blizzard_py.slices.digests import with_leaves
 
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 16 << 20

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blizzard_core.errors import SourceError
-from blizzard_py.columns import deserialize, serialize
 from blizzard_py.connections.lakes.places import FileName
 from blizzard_py.connections.lakes.window import RowWindow, parsed
 from blizzard_py.connections.placeholders import LAKE, Values, in_sql
 from blizzard_py.connections.protocol import Split
 from blizzard_py.reading import ReadTask
+from blizzard_py.slices.notation import deserialize, serialize
 
 # As much as one task reads unless the split says otherwise.
 TASK_BYTES = 512 << 20

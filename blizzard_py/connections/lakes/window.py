@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
-from blizzard_py.columns import deserialize, serialize
 from blizzard_py.connections.lakes.values import Key, Ordered, compared, ordered
 from blizzard_py.reading import Nulls, Window
+from blizzard_py.slices.notation import deserialize, serialize
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
-from blizzard_py.columns.literals import literal
+from blizzard_py.connections.literals import literal
 from blizzard_py.connections.mysql import types
 from blizzard_py.connections.mysql.session import ask
 from blizzard_py.connections.protocol import Bound, Selection, SourceColumn

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
-from blizzard_py.columns.literals import literal
+from blizzard_py.connections.literals import literal
 from blizzard_py.connections.postgresql import describe, settled, types
 from blizzard_py.connections.postgresql.describe import Described, Facts
 from blizzard_py.connections.postgresql.questions import Questions

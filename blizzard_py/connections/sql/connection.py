@@ -13,8 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
-from blizzard_py.columns.calendars import settled_wall
-from blizzard_py.columns.windows import last_full_tick
 from blizzard_py.connections.compared import check_instants
 from blizzard_py.connections.placeholders import Values, in_sql, is_of_one
 from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split, without_values
@@ -32,6 +30,8 @@ from blizzard_py.connections.sql.statements import (
 from blizzard_py.connections.sql.values import check_fits, endless, number, rows
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
+from blizzard_py.slices.calendars import settled_wall
+from blizzard_py.slices.windows import last_full_tick
 
 _DIVISIBLE: tuple[Any, ...] = (int, Decimal, datetime, date)
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from blizzard_core.errors import SourceError
-from blizzard_py.columns.literals import column_name, literal
-from blizzard_py.columns.statements import window_where
+from blizzard_py.connections.literals import column_name, literal
 from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.sql.conditions import window_where
 from blizzard_py.reading import Window
 
 _PART = r"(?:[A-Za-z_][\w$]*|\"[^\"\0]+\"|`[^`\0]+`|\[[^\]\0]+\])"

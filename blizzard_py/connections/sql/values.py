@@ -1,4 +1,4 @@
-"""Single values out of an answer, as `blizzard_py.columns` stores them."""
+"""Single values out of an answer, as `blizzard_py.slices.notation` stores them."""
 
 from __future__ import annotations
 

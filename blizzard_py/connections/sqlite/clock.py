@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from blizzard_py.columns.calendars import settled_wall
-from blizzard_py.columns.windows import last_full_tick
+from blizzard_py.slices.calendars import settled_wall
+from blizzard_py.slices.windows import last_full_tick
 
 _DIGIT = re.compile(r"\d")
 _FORM = re.compile(r"\d{4}-\d\d-\d\d(?:([ T])\d\d:\d\d:\d\d(?:\.(\d{1,6}))?(Z|\+00:00)?)?")

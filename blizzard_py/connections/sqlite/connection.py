@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError, SourceError
-from blizzard_py.columns.literals import literal
+from blizzard_py.connections.literals import literal
 from blizzard_py.connections.protocol import Bound, Selection, SourceColumn
 from blizzard_py.connections.sql.connection import SqlConnection
 from blizzard_py.connections.sql.faults import guarded

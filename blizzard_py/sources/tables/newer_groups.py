@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Storage
+from blizzard_py.slices.names import Range, snapshot_range
+from blizzard_py.slices.units.trust import read_since
 from blizzard_py.state.manifests import manifest, numbers_from
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.units.slices import Range, snapshot_range
-from blizzard_py.units.trust import read_since
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,14 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import SourceError
-from blizzard_py.columns import effective
-from blizzard_py.columns.compare import order
 from blizzard_py.connections.asking import Asking
 from blizzard_py.reading import ReadTask, Window
+from blizzard_py.slices.compare import order
+from blizzard_py.slices.lookback import effective
+from blizzard_py.slices.names import column_slice, snapshot_slice
 from blizzard_py.sources.tables.windows import from_stored
 from blizzard_py.state.column_state import ColumnState, StoredWindow
 from blizzard_py.state.source_state import Replaced
-from blizzard_py.units.slices import column_slice, snapshot_slice
 
 # So many boundaries are known. Whoever needs an older one reads from the beginning.
 _KEPT = 32

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.dead_letters.reader import DeadLetterObject, objects, put_away, read
-from blizzard_py.units.state import UnitsState
+from blizzard_py.slices.units.state import UnitsState
 
 
 def close_letters(dlq: Storage, source_id: str, uri: str, known: UnitsState) -> list[str]:

@@ -14,9 +14,8 @@ from blizzard_py.connections.drivers import connect, reader_of
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
-from blizzard_py.units import unit_name, units_from
-from blizzard_py.units.limits import enough
-from blizzard_py.units.values import told_apart
+from blizzard_py.slices.units.limits import enough
+from blizzard_py.slices.units.values import told_apart, unit_name, units_from
 
 
 def values_of(units: Units) -> Sequence[Mapping[str, str]] | None:

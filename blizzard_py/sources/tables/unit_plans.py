@@ -14,15 +14,15 @@ from typing import get_args
 
 from blizzard_py.connections.asking import Units
 from blizzard_py.connections.placeholders import FROM, TO, Values, unit_placeholder
-from blizzard_py.units.closing import closed
-from blizzard_py.units.due import Due, due, reading_of
-from blizzard_py.units.grid import Layout
-from blizzard_py.units.instants import clock_of, moment, stamp
-from blizzard_py.units.outcomes import UnitReading
-from blizzard_py.units.planner import PlannedUnit, Reason, limited
-from blizzard_py.units.ranges import LaidOut, laid_out, spec_of
-from blizzard_py.units.state import UnitsState, guarded, key_parts, unit_key, unit_of
-from blizzard_py.units.values import LONE, unit_name, values_named
+from blizzard_py.slices.instants import clock_of, moment, stamp
+from blizzard_py.slices.units.closing import closed
+from blizzard_py.slices.units.due import Due, due, reading_of
+from blizzard_py.slices.units.grid import Layout
+from blizzard_py.slices.units.outcomes import UnitReading
+from blizzard_py.slices.units.planner import PlannedUnit, Reason, limited
+from blizzard_py.slices.units.ranges import LaidOut, laid_out, spec_of
+from blizzard_py.slices.units.state import UnitsState, guarded, key_parts, unit_key, unit_of
+from blizzard_py.slices.units.values import LONE, unit_name, values_named
 
 # So many units, for each that is read at the same time, are published together.
 _ROUNDS = 25

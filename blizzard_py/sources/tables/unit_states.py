@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from blizzard_py.slices.instants import moment, stamp
+from blizzard_py.slices.names import snapshot_range
+from blizzard_py.slices.units.outcomes import UnitReading, failed, replaced, succeeded
+from blizzard_py.slices.units.state import UnitsState, highest, unit_of
 from blizzard_py.sources.tables.work import progress_of_text
 from blizzard_py.state.source_state import Batch, Replaced, SourceState
-from blizzard_py.units.instants import moment, stamp
-from blizzard_py.units.outcomes import UnitReading, failed, replaced, succeeded
-from blizzard_py.units.slices import snapshot_range
-from blizzard_py.units.state import UnitsState, highest, unit_of
 
 # Failing units that `status` names.
 _NAMED = 20

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blizzard_core.errors import BlizzardError, StateError
+from blizzard_py.slices.instants import stamp
+from blizzard_py.slices.units.planner import PlannedUnit
+from blizzard_py.slices.units.state import key_parts
 from blizzard_py.sources.story import Passed, Waiting
 from blizzard_py.sources.tables.story import NamedStanding, NamedStory
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.units.instants import stamp
-from blizzard_py.units.planner import PlannedUnit
-from blizzard_py.units.state import key_parts
 
 # How a unit of that name stands now; None if there is none that is open.
 Finds = Callable[[SourceState, str], PlannedUnit | BlizzardError | None]

@@ -1,10 +1,10 @@
 """A source that is read by work units: ranges of time, values, or both. A `Source`.
 
 **An item** is a unit, named by where its partition begins and its values
-(`blizzard_py.units.state.unit_key`). `plan` fixes from where to where each unit of the next batch
-is read and puts that into the state (`SourceState.readings`), which is saved with the batch before
-its job starts; so whoever takes it over reads the same again. What is asked follows from that and
-from the configuration.
+(`blizzard_py.slices.units.state.unit_key`). `plan` fixes from where to where each unit of the next
+batch is read and puts that into the state (`SourceState.readings`), which is saved with the batch
+before its job starts; so whoever takes it over reads the same again. What is asked follows from
+that and from the configuration.
 
 Units of a batch are read apart: one that fails costs itself alone, waits longer each time, and has
 a dead letter once it has failed `max_retries` times more. Those that were read are one group, which
@@ -30,6 +30,10 @@ from blizzard_core.watermark.progress import Scanned
 from blizzard_py.connections.asking import Asking, Units
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading, ReadTask, UnitSlice
+from blizzard_py.slices.units.outcomes import slice_texts
+from blizzard_py.slices.units.planner import PlannedUnit
+from blizzard_py.slices.units.state import UnitsState, unit_key
+from blizzard_py.slices.units.trust import is_ahead, put_right
 from blizzard_py.sources.activity import NONE_APART
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
@@ -44,10 +48,6 @@ from blizzard_py.sources.tables.work import TaskWork
 from blizzard_py.state.committers import blocked_by
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import Batch, Replaced, SourceState, checkpoint_path
-from blizzard_py.units.outcomes import slice_texts
-from blizzard_py.units.planner import PlannedUnit
-from blizzard_py.units.state import UnitsState, unit_key
-from blizzard_py.units.trust import is_ahead, put_right
 
 _CLOCK = (
     "units were read at a time that is still to come: a clock is behind, or was ahead then; they"

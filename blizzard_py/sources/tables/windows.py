@@ -15,13 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import StateError, WatermarkError
-from blizzard_py.columns import advanced, deserialize, effective, serialize
-from blizzard_py.columns.compare import order
-from blizzard_py.columns.windows import window
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.protocol import Bound
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import ReadTask, Recognition, Told, Window
+from blizzard_py.slices.compare import advanced, order
+from blizzard_py.slices.lookback import effective
+from blizzard_py.slices.notation import deserialize, serialize
+from blizzard_py.slices.windows import window
 from blizzard_py.state.column_state import ColumnState, SeenSegment, Stored, StoredWindow
 
 _TIES = frozenset({"max", "rows"})

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from blizzard_py.columns.literals import literal
+from blizzard_py.connections.literals import literal
 from blizzard_py.connections.mysql.session import ask as ask_mysql
 from blizzard_py.connections.postgresql.questions import Questions
 from blizzard_py.connections.protocol import Selection, Split

@@ -27,6 +27,9 @@ from blizzard_py.explain.location import Located
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FinishedFile
 from blizzard_py.planning.batches import BatchLimits
+from blizzard_py.slices.units.due import Terms
+from blizzard_py.slices.units.ranges import UnitRange
+from blizzard_py.slices.units.state import key_parts
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.parts import Parts
@@ -37,9 +40,6 @@ from blizzard_py.sources.tables.work import item_name
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.source_state import Batch, Retry, SourceState
 from blizzard_py.state.transitions import begin_batch, ended, prepare_batch
-from blizzard_py.units.due import Terms
-from blizzard_py.units.ranges import UnitRange
-from blizzard_py.units.state import key_parts
 from tests.support.blizzard_world import World
 from tests.support.group_reader import groups_of
 from tests.support.memory_store import Died, Dying

@@ -16,12 +16,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from blizzard_core.errors import SourceError
-from blizzard_py.columns.windows import window
 from blizzard_py.connections.lakes.delta import DeltaConnection
 from blizzard_py.connections.lakes.rows import read
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, Window
+from blizzard_py.slices.windows import window
 from tests.support.lake_reading import Poller, rows_of
 
 pytestmark = pytest.mark.unreadable_tables("sources are broken and emptied on purpose")

@@ -14,9 +14,9 @@ import pytest
 from blizzard_core.errors import BlizzardError, Unavailable
 from blizzard_py.connections.asking import Asking, Units
 from blizzard_py.job import FieldSpec
+from blizzard_py.slices.units.due import Terms
+from blizzard_py.slices.units.ranges import UnitRange
 from blizzard_py.sources.parts import Parts
-from blizzard_py.units.due import Terms
-from blizzard_py.units.ranges import UnitRange
 from tests.support.asked_world import AskedWorld
 from tests.support.group_reader import rows_of
 from tests.support.memory_store import Died, Dying

@@ -1,0 +1,158 @@
+"""Slices: what a reading is cut into, and the text in `_unit` by which it is replaced. Pure.
+
+A reading of [low, to) is cut where the next one will begin, at ``to + abstinent - grace`` (as
+much from when it is read, if ``to`` is still to come): the next reading then replaces whole
+slices. Each row says its slice in the column `blizzard_core.groups.UNIT_COLUMN`, so no row
+needs to carry a time::
+
+    {source}/{part_from}/{value}/{slice_from}       a work unit's
+    {source}/{slice_from}                           a column window's
+    {source}/                                       a snapshot's
+
+Text order is what ranges go by, the same as that of UTF-8 bytes. Times are of fixed width in UTC.
+In values ``/`` and ``%`` are encoded, so all that begins with ``{key}/`` is that unit's alone,
+and ``0`` is the character that follows ``/``: a reading from ``low`` replaces the half-open
+range ``[{key}/{low}, {key}0)``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
+from typing import Any
+
+from blizzard_core.errors import UnitError
+from blizzard_py.slices.compare import shown
+from blizzard_py.slices.instants import instant, stamp
+
+Range = tuple[str, str]
+
+# Longer values would make every row's text long; they keep their beginning and a digest.
+_LONGEST_BYTES = 80
+_KEPT_CHARACTERS = 40
+_DIGEST_DIGITS = 32
+
+# Digits that hold every integer of 128 bits.
+_WIDTH = 39
+
+
+def cut(
+    low: datetime, to: datetime, shift: timedelta, at: datetime, days_of: tzinfo | None = None
+) -> tuple[datetime, ...]:
+    """Where the slices of a reading of [low, to) begin: ``low``, and where the next one will.
+
+    ``shift`` is abstinence less grace, ``at`` when it is read: of what is still to come then
+    nothing is known. One slice if the next reading begins within neither. With ``days_of`` cuts
+    are at midnights of that zone, since what is asked says whole days.
+    """
+    try:
+        begin = min(to, at) + shift
+        if days_of is not None:
+            day = begin.astimezone(days_of).replace(tzinfo=None).date()
+            begin = instant(datetime.combine(day, time.min), days_of)
+    except OverflowError:
+        return (low,)
+    return (low, begin) if low < begin < to else (low,)
+
+
+def widened(
+    low: datetime, part_from: datetime, high: datetime | None, slices: Sequence[datetime]
+) -> datetime:
+    """Where a reading that wants to begin at ``low`` has to, so that it replaces whole slices.
+
+    At the nearest slice start that is not above, or at the partition's where none is known. From
+    ``high`` on nothing is published, so there is nothing to replace in part.
+    """
+    if high is None or low <= part_from:
+        return part_from
+    if low >= high:
+        return low
+    return max((s for s in slices if s <= low), default=part_from)
+
+
+def unit_slice(source_id: str, part_from: datetime, name: str, slice_from: datetime) -> str:
+    """What `_unit` holds in the rows of one slice of a work unit."""
+    return f"{unit_prefix(source_id, part_from, name)}/{stamp(slice_from)}"
+
+
+def unit_range(source_id: str, part_from: datetime, name: str, low: datetime) -> Range:
+    """What a reading of a work unit from ``low`` replaces."""
+    key = unit_prefix(source_id, part_from, name)
+    return f"{key}/{stamp(low)}", f"{key}0"
+
+
+def column_slice(source_id: str, slice_from: Any) -> str:
+    """What `_unit` holds in the rows of a slice that begins at a watermark's value.
+
+    None is before all. Within one type, text order is the values' order. Raises `UnitError` for
+    values that have none, and for numbers of more than 39 digits before the point.
+    """
+    return f"{source_id}/{_ordered(slice_from)}"
+
+
+def column_range(source_id: str, low: Any) -> Range:
+    """What a column window from ``low`` replaces."""
+    return column_slice(source_id, low), f"{source_id}0"
+
+
+def snapshot_range(source_id: str) -> Range:
+    """What a reading replaces that reads all: a full refresh. `snapshot_slice` lies in it."""
+    return f"{source_id}/", f"{source_id}0"
+
+
+def snapshot_slice(source_id: str) -> str:
+    """What `_unit` holds in the rows of a snapshot."""
+    return f"{source_id}/"
+
+
+def unit_prefix(source_id: str, part_from: datetime, name: str) -> str:
+    """How `_unit` begins in the rows of a work unit, up to the last ``/``."""
+    return f"{source_id}/{stamp(part_from)}/{_value(name)}"
+
+
+def _value(name: str) -> str:
+    """A unit's name without ``/``, and short. ``%.`` stands in no other, so no two are alike."""
+    data = name.encode()
+    if len(data) <= _LONGEST_BYTES:
+        return _encoded(name)
+    digest = hashlib.sha256(data).hexdigest()[:_DIGEST_DIGITS]
+    return f"{_encoded(name[:_KEPT_CHARACTERS])}%.{digest}"
+
+
+def _encoded(text: str) -> str:
+    return text.replace("%", "%25").replace("/", "%2F")
+
+
+def _ordered(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        zoned = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return zoned.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return _number(value)
+    raise UnitError(f"a slice cannot begin at {shown(value)}")
+
+
+def _number(value: float | Decimal) -> str:
+    """Sign, 39 digits, and what is behind the point, counted upwards below zero as well."""
+    exact = Decimal(value)
+    if not exact.is_finite() or exact.copy_abs() >= 10**_WIDTH:  # abs() would round
+        raise UnitError(f"a slice cannot begin at {shown(value)}")
+    whole = math.floor(exact)
+    digits = f"1{whole:0{_WIDTH}d}" if whole >= 0 else f"0{10**_WIDTH + whole:0{_WIDTH}d}"
+    numerator, denominator = exact.as_integer_ratio()
+    rest = numerator - whole * denominator
+    if not rest:
+        return digits
+    places = 0
+    while denominator > 1 and rest * 10**places % denominator:
+        places += 1
+    return f"{digits}.{rest * 10**places // denominator:0{places}d}"

@@ -1,0 +1,95 @@
+"""Watermarks in an API's request, as text of the format it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
+
+from blizzard_core.errors import SourceError
+from blizzard_py.slices.compare import in_utc, shown
+from blizzard_py.slices.iso import IsoText
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# As naive UTC: these formats have no place for a zone.
+_FORMATS: Mapping[str, Callable[[datetime], str]] = {
+    "date": lambda v: v.date().isoformat(),
+    "datetime": lambda v: v.isoformat(timespec="seconds"),
+    "datetime_ms": lambda v: v.isoformat(timespec="milliseconds"),
+    "timestamp": lambda v: str(v.replace(tzinfo=UTC).timestamp()),
+    "timestamp_ms": lambda v: str((v.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)),
+}
+
+# How far two values lie apart that a format can say; the others say microseconds.
+FORMAT_TICKS: Mapping[str, timedelta] = {
+    "date": timedelta(days=1),
+    "datetime": timedelta(seconds=1),
+    "datetime_ms": timedelta(milliseconds=1),
+    "timestamp_ms": timedelta(milliseconds=1),
+}
+
+_INCLUSIVE = {
+    "1ms": timedelta(milliseconds=1),
+    "1s": timedelta(seconds=1),
+    "1day": timedelta(days=1),
+}
+
+
+def param(v: Any, format: str = "iso") -> str:  # noqa: A002  # the documented name
+    """A time as the API takes it.
+
+    `iso` keeps the zone (``2026-05-04T11:59:58.120000+00:00``; a date stays one). In UTC and
+    without one, cut and never rounded: `date`, `datetime` (whole seconds), `datetime_ms`,
+    `timestamp` (seconds since 1970, with a point), `timestamp_ms`. Raises `SourceError` for a
+    value that is no time, and for another format.
+    """
+    value = time_of(v)
+    name = (format or "iso").lower()
+    if name == "iso":
+        return value.isoformat()
+    if name not in _FORMATS:
+        raise SourceError(f"{shown(format)} is no format: iso, {', '.join(_FORMATS)}")
+    return _FORMATS[name](_naive_utc(value))
+
+
+def sent_to(v: Any, mode: str | None = None) -> Any:
+    """The end of a range as it is sent to an API that takes it to be inside.
+
+    ``mode`` is its precision, `1ms`, `1s` or `1day`, by which the end is lowered; without one
+    it is not. A date is lowered by days, to the moment only if that is finer. Raises
+    `SourceError` for another mode or a value that is no time.
+    """
+    if not mode:
+        return v
+    if mode not in _INCLUSIVE:
+        raise SourceError(f"inclusive is {', '.join(_INCLUSIVE)}, not {shown(mode)}")
+    value = time_of(v)
+    if not isinstance(value, datetime) and mode != "1day":
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    try:
+        return value - _INCLUSIVE[mode]
+    except OverflowError as error:
+        raise SourceError(f"there is no time before {shown(v)}") from error
+
+
+def time_of(v: Any) -> date:
+    """The value as datetime or date; ISO text is parsed."""
+    if isinstance(v, date):
+        return v
+    form = IsoText.of(v) if isinstance(v, str) else None
+    if form is None:
+        raise SourceError(f"{shown(v)} is no time, so it cannot be sent as one")
+    return form.value().date() if form.is_date else _in_zone(form)
+
+
+def _in_zone(form: IsoText) -> datetime:
+    """The text's value with the offset that it was written with."""
+    value = form.value()
+    return value if not form.zone else value.astimezone(timezone(form.offset))
+
+
+def _naive_utc(value: date) -> datetime:
+    if not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day)  # noqa: DTZ001  # UTC, told by the caller
+    return in_utc(value).replace(tzinfo=None)

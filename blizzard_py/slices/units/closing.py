@@ -1,0 +1,75 @@
+"""What is complete and out of grace needs no room: units are folded into ``closed_to``. Pure.
+
+So the state is as large as what is going on, not as what has been. Nothing is lost by it but
+where old slices begin: whoever lengthens the grace reads such a partition from its beginning.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from operator import itemgetter
+
+from blizzard_py.slices.instants import stamp
+from blizzard_py.slices.units.planner import moved
+from blizzard_py.slices.units.schemes import Pair
+from blizzard_py.slices.units.state import (
+    OpenUnit,
+    UnitsState,
+    highest,
+    key_parts,
+    owes,
+    stored_moment,
+    unit_key,
+)
+
+_BEGIN, _END = itemgetter(0), itemgetter(1)
+
+
+def closed(
+    state: UnitsState, partitions: Sequence[Pair], names: Iterable[str], shift: timedelta
+) -> UnitsState:
+    """The same knowledge in less room: ``closed_to`` of each name moved as far as it goes.
+
+    Over partitions that are complete, read since their grace was over, and not marked; never
+    the last, which may grow. What lies before the first partition goes: a moving start has left it
+    behind. ``shift`` is abstinence less grace, as it is now.
+    """
+    top = highest(state)
+    if top is None or not partitions:
+        return state
+    cut_off = moved(top, shift)
+    marks = set(state.redo)
+    open_ = dict(state.open)
+
+    def is_over(key: str, unit: OpenUnit, end: datetime) -> bool:
+        if unit.high != stamp(end) or end > cut_off or key in marks:
+            return False
+        return not owes(unit, end, shift)
+
+    closed_to = dict(state.closed_to)
+    for name in names:
+        reached = closed_to.get(name)
+        first = 0
+        if reached is not None:
+            first = bisect_right(partitions, stored_moment(reached, name), key=_END)
+        for begin, end in partitions[first:-1]:
+            key = unit_key(begin, name)
+            if key not in open_ or not is_over(key, open_[key], end):
+                break
+            del open_[key]
+            closed_to[name] = stamp(end)
+    for key, unit in list(open_.items()):
+        begin, name = key_parts(key)
+        at = bisect_left(partitions, begin, key=_BEGIN)
+        is_behind = closed_to.get(name, "") > stamp(begin) and at < len(partitions) - 1
+        known = at < len(partitions) and partitions[at][0] == begin
+        if begin < partitions[0][0] or (
+            is_behind and known and is_over(key, unit, partitions[at][1])
+        ):
+            del open_[key]
+    first_key = stamp(partitions[0][0])
+    redo = tuple(key for key in state.redo if key >= first_key)
+    return replace(state, closed_to=closed_to, open=open_, redo=redo)

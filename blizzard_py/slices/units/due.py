@@ -1,0 +1,203 @@
+"""What a source reads next, from its state: the planner with pauses, marks and slices. Pure.
+
+Units that are closed and stay so are counted and not looked at, so planning costs what is open.
+
+Three things the planner cannot know that has high watermarks alone. A complete unit is due until
+it was read *after* its grace: where its last reading failed, or was beyond the limit, the
+cut-off has moved past it meanwhile. One that was read up to a time that was still to come (the
+end of its range was, or a clock was ahead) is known up to when it was read. And where the limit
+binds, whoever was read longest ago has its turn: units in grace, which are read each time, would
+else keep all others waiting.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+
+from blizzard_py.slices.instants import in_utc, stamp
+from blizzard_py.slices.names import cut, widened
+from blizzard_py.slices.units.limits import enough
+from blizzard_py.slices.units.outcomes import UnitReading
+from blizzard_py.slices.units.planner import PlannedUnit, limited, moved, verdict
+from blizzard_py.slices.units.schemes import Pair
+from blizzard_py.slices.units.state import (
+    OpenUnit,
+    UnitsState,
+    highest,
+    key_parts,
+    owes,
+    reached,
+    stored_moment,
+    unit_key,
+    unit_of,
+)
+from blizzard_py.slices.units.values import LONE, unit_name
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How units are read: ``grace`` and ``abstinent``, the ``limit`` of a run, ``min_units``.
+
+    ``everything`` also looks at the closed units, which are only counted else. With ``days_of``
+    requests say whole days of that zone, and readings are cut there.
+    """
+
+    grace: timedelta = timedelta(0)
+    abstinent: timedelta = timedelta(0)
+    limit: int | None = None
+    min_units: int = 0
+    everything: bool = False
+    days_of: tzinfo | None = None
+
+    @property
+    def shift(self) -> timedelta:
+        """Abstinence less grace: from a high watermark to where the next reading begins."""
+        return self.abstinent - self.grace
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is due: ``units`` by partition and value, each ``start`` where a slice begins.
+
+    ``closed`` are those that were only counted. ``retired`` are names that the state knows and
+    the configuration no longer has.
+    """
+
+    cut_off: datetime | None
+    units: tuple[PlannedUnit, ...]
+    closed: int
+    retired: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What all units of one plan have in common."""
+
+    state: UnitsState
+    marks: frozenset[str]
+    cut_off: datetime | None
+    shift: timedelta
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A partition, and its ends as they are stored."""
+
+    partition: Pair
+    begin: str
+    end: str
+    is_last: bool
+
+
+def due(
+    state: UnitsState,
+    partitions: Sequence[Pair],
+    values: Sequence[Mapping[str, str]] | None,
+    terms: Terms,
+    now: datetime,
+) -> Due:
+    """What becomes of each unit now. ``values`` of None is one unit ``{}``; an empty list none.
+
+    ``partitions`` rise. Raises `UnitError` where there are fewer values than ``min_units``.
+    """
+    enough(None if values is None else len(values), terms.min_units)
+    named = {LONE: {}} if values is None else {unit_name(one): one for one in values}
+    top = highest(state)
+    cut_off = None if top is None else moved(top, terms.shift)
+    asked = _Asked(state, frozenset(state.redo), cut_off, terms.shift, in_utc(now, "now"))
+    names = list(named)
+    found, turns = [], []
+    told: tuple[datetime | None, str] = None, ""
+    for at, columns in _places(asked, partitions, names, everything=terms.everything):
+        begin, end = partitions[at]
+        # Most begin where the one before ends.
+        begin_text = told[1] if told[0] == begin else stamp(begin)
+        told = end, stamp(end)
+        span = _Span(partitions[at], begin_text, told[1], at == len(partitions) - 1)
+        for column in columns:
+            name = names[column]
+            key = f"{span.begin}/{name}"
+            known = unit_of(state, key, span.end, is_last=span.is_last)
+            found.append(_planned(asked, span, key, named[name], known))
+            turns.append(known.read_at or span.begin)
+    heard = dict.fromkeys([*state.closed_to, *(key.partition("/")[2] for key in state.open)])
+    return Due(
+        cut_off,
+        tuple(limited(found, terms.limit, turns)),
+        len(partitions) * len(named) - len(found),
+        tuple(name for name in heard if name not in named),
+    )
+
+
+def reading_of(unit: PlannedUnit, terms: Terms, now: datetime) -> UnitReading:
+    """What is saved of a unit that is executed, before it is read; ``now`` is that of `due`."""
+    begin, end = unit.partition
+    at = in_utc(now, "now")
+    begins = cut(unit.start, unit.end, terms.shift, at, terms.days_of)
+    slices = tuple(stamp(low) for low in begins)
+    return UnitReading(unit_key(begin, unit.name), stamp(end), slices, stamp(unit.end), stamp(at))
+
+
+def _places(
+    asked: _Asked, partitions: Sequence[Pair], names: Sequence[str], *, everything: bool
+) -> Iterator[tuple[int, Sequence[int]]]:
+    """Which units are looked at: partitions in order, each with its values, by their numbers.
+
+    Those behind what is closed and out of grace; and before it, what has an entry of its own.
+    """
+    if not partitions:
+        return
+    ends = [end for _, end in partitions]
+    firsts: dict[str, int] = {}
+    for name in names:
+        reached = asked.state.closed_to.get(name)
+        firsts[name] = 0
+        if reached is not None and asked.cut_off is not None and not everything:
+            passed = min(stored_moment(reached, name), asked.cut_off)
+            # The last one is always looked at: it may have shrunk.
+            firsts[name] = min(bisect_right(ends, passed), len(ends) - 1)
+    bounds = {name: stamp(partitions[first][0]) for name, first in firsts.items()}
+    columns = {name: column for column, name in enumerate(names)}
+    older: dict[int, set[int]] = {}
+    for key in (*asked.state.open, *asked.marks):
+        text, _, name = key.partition("/")
+        if name in bounds and text < bounds[name]:
+            begin, _ = key_parts(key)
+            at = bisect_right(ends, begin)
+            if partitions[at][0] == begin:
+                older.setdefault(at, set()).add(columns[name])
+    everyone = range(len(names))
+    common = max(firsts.values(), default=0)
+    for at in sorted({*older, *range(min(firsts.values(), default=len(ends)), common)}):
+        known = older.get(at, set())
+        yield at, [c for c in everyone if c in known or firsts[names[c]] <= at]
+    for at in range(common, len(ends)):
+        yield at, everyone
+
+
+def _planned(
+    asked: _Asked, span: _Span, key: str, values: Mapping[str, str], known: OpenUnit
+) -> PlannedUnit:
+    begin, end = span.partition
+    name = key[len(span.begin) + 1 :]
+    high = None
+    if known.high is not None:
+        high = end if known.high == span.end else stored_moment(known.high, key)
+    known_to = high
+    if begin < asked.now and known.read_at is not None and known.high != reached(known):
+        known_to = stored_moment(known.read_at, key)
+    execute, low, reason = verdict(span.partition, known_to, asked.cut_off, asked.shift)
+    if known.next_try is not None and stored_moment(known.next_try, key) > asked.now:
+        execute, reason = False, "waiting"
+    elif key in asked.marks and reason != "new" and known_to is not None and known_to <= end:
+        execute, low, reason = True, begin, "redo"
+    elif reason == "done" and low < end <= asked.now and owes(known, end, asked.shift):
+        execute, reason = True, "grace"
+    if execute:
+        slices = [stored_moment(text, key) for text in known.slices]
+        low = widened(low, begin, high, slices)
+    return PlannedUnit(values, name, span.partition, low, end, high, execute, reason)

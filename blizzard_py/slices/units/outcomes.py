@@ -1,0 +1,166 @@
+"""What follows from a reading, and from what an operator asks, for the units' state. Pure.
+
+A success moves a unit's high watermark and its slices, a failure counts and pauses; nothing
+else changes either. Stored times are compared as text, which is of fixed width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from blizzard_core.errors import StateError, UnitError
+from blizzard_core.text import one_line, printable, shortened
+from blizzard_py.slices.compare import shown
+from blizzard_py.slices.instants import in_utc, stamp
+from blizzard_py.slices.names import Range, unit_range, unit_slice
+from blizzard_py.slices.units.schemes import Pair
+from blizzard_py.slices.units.state import (
+    OpenUnit,
+    Stamp,
+    UnitKey,
+    UnitsState,
+    key_parts,
+    reached,
+    stored_moment,
+    unit_of,
+)
+
+# After a failure a unit waits this many seconds, twice as long after each further one, up to a
+# day: one that never works must not spend what an API allows.
+PAUSE_SECS = (60, 86_400)
+
+# So many slices are known of a unit, beside its first: a partition that is read every minute
+# would else grow for ever. Whoever needs an older one reads from the partition's beginning.
+KEPT_SLICES = 32
+
+MOST_MARKS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class UnitReading:
+    """A unit's reading of [``slices[0]``, ``to``), as it is saved before it begins.
+
+    ``slices`` are where they begin, at least one; each goes to requests and files of its own.
+    ``part_to`` is where the partition ended when it was planned, ``at`` when that was.
+    """
+
+    key: UnitKey
+    part_to: Stamp
+    slices: tuple[Stamp, ...]
+    to: Stamp
+    at: Stamp
+
+
+def succeeded(state: UnitsState, reading: UnitReading) -> UnitsState:
+    """After a reading that is published: its end is the high watermark, its slices are known.
+
+    Never lower than what was known; failures are forgotten, and a mark to read it again is taken
+    off. Raises `StateError` for a reading that begins within a slice: it leaves rows twice.
+    """
+    known = unit_of(state, reading.key, reading.part_to)
+    begin = reading.key.partition("/")[0]
+    low = reading.slices[0]
+    if known.high is not None and begin < low < known.high and low not in known.slices:
+        raise StateError(
+            f"{shown(reading.key)}: was read from {low}, within a slice that stays in the table;"
+            " restore the checkpoint"
+        )
+    older = [text for text in known.slices if text < low]
+    if not older and begin < low:
+        older = [begin]
+    slices = [*older, *reading.slices]
+    if len(slices) > KEPT_SLICES + 1:
+        slices = [slices[0], *slices[-KEPT_SLICES:]]
+    high = max(reached(known) or reading.to, reading.to)
+    read = OpenUnit(high=high, slices=tuple(slices), read_at=reading.at)
+    marks = tuple(key for key in state.redo if key != reading.key)
+    return replace(state, open={**state.open, reading.key: read}, redo=marks)
+
+
+def failed(state: UnitsState, reading: UnitReading, now: datetime, error: str) -> UnitsState:
+    """After a reading that failed: one more failure, and a pause, doubled each time up to a day.
+
+    High watermark, slices and marks stay. ``error`` is kept on one line, shortened.
+    """
+    known = unit_of(state, reading.key, reading.part_to)
+    failures = known.failures + 1
+    first, longest = PAUSE_SECS
+    pause = timedelta(seconds=min(longest, first * 2 ** min(failures - 1, 30)))
+    why = shortened(printable(one_line(error)), 500)
+    next_try = stamp(in_utc(now, "now") + pause)
+    waits = replace(known, failures=failures, next_try=next_try, error=why)
+    return replace(state, open={**state.open, reading.key: waits})
+
+
+def marked(state: UnitsState, keys: Iterable[str]) -> UnitsState:
+    """The units are read again from their beginning at once, and their rows replaced.
+
+    Raises `UnitError` for more than 20,000 marks, `StateError` for what is no unit.
+    """
+    marks = dict.fromkeys([*state.redo, *keys])
+    if len(marks) > MOST_MARKS:
+        raise UnitError(
+            f"{len(marks):,} units would be read again, and {MOST_MARKS:,} can be marked; take a"
+            " shorter range, and the next when that is read"
+        )
+    open_ = dict(state.open)
+    for key in marks:
+        key_parts(key)
+        if key in open_ and key not in state.redo:
+            open_[key] = replace(open_[key], next_try=None)
+    return replace(state, open=open_, redo=tuple(marks))
+
+
+def with_high(state: UnitsState, key: str, partition: Pair, high: datetime | None) -> UnitsState:
+    """The unit as if read up to ``high``; None forgets it, so it is new, and replaced as a whole.
+
+    A lower one than before is lowered to where a slice begins, or forgets the unit if none is
+    known there: what lies above is read again, and slices are replaced as a whole. Where it is
+    higher than what was read nobody asks any more when that was. Raises `UnitError` for one that
+    is not within the partition.
+    """
+    begin, end = partition
+    known = unit_of(state, key, stamp(end))
+    if key_parts(key)[0] != begin:
+        raise UnitError(f"{shown(key)} does not begin at {stamp(begin)}")
+    if high is None:
+        return replace(state, open={**state.open, key: OpenUnit()})
+    wanted = in_utc(high, "high")
+    if not begin < wanted <= end:
+        raise UnitError(f"{stamp(wanted)} is not within {stamp(begin)} to {stamp(end)}")
+    told = stamp(wanted)
+    if known.high is None and key in state.open and told < stamp(end):
+        raise UnitError(
+            f"{shown(key)} was forgotten or has failed, and what of it is in the table cannot be"
+            f" told apart at {told}: have it read as a whole first, or give its end {stamp(end)} to"
+            " pass it over"
+        )
+    is_known = told <= (reached(known) or "")
+    read_at = known.read_at if is_known else None
+    if known.high is None:
+        read = OpenUnit(told, (stamp(begin),), read_at)
+    elif told >= known.high:
+        # What is above is taken for published: a slice of its own that begins there.
+        grown = (*known.slices, known.high) if told > known.high and known.slices else known.slices
+        read = OpenUnit(told, grown, read_at)
+    else:
+        lower = max((text for text in known.slices if text <= told), default=stamp(begin))
+        kept = tuple(text for text in known.slices if text < lower)
+        read = OpenUnit(lower, kept, read_at) if kept else OpenUnit()
+    return replace(state, open={**state.open, key: read})
+
+
+def replaced(source_id: str, reading: UnitReading) -> Range:
+    """The range of `_unit` that the reading replaces."""
+    begin, name = key_parts(reading.key)
+    low = stored_moment(reading.slices[0], reading.key)
+    return unit_range(source_id, begin, name, low)
+
+
+def slice_texts(source_id: str, reading: UnitReading) -> tuple[str, ...]:
+    """What `_unit` holds in the rows of each of the reading's slices, in their order."""
+    begin, name = key_parts(reading.key)
+    lows = (stored_moment(text, reading.key) for text in reading.slices)
+    return tuple(unit_slice(source_id, begin, name, low) for low in lows)

@@ -1,0 +1,111 @@
+"""Which units are read, from where to where, and why: `verdict`. Pure.
+
+For unit *u* in partition [p0, p1): *h* is its high watermark, none if it never succeeded, and
+``shift`` abstinence less grace. ``cut_off`` is the highest *h* of all moved by ``shift``, ``low``
+the unit's own, not before p0. Reasons, the first that holds:
+
+==============  ==========  =================================================================
+reason          reads       holds
+==============  ==========  =================================================================
+``waiting``     nothing     failed lately, and its pause is not over
+``new``         [p0, p1)    no *h*, or one that is not above p0
+``abstinent``   nothing     low is not below p1, but *h* is
+``done``        nothing     low is not below p1
+``incomplete``  [low, p1)   *h* is below p1: also where the cut-off has passed it
+``ahead``       nothing     *h* is above p1: the end went back, and a reading up to it would
+                            replace more than it reads
+``grace``       [low, p1)   p1 is above the cut-off
+``done``        nothing     otherwise
+==============  ==========  =================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, NamedTuple
+
+Pair = tuple[datetime, datetime]
+Reason = Literal["waiting", "new", "abstinent", "done", "incomplete", "ahead", "grace", "redo"]
+
+# A high watermark that is moved beyond the calendar stays at its ends.
+_FIRST = datetime.min.replace(tzinfo=UTC)
+_LAST = datetime.max.replace(tzinfo=UTC)
+
+
+class PlannedUnit(NamedTuple):
+    """What becomes of one unit: [``start``, ``end``) is read if ``execute``.
+
+    One that is not, although its reason is to read, is beyond the limit of the run. The reason
+    ``redo`` is that of a unit which an operator wants read again. A tuple, since a plan may
+    hold hundreds of thousands.
+    """
+
+    values: Mapping[str, Any]
+    name: str
+    partition: Pair
+    start: datetime
+    end: datetime
+    high: datetime | None
+    execute: bool
+    reason: Reason
+
+
+class Verdict(NamedTuple):
+    """Whether a unit is read, from where, and why."""
+
+    execute: bool
+    low: datetime
+    reason: Reason
+
+
+def verdict(
+    partition: Pair, high: datetime | None, cut_off: datetime | None, shift: timedelta
+) -> Verdict:
+    """Whether a unit that does not wait is read; the table above without its first line."""
+    begin, end = partition
+    if high is None or high <= begin:
+        return Verdict(True, begin, "new")
+    try:
+        low = high + shift
+    except OverflowError:
+        low = moved(high, shift)
+    if low < begin:
+        low = begin
+    elif low >= end:
+        return Verdict(False, end, "abstinent" if high < end else "done")
+    if high < end:
+        return Verdict(True, low, "incomplete")
+    if high > end:
+        return Verdict(False, low, "ahead")
+    if cut_off is not None and end > cut_off:
+        return Verdict(True, low, "grace")
+    return Verdict(False, low, "done")
+
+
+def limited(
+    units: Sequence[PlannedUnit], most: int | None, turns: Sequence[str] = ()
+) -> list[PlannedUnit]:
+    """The units with the first ``most`` that are executed, the others not.
+
+    By their ``turns`` where there are any, the lowest first, then as they stand.
+    """
+    if most is None:
+        return list(units)
+    chosen = [at for at, unit in enumerate(units) if unit.execute]
+    if len(chosen) <= most:
+        return list(units)
+    if turns:
+        chosen.sort(key=lambda at: turns[at])
+    found = list(units)
+    for at in chosen[most:]:
+        found[at] = found[at]._replace(execute=False)
+    return found
+
+
+def moved(high: datetime, shift: timedelta) -> datetime:
+    """A high watermark moved by abstinence less grace, within the calendar."""
+    try:
+        return high + shift
+    except OverflowError:
+        return _LAST if shift > timedelta(0) else _FIRST

@@ -1,0 +1,191 @@
+"""A source's range and scheme as configured: its partitions at a time, and what they depend on.
+
+Pure. Partitions depend on the start and the scheme alone, so they stay the same from run to
+run; only the last may grow. What would move them is a problem of the configuration
+(`problems`), or stops a source that has state (`blizzard_py.slices.units.state.guarded`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from blizzard_core.errors import UnitError
+from blizzard_py.slices.compare import shown
+from blizzard_py.slices.instants import is_moving, resolve, stamp, zone_of
+from blizzard_py.slices.units.schemes import Pair, composite, partitions, scheme
+
+# What a fixed time means does not depend on now; two ends that both move keep their order.
+_ANY = datetime(2020, 1, 15, 12, tzinfo=UTC)
+_FOR_EVER = datetime.max.replace(tzinfo=UTC)
+_HALF_A_YEAR = timedelta(days=182)
+
+_WHOLE_DAYS = re.compile(r"P\d+D", re.ASCII)
+_HOURS = re.compile(r"P\d+DT\d+H", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of the range with a scheme of its own; both ends as configured."""
+
+    by: str
+    start: str
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRange:
+    """``units.range``, ``partition`` and ``partial`` as configured."""
+
+    start: str = "2019-01-01"
+    end: str = "-"
+    zone: str = "UTC"
+    partition: str | tuple[Part, ...] = "none"
+    partial: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """The range at a time, its partitions, and gaps that nothing will ever read."""
+
+    start: datetime
+    end: datetime
+    partitions: Sequence[Pair]
+    gaps: Sequence[Pair] = ()
+
+
+def laid_out(range_: UnitRange, now: datetime) -> LaidOut:
+    """The partitions at a time. Raises `UnitError` for what `problems` tells, and above 200,000."""
+    found = problems(range_)
+    if found:
+        raise UnitError(*found)
+    zone, partial = range_.zone, range_.partial
+    start = resolve(range_.start, now, zone, start=True)
+    end = resolve(range_.end, now, zone)
+    if isinstance(range_.partition, str):
+        return LaidOut(start, end, partitions(start, end, range_.partition, partial, zone))
+    parts = [
+        (part.by, resolve(part.start, now, zone, start=True), resolve(part.end, now, zone))
+        for part in range_.partition
+    ]
+    return LaidOut(start, end, *composite(start, end, parts, partial, zone))
+
+
+def problems(range_: UnitRange) -> list[str]:
+    """All that is wrong with it: texts, zone, schemes, ends in the wrong order, what moves."""
+    try:
+        zone_of(range_.zone)
+    except UnitError as error:
+        return [f"zone: {problem}" for problem in error.problems]
+    found = range_problems(range_.start, range_.end, range_.zone)
+    if not isinstance(range_.partition, str):
+        return found + _part_problems(range_, range_.partition)
+    try:
+        by = scheme(range_.partition)
+    except UnitError as error:
+        return [*found, *(f"partition: {problem}" for problem in error.problems)]
+    if not found and is_moving(range_.start) and not _keeps_its_grid(range_, by):
+        found.append(
+            f"from: {shown(range_.start)} moves, and partitions would with it: whole days (P30D)"
+            " keep daily and hourly ones where they are, hours (P30DT0H) hourly ones, nothing"
+            " the others; without a zone of its own, and in a zone in which each day has a midnight"
+        )
+    return found
+
+
+def range_problems(start: Any, end: Any, zone: Any = "UTC") -> list[str]:
+    """What is wrong with a range's ends as they are configured."""
+    found = []
+    moments = []
+    for key, text in (("from", start), ("to", end)):
+        try:
+            moments.append(resolve(text, _ANY, zone, start=key == "from"))
+        except UnitError as error:
+            found += [f"{key}: {problem}" for problem in error.problems]
+    if len(moments) == 2 and is_moving(start) == is_moving(end) and moments[0] >= moments[1]:
+        found.append(f"to: {shown(end)} is not behind from: {shown(start)}")
+    return list(dict.fromkeys(found))
+
+
+def spec_of(range_: UnitRange, fields: Sequence[str]) -> dict[str, str]:
+    """What all partitions and names depend on; another one stops a source that has state.
+
+    A start that moves is told as it is written, any other as its instant.
+    """
+    moves = is_moving(range_.start)
+    start = range_.start.strip() if moves else _told(range_.start, range_.zone)
+    if isinstance(range_.partition, str):
+        by = scheme(range_.partition)
+    else:
+        told = sorted(
+            (_told(p.start, range_.zone), scheme(p.by), _told(p.end, range_.zone))
+            for p in range_.partition
+        )
+        by = ", ".join(f"{name} {low} {high}" for low, name, high in told)
+    name = ",".join(field.strip() for field in fields)
+    return {"from": start, "zone": range_.zone.strip(), "partition": by, "name": name}
+
+
+def _told(text: str, zone: str) -> str:
+    return text.strip() if is_moving(text) else stamp(resolve(text, _ANY, zone))
+
+
+def _keeps_its_grid(range_: UnitRange, by: str) -> bool:
+    """Whether boundaries that are counted from tomorrow's start are among today's."""
+    start = range_.start.strip()
+    if _WHOLE_DAYS.fullmatch(start):
+        if by == "daily":
+            return _has_midnights(range_.zone)
+        return by == "hourly" and _shifts_by_hours(range_.zone)
+    return by == "hourly" and bool(_HOURS.fullmatch(start)) and _shifts_by_hours(range_.zone)
+
+
+@cache
+def _has_midnights(zone: str) -> bool:
+    """Whether daylight saving skips no midnight: days that are counted from one begin at 1:00."""
+    where = zone_of(zone)
+    # Where rules end that are no longer in force, and a start that moves will never be.
+    first = datetime(2020, 1, 1)  # noqa: DTZ001  # a wall time
+    days = ((first + timedelta(days=n)).replace(tzinfo=where) for n in range(40 * 366))
+    return all(day.astimezone(UTC).astimezone(where).hour == 0 for day in days)
+
+
+def _shifts_by_hours(zone: str) -> bool:
+    """Whether daylight saving leaves full hours full hours."""
+    where = zone_of(zone)
+    offsets = [(_ANY + half).astimezone(where).utcoffset() for half in (timedelta(), _HALF_A_YEAR)]
+    first, second = (offset or timedelta() for offset in offsets)
+    return (first - second) % timedelta(hours=1) == timedelta()
+
+
+def _part_problems(range_: UnitRange, parts: tuple[Part, ...]) -> list[str]:
+    found = []
+    if is_moving(range_.start):
+        found.append(f"from: {shown(range_.start)} moves, and parts need one that stays")
+    told: list[tuple[datetime, datetime]] = []
+    for number, part in enumerate(parts, 1):
+        where = f"partition {number}"
+        if is_moving(part.start):
+            found.append(f"{where}: from: {shown(part.start)} moves; write a time that stays")
+        try:
+            scheme(part.by)
+            low = resolve(part.start, _ANY, range_.zone, start=True)
+            high = resolve(part.end, _ANY, range_.zone)
+            told.append((low, _FOR_EVER if is_moving(part.end) else high))
+            if high <= low and not is_moving(part.end):
+                found.append(f"{where}: to: {shown(part.end)} is not behind {shown(part.start)}")
+        except UnitError as error:
+            found += [f"{where}: {problem}" for problem in error.problems]
+    if not parts:
+        found.append("partition: the list of parts is empty")
+    for (_, high), (low, _) in pairwise(sorted(told)):
+        if high == _FOR_EVER:
+            found.append("partition: only the last part may end at a time that moves")
+        elif low < high:
+            found.append(f"partition: a part begins at {stamp(low)}, before another ends")
+    return found

@@ -1,0 +1,190 @@
+"""Partitions: a range cut at a boundary every hour, day, week, month or year from its start.
+
+The *k*-th boundary is the start and *k* periods, never the boundary before and one: months from
+a 31st would else stay at the shortest month's day for ever. So partitions depend on the start
+and the scheme alone, and only the last may grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, tzinfo
+from itertools import pairwise
+from typing import Any
+
+from blizzard_core.errors import UnitError
+from blizzard_py.slices.calendars import later
+from blizzard_py.slices.compare import shown
+from blizzard_py.slices.cutting import pieces
+from blizzard_py.slices.instants import in_utc, instant, stamp, zone_of
+
+Pair = tuple[datetime, datetime]
+Boundary = Callable[[int], datetime | None]
+
+NONE = "none"
+_PERIODS = {
+    "hourly": "hour",
+    "daily": "day",
+    "weekly": "week",
+    "monthly": "month",
+    "yearly": "year",
+}
+
+# More are a mistake in the range, and no plan of them can be looked at.
+MOST_PARTITIONS = 200_000
+
+
+def scheme(text: Any) -> str:
+    """The scheme's name in lower case; an empty text and None are ``none``.
+
+    Raises `UnitError` for what is not one of none, hourly, daily, weekly, monthly, yearly.
+    """
+    if text is None:
+        return NONE
+    name = text.strip().lower() if isinstance(text, str) else None
+    if name in _PERIODS:
+        return str(name)
+    if name in {"", NONE}:
+        return NONE
+    raise UnitError(f"{shown(text)} is no partition: {', '.join([NONE, *_PERIODS])}")
+
+
+def partitions(
+    start: datetime, end: datetime, by: str | None = NONE, partial: bool = True, zone: str = "UTC"
+) -> list[Pair]:
+    """[start, end) as half-open pairs in UTC, cut by a scheme on the calendar of ``zone``.
+
+    Days, weeks, months and years are steps of the wall clock, so a day may have 23 or 25 hours;
+    hours are absolute. A week begins on the weekday of the start, and hours in the start stay in
+    every boundary. The last one ends at ``end`` if ``partial``, else it is left out until it is
+    whole. None if the start is not before the end.
+
+    Raises `UnitError` for unknown schemes and zones, times without a zone, and for more than
+    200,000 partitions, with their number.
+    """
+    begin, behind = in_utc(start, "start"), in_utc(end, "end")
+    name, where = scheme(by), zone_of(zone)
+    return _cut(begin, behind, name, where, partial)
+
+
+def composite(
+    start: datetime,
+    end: datetime,
+    parts: Iterable[Any],
+    partial: bool = True,
+    zone: str = "UTC",
+) -> tuple[list[Pair], list[Pair]]:
+    """Partitions of [start, end), which parts cut by schemes of their own; and its gaps.
+
+    Each part is ``(by, from, to)``, or a mapping of these. They are sorted, cut to the range and
+    partitioned one by one. Gaps are what nothing will ever read: between parts, before and
+    behind them, and what a part that ends within the range leaves with ``partial=False``. What
+    only waits until its partition is whole is none.
+
+    Raises `UnitError` for parts that overlap or miss an end, and as `partitions` does.
+    """
+    begin, behind = in_utc(start, "start"), in_utc(end, "end")
+    where = zone_of(zone)
+    found: list[Pair] = []
+    waits = behind
+    for name, part_from, part_to in _parts(parts):
+        low, high = max(part_from, begin), min(part_to, behind)
+        cuts = _cut(low, high, name, where, partial, len(found))
+        found += cuts
+        if low < high == behind:
+            waits = cuts[-1][1] if cuts else low
+    return found, _gaps(begin, waits, found)
+
+
+def _parts(parts: Any) -> list[tuple[str, datetime, datetime]]:
+    if isinstance(parts, str | Mapping) or not isinstance(parts, Iterable):
+        raise UnitError(f"{shown(parts)} is no list of parts, each with by, from and to")
+    told = [_part(part) for part in parts]
+    if not told:
+        raise UnitError("there is no part; name one, or none of them and a scheme")
+    filled = sorted((part for part in told if part[1] < part[2]), key=lambda part: part[1])
+    for (_, _, to), (_, other, _) in pairwise(filled):
+        if other < to:
+            raise UnitError(
+                f"two parts overlap: one ends at {stamp(to)}, the next begins at {stamp(other)}"
+            )
+    return filled
+
+
+def _part(part: Any) -> tuple[str, datetime, datetime]:
+    if isinstance(part, Mapping):
+        unknown = part.keys() - {"by", "from", "to"}
+        if unknown:
+            raise UnitError(f"a part has by, from and to, not {shown(sorted(map(str, unknown)))}")
+        part = (part.get("by"), part.get("from"), part.get("to"))
+    if not isinstance(part, Sequence) or isinstance(part, str) or len(part) != 3:
+        raise UnitError(f"{shown(part)} is no part: it has by, from and to")
+    by, part_from, part_to = part
+    if part_from is None or part_to is None:
+        raise UnitError(f"a part needs both ends, from and to: {shown(part)}")
+    return scheme(by), in_utc(part_from, "a part's from"), in_utc(part_to, "a part's to")
+
+
+def _gaps(begin: datetime, behind: datetime, found: Sequence[Pair]) -> list[Pair]:
+    """What of [begin, behind) lies in no pair; these rise."""
+    gaps = []
+    reached = begin
+    for low, high in [*found, (behind, behind)]:
+        if reached < low:
+            gaps.append((reached, low))
+        reached = max(reached, high)
+    return gaps
+
+
+def _cut(
+    start: datetime, end: datetime, name: str, zone: tzinfo, partial: bool, before: int = 0
+) -> list[Pair]:
+    if start >= end:
+        return []
+    if name == NONE:
+        return [(start, end)]
+    boundary = _boundary(start, _PERIODS[name], zone)
+    count = _count(end, boundary)
+    if before + count > MOST_PARTITIONS:
+        raise UnitError(
+            f"{name} from {stamp(start)} to {stamp(end)} makes {before + count:,} partitions, and"
+            f" at most {MOST_PARTITIONS:,} can be planned; take longer ones, or a later start"
+        )
+    found = list(pieces(start, end, boundary, UnitError))
+    return found if partial or boundary(count) == end else found[:-1]
+
+
+def _boundary(start: datetime, period: str, zone: tzinfo) -> Boundary:
+    """The k-th boundary; None where the calendar ends."""
+    if period == "hour":
+        return lambda k: later(start, period, k)
+    try:
+        origin = start.astimezone(zone).replace(tzinfo=None, fold=0)
+    except OverflowError as error:
+        raise UnitError(f"{stamp(start)} is no time in {zone}") from error
+
+    def boundary(k: int) -> datetime | None:
+        wall = later(origin, period, k)
+        try:
+            return None if wall is None else instant(wall, zone)
+        except OverflowError:
+            return None
+
+    return boundary
+
+
+def _count(end: datetime, boundary: Boundary) -> int:
+    """The first k whose boundary is not below the end: so many partitions there are."""
+
+    def below(k: int) -> bool:
+        found = boundary(k)
+        return found is not None and found < end
+
+    high = 1
+    while below(high):
+        high *= 2
+    low = high // 2  # below the end, or 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return high

@@ -1,0 +1,79 @@
+"""What of a state is not believed: times that a clock ahead has left, slices cut since. Pure.
+
+A unit is known to hold what was there when it was read (`OpenUnit.read_at`), whatever its high
+watermark says; so to believe less of it is to move that time back. What is read next begins
+where a slice does, and takes the place of all behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from blizzard_py.slices.instants import in_utc, stamp
+from blizzard_py.slices.names import Range, unit_prefix
+from blizzard_py.slices.units.outcomes import PAUSE_SECS
+from blizzard_py.slices.units.planner import moved
+from blizzard_py.slices.units.state import OpenUnit, UnitsState, key_parts, stored_moment
+
+
+def put_right(state: UnitsState, now: datetime) -> UnitsState:
+    """The state with no reading that was planned behind ``now``, and no pause that is too long.
+
+    A clock was ahead when it was, or is behind: what was still to come then will be read again.
+    """
+    here = in_utc(now, "now")
+    last, longest = stamp(here), stamp(moved(here, timedelta(seconds=PAUSE_SECS[1])))
+    odd = {}
+    for key, unit in state.open.items():
+        read_at, next_try = unit.read_at, unit.next_try
+        if read_at is not None and read_at > last:
+            odd[key] = replace(unit, read_at=last)
+        if next_try is not None and next_try > longest:
+            odd[key] = replace(odd.get(key, unit), next_try=None)
+    return replace(state, open={**state.open, **odd}) if odd else state
+
+
+def is_ahead(state: UnitsState, now: datetime) -> bool:
+    """Whether a unit was read, as its state says, at a time that is still to come."""
+    last = stamp(in_utc(now, "now"))
+    return any(unit.read_at is not None and unit.read_at > last for unit in state.open.values())
+
+
+def read_since(state: UnitsState, source_id: str, replaced: Sequence[Range]) -> UnitsState:
+    """The state after readings that it does not know, which replaced these ranges of `_unit`.
+
+    Where one of a unit began, a slice begins, and slices behind that are cut otherwise by now, or
+    end elsewhere. So it is read again from there; one that is closed, as a whole.
+    """
+    lowest: dict[str, str] = {}
+    for first, _ in replaced:
+        prefix, _, low = first.rpartition("/")
+        lowest[prefix] = min(low, lowest.get(prefix, low))
+    open_ = {}
+    for key, unit in state.open.items():
+        prefix = unit_prefix(source_id, *key_parts(key))
+        open_[key] = _lowered(unit, lowest.pop(prefix, None))
+    marks = dict.fromkeys(state.redo)
+    marks.update(dict.fromkeys(_closed(state.closed_to, source_id, lowest)))
+    return replace(state, open=open_, redo=tuple(marks))
+
+
+def _lowered(unit: OpenUnit, low: str | None) -> OpenUnit:
+    if low is None or unit.high is None or low >= unit.high:
+        return unit
+    slices = [*(text for text in unit.slices if text < low), low]
+    read_at = low if unit.read_at is None else min(unit.read_at, low)
+    return replace(unit, slices=tuple(slices), read_at=read_at)
+
+
+def _closed(closed_to: Mapping[str, str], source_id: str, units: Iterable[str]) -> Iterator[str]:
+    """The keys of those units, given as `unit_prefix` has them, that are closed."""
+    begins: dict[str, list[str]] = {}
+    for unit in units:
+        begin, _, value = unit.removeprefix(f"{source_id}/").partition("/")
+        begins.setdefault(value, []).append(begin)
+    for name, reached in closed_to.items():
+        value = unit_prefix(source_id, stored_moment(reached, name), name).rpartition("/")[2]
+        yield from (f"{begin}/{name}" for begin in begins.get(value, ()) if begin < reached)

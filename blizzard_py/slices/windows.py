@@ -1,0 +1,121 @@
+"""The next window: from the stored watermark to a bound that was fixed before reading.
+
+Pure: the bound comes from the connection, the time from the caller. What is decided here
+stands in the checkpoint before anything is read (`blizzard_py.reading.Window`).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from blizzard_core.errors import WatermarkError
+from blizzard_py.reading import BoundKind, Nulls, Window
+from blizzard_py.slices.compare import Watermark, order, shown
+from blizzard_py.slices.lookback import Backward, effective
+from blizzard_py.slices.notation import is_empty, serialize
+
+# A bound of a clock may fall back: one clock was exchanged for another, or set right. That
+# much is waited out; more is a fault that somebody has to look at.
+_CLOCK_SLACK = timedelta(hours=1)
+
+_DIGITS = re.compile(r"\((\d)\)")
+
+
+def window(
+    stored: Watermark | None,
+    bound: Watermark,
+    backward: Backward,
+    now: datetime,
+    kind: BoundKind,
+    nulls: Nulls = "first",
+) -> Window | None:
+    """What is read next, or None if nothing lies above the stored value yet.
+
+    ``bound`` has the highest value of each column that may be read, ``{}`` if there is nothing;
+    a column that it leaves out is read no further than before. ``backward`` (empty: none) moves
+    the beginning only, at ``now`` (aware). Windows of ``max`` and ``rows`` begin at the stored
+    value itself, because rows may have joined it: the rows that were read then are told by their
+    digests (`blizzard_py.slices.digests`).
+
+    Raises `WatermarkError` if the bound lies below the stored value (a restored database, by
+    more than an hour for times of a clock), and for values that no watermark can hold: they
+    are refused here and not after the rows were written. A version that is lower, or another
+    table's, is the connection's to refuse: it knows what has become of the table.
+    """
+    after = {column: value for column, value in (stored or {}).items() if value is not None}
+    reached = {column: value for column, value in bound.items() if value is not None}
+    serialize(reached)
+    risen = [
+        c for c, value in reached.items() if c not in after or _rises(c, after[c], value, kind)
+    ]
+    if not risen:
+        return None
+    up_to = {**after, **{c: reached[c] for c in risen}}
+    return Window(
+        after=after,
+        up_to=up_to,
+        low=effective(after, backward, now),
+        inclusive=kind in {"max", "rows"} and bool(after),
+        nulls_first=nulls == "first" and is_empty(stored),
+    )
+
+
+def last_full_tick(value: Any, type: str) -> Any:  # noqa: A002  # the contract's name
+    """The bound lowered to the highest value of the column that no later row can still take.
+
+    A column that keeps days holds today's rows under one value, so a bound within today would
+    call them read: it is yesterday. Likewise a column that keeps seconds, minutes or
+    milliseconds. ``type`` is the source's word for it: ``date``, ``datetime(3)``,
+    ``timestamp(0) without time zone``, ``smalldatetime``. ``datetime`` alone counts as
+    seconds (MySQL's), ``timestamp`` alone as microseconds (PostgreSQL's; MySQL's is
+    ``timestamp(0)``). Values that are no times, and ISO text, are as they were.
+    """
+    word = type.strip().lower()
+    if word in {"date", "date32", "date32[day]"}:
+        if isinstance(value, datetime):
+            value = value.date()
+        return value - timedelta(days=1) if isinstance(value, date) else value
+    if not isinstance(value, datetime):
+        return value
+    tick = _tick(word)
+    if tick <= timedelta(microseconds=1):
+        return value
+    since = value - value.replace(hour=0, minute=0, second=0, microsecond=0)
+    return value - since % tick - tick
+
+
+def _tick(word: str) -> timedelta:
+    """How far two neighbouring values of a time column lie apart."""
+    digits = _DIGITS.search(word)
+    if digits is not None:
+        return timedelta(microseconds=10 ** max(0, 6 - int(digits[1])))
+    if word.startswith("smalldatetime"):
+        return timedelta(minutes=1)
+    if word.endswith(("[s]", "_s")):
+        return timedelta(seconds=1)
+    if word.endswith(("[ms]", "_ms")):
+        return timedelta(milliseconds=1)
+    return timedelta(seconds=1) if word == "datetime" else timedelta(microseconds=1)
+
+
+def _rises(column: str, after: Any, reached: Any, kind: BoundKind) -> bool:
+    """Whether there is anything to read up to the bound. Raises if it lies below what is stored."""
+    side = order(column, reached, after)
+    if side >= 0 or kind == "version":
+        return side != 0
+    if kind in {"settled", "clock"} and _fell_little(after, reached):
+        return False
+    raise WatermarkError(
+        f"column {column}: the source ends at {shown(reached)}, below the stored watermark "
+        f"{shown(after)}. Was it restored or emptied? Rows written since are below the "
+        "watermark: set it back with `blizzard checkpoint set --column`; its --dry-run shows what "
+        "that reads again"
+    )
+
+
+def _fell_little(after: Any, reached: Any) -> bool:
+    if isinstance(after, datetime):
+        return bool(after - reached <= _CLOCK_SLACK)
+    return isinstance(after, date) and bool(after - reached <= timedelta(days=1))

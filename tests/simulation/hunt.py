@@ -31,7 +31,8 @@ def hunted(guard: Guard, first: int, count: int) -> Find:
         outcome = play(plan, guard)
         known = play(plan).kinds if outcome.violations else set()
         for violation in outcome.violations:
-            assert "TypeError" not in violation, f"{guard.name}: {violation}"
+            misfit = any(kind in violation for kind in ("TypeError", "AttributeError"))
+            assert not misfit, f"{guard.name}: {violation}"
             if violation.partition(":")[0] not in known:
                 return Find(guard.name, guard.without, seed, violation)
     return Find(guard.name, guard.without, None)

@@ -14,7 +14,7 @@ to choose two rows with one digest, of which the second would be dropped.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Context
 from hashlib import blake2b
 from itertools import pairwise
@@ -97,37 +97,6 @@ def at_bound(batch: pa.RecordBatch, bound: Mapping[str, Any]) -> pa.BooleanArray
     return found
 
 
-def unseen(
-    batch: pa.RecordBatch,
-    columns: Sequence[str],
-    seen: pa.Array,
-    bound: Mapping[str, Any] | None = None,
-) -> pa.RecordBatch:
-    """The rows whose digest (of ``columns``) is not among ``seen``.
-
-    With ``bound`` only rows at it can have been seen (ties): ``columns`` are key and watermark
-    columns, or none for all. Without it any can (``new_only``). Two rows of one digest in one
-    batch are one version, of which the first stays.
-    """
-    marks = digests(batch, columns)
-    fresh = pc.and_(pc.invert(pc.is_in(marks, value_set=seen.cast(DIGEST))), _first_ones(marks))
-    if bound is not None:
-        fresh = pc.or_(fresh, pc.invert(at_bound(batch, bound)))
-    return batch.filter(fresh)
-
-
-def kept(
-    batches: Iterable[pa.RecordBatch], columns: Sequence[str], up_to: Mapping[str, Any]
-) -> pa.Array:
-    """The digests to keep of a window: of the rows at its end, which the next may bring again.
-
-    ``batches`` is all that was read, with what `unseen` drops: rows at a bound that does not
-    rise are brought again by every window.
-    """
-    found = [digests(batch.filter(at_bound(batch, up_to)), columns) for batch in batches]
-    return pc.unique(pa.chunked_array(found, type=DIGEST)) if found else pa.array([], DIGEST)
-
-
 def _equal(name: str, column: pa.Array, value: Any) -> pa.BooleanArray:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -141,17 +110,6 @@ def _equal(name: str, column: pa.Array, value: Any) -> pa.BooleanArray:
         raise WatermarkError(
             f"column {name} ({column.type}) cannot be compared with {shown(value)}: {error}"
         ) from error
-
-
-def _first_ones(marks: pa.FixedSizeBinaryArray) -> pa.BooleanArray:
-    """Where each digest stands for the first time."""
-    first = np.ones(len(marks), dtype=bool)
-    if pc.count_distinct(marks).as_py() < len(marks):  # hardly ever; so the slow way is well
-        met: set[bytes] = set()
-        for i, mark in enumerate(marks.to_pylist()):
-            first[i] = mark not in met
-            met.add(mark)
-    return pa.array(first)
 
 
 def _joined(table: _Fixed, texts: list[pa.Array]) -> tuple[memoryview, list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from blizzard_py.kernels.read_rows import RowFilter
 from blizzard_py.reading import Recognition, Told
 from tests.support.memory_store import MemoryStorage
+from tests.support.published_rows import Published
 
 TOLD = Told(("at", "id"), whole=False)
 
@@ -30,3 +32,33 @@ def test_digests_are_kept_where_values_cannot_be_compared(keep: Any, value: Any)
     batch = pa.RecordBatch.from_pylist([{"id": 1, "at": "10"}])
     assert read_as_text.fresh(batch).tolist() == [True]
     assert kept(read_as_text) == 1
+
+
+AT = datetime(2026, 5, 4, tzinfo=UTC)
+
+
+def events(*rows: tuple[int, datetime | None]) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "id": pa.array([row[0] for row in rows], pa.int64()),
+            "at": pa.array([row[1] for row in rows], pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def test_rows_at_the_old_bound_alone_are_kept_and_told_again() -> None:
+    published = Published(("id", "at"))
+    first = events((1, AT - timedelta(1)), (2, AT), (3, AT), (4, None))
+    assert published.fresh(first, "at", {"at": AT}).num_rows == 4
+    assert [one.count for one in published.listed] == [2]
+    second = events((2, AT), (3, AT), (5, AT), (2, AT + timedelta(1)))
+    fresh = published.fresh(second, "at", {"at": AT + timedelta(1)})
+    assert fresh.column("id").to_pylist() == [5, 2]
+
+
+def test_versions_of_a_key_are_apart() -> None:
+    published = Published(("id", "at"))
+    published.fresh(events((1, AT)), "above", {"at": AT})
+    assert (
+        published.fresh(events((1, AT), (1, AT + timedelta(1))), "above", {"at": AT}).num_rows == 1
+    )

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_py.columns import SourceError, WatermarkError
-from blizzard_py.slices.digests import at_bound, digests, kept, unseen
+from blizzard_py.slices.digests import at_bound, digests
 
 
 def _one(**columns: Any) -> bytes:
@@ -206,16 +206,6 @@ def _events(*rows: tuple[int, datetime | None]) -> pa.RecordBatch:
     )
 
 
-def test_only_rows_at_the_old_bound_can_have_been_read() -> None:
-    first = _events((1, AT - timedelta(1)), (2, AT), (3, AT), (4, None))
-    seen = kept([first], ["id"], {"at": AT})
-    assert len(seen) == 2
-    second = _events((2, AT), (3, AT), (5, AT), (2, AT + timedelta(1)))
-    fresh = unseen(second, ["id"], seen, {"at": AT})
-    assert fresh.column("id").to_pylist() == [5, 2]
-    assert len(kept([], ["id"], {"at": AT})) == 0
-
-
 def test_a_bound_that_cannot_be_compared_is_an_error() -> None:
     batch = _events((1, AT))
     assert at_bound(batch, {"id": 1}).to_pylist() == [True]
@@ -232,13 +222,6 @@ def test_a_bound_above_the_signed_range_is_compared_with_its_column() -> None:
     signed = pa.RecordBatch.from_pydict({"id": pa.array([1], pa.int64())})
     with pytest.raises(WatermarkError):
         at_bound(signed, {"id": most})
-
-
-def test_versions_of_a_key_are_apart_and_doubles_of_a_batch_are_one() -> None:
-    seen = digests(_events((1, AT)), ["id", "at"])
-    again = _events((1, AT), (1, AT + timedelta(1)), (1, AT + timedelta(1)))
-    assert unseen(again, ["id", "at"], seen).num_rows == 1
-    assert unseen(again, ["id", "at"], pa.array([], pa.binary(16))).num_rows == 2
 
 
 GOLDEN_FIRST = "0ac9bed72135ff88f5833d547bfc44e6"

@@ -11,10 +11,11 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,8 +24,10 @@ import pytest
 from blizzard_py.columns import WatermarkError, advanced, where
 from blizzard_py.connections.sql.conditions import window_where
 from blizzard_py.reading import BoundKind, Window
-from blizzard_py.slices.digests import digests, kept, unseen
+from blizzard_py.slices.lookback import effective
 from blizzard_py.slices.windows import window
+from blizzard_py.state.column_state import SeenSegment
+from tests.support.published_rows import Published
 
 HISTORIES = 400
 COLUMNS = ("created", "updated")
@@ -190,13 +193,17 @@ def _run_all_max(condition: Condition) -> tuple[int, int]:
     return twice, lost
 
 
+def _is_other(up_to: Mapping[str, Any], segment: SeenSegment) -> bool:
+    return segment.up_to != up_to
+
+
 def _ties(seed: int, inclusive: bool) -> tuple[int, int]:
     """Rows that are only ever added at or above the highest value, read with ``max``."""
     chance = random.Random(seed)
     table, top = _Table(), [0, 0]
     stored: dict[str, Any] = {}
     counts: Counter[int] = Counter()
-    seen: pa.Array = pa.array([], pa.binary(16))
+    published = Published(("id", *COLUMNS))
     for at in range(1, 12):
         for _ in range(chance.randrange(6)):
             values = [top[0] + chance.choice([0, 0, 1]), top[1] + chance.choice([0, 0, 0, 1])]
@@ -216,9 +223,8 @@ def _ties(seed: int, inclusive: bool) -> tuple[int, int]:
                 "updated": pa.array([row[2] for row in read], pa.int32()),
             }
         )
-        fresh = unseen(batch, ["id", *COLUMNS], seen, found.after)
+        fresh = published.fresh(batch, "at", found.up_to, partial(_is_other, found.up_to))
         counts.update(fresh.column("id").to_pylist())
-        seen = kept([batch], ["id", *COLUMNS], found.up_to)
         stored = advanced(stored, found.up_to)
     lost = _overdue(table.read("TRUE", 20), stored) - set(counts)
     waiting = window(stored, {c: v + 1 for c, v in table.highest(20).items()}, {}, NOW, "max")
@@ -240,16 +246,16 @@ def test_without_reading_the_boundary_again_they_are_lost() -> None:
 @pytest.mark.parametrize("days", [1, 40])
 def test_with_a_look_back_each_version_is_still_told_once(days: int) -> None:
     """`new_only`: digests of key and watermark columns, over a window that reaches back."""
-    stored, seen = {"at": NOW}, pa.array([], pa.binary(16))
+    stored, published = {"at": NOW}, Published(("id", "at"))
     counts: Counter[tuple[int, datetime]] = Counter()
-    rows: list[tuple[int, datetime]] = []
+    rows: dict[tuple[int, datetime], None] = {}  # a key has one version at a time
     chance = random.Random(days)
     for step in range(1, 30):
         end = NOW + timedelta(days=step)
-        rows += [
-            (chance.randrange(5), end - timedelta(hours=chance.randrange(20 * days)))
+        rows |= {
+            (chance.randrange(5), end - timedelta(hours=chance.randrange(20 * days))): None
             for _ in range(4)
-        ]
+        }
         found = window(stored, {"at": end}, {"days": days}, end, "settled")
         assert found is not None
         read = [row for row in rows if found.low["at"] < row[1] <= end]
@@ -259,9 +265,9 @@ def test_with_a_look_back_each_version_is_still_told_once(days: int) -> None:
                 "at": pa.array([row[1] for row in read], pa.timestamp("us", "UTC")),
             }
         )
-        fresh = unseen(batch, ["id", "at"], seen)
+        above = effective(found.up_to, {"days": days}, end)
+        fresh = published.fresh(batch, "above", above)
         counts.update((row["id"], row["at"]) for row in fresh.to_pylist())
-        seen = pa.concat_arrays([seen, digests(batch, ["id", "at"])])
         stored = advanced(stored, found.up_to)
     assert set(counts) == set(rows)
     assert set(counts.values()) == {1}

@@ -18,12 +18,12 @@ from typing import Any, Protocol
 
 from blizzard_core.errors import ConfigurationError, SourceError, WatermarkError
 from blizzard_py.connections.lakes.date_folders import folder_time, folders
+from blizzard_py.connections.sent_values import param, sent_to
 from blizzard_py.connections.sql.conditions import all_of, closed, either, none_beyond, valued
 from blizzard_py.slices import lookback
 from blizzard_py.slices.compare import Watermark, advanced, order, shown
 from blizzard_py.slices.cutting import Chunk, chunks, instant_of, ranges
 from blizzard_py.slices.notation import deserialize, is_empty, serialize
-from blizzard_py.slices.requests import param, sent_to
 
 __all__ = [
     "ConfigurationError",

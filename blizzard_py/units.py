@@ -75,7 +75,7 @@ def plan(
     given = None if units is None else _named(units)
     limits.enough(None if given is None or LONE in given else len(given), min_units)
     named = given or {LONE: {}}
-    shift = limits.days(abstinent, "abstinent") - limits.days(grace, "grace")
+    shift = _days(abstinent, "abstinent") - _days(grace, "grace")
     most = None if limit is None else limits.limit(limit)
     highs = _highs({} if state is None else state)
     top = max((high for high in highs.values() if high is not None), default=None)
@@ -174,6 +174,24 @@ def _units(definition: Mapping[Any, Any]) -> list[str]:
     return []
 
 
+def _days(value: Any, what: str) -> timedelta:
+    """A number of days, 24 hours each, or a duration, to the millisecond. None is none.
+
+    Raises `UnitError` below 0 and for what is no number. More than the calendar has are as many.
+    """
+    if value is None:
+        return timedelta(0)
+    if isinstance(value, timedelta):
+        found = value
+    else:
+        if not isinstance(value, int | float) or isinstance(value, bool) or value != value:  # noqa: PLR0124  # NaN alone is not itself
+            raise UnitError(f"{what}: {shown(value)} is no number of days")
+        found = timedelta(days=max(-1, min(value, 3_700_000)))
+    if found < timedelta(0):
+        raise UnitError(f"{what}: {shown(value)} days are below none")
+    return timedelta(milliseconds=found // timedelta(milliseconds=1))
+
+
 def _pairs(ranges: Any) -> list[Pair]:
     try:
         told = sorted((in_utc(low, "range"), in_utc(high, "range")) for low, high in ranges)
@@ -204,29 +222,14 @@ def _named(units: Any) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def _highs(state: Any) -> Mapping[tuple[datetime, str], datetime | None]:
-    """The state, its times in UTC and names as `unit_name` has them; itself if it is that."""
+def _highs(state: Any) -> dict[tuple[datetime, str], datetime | None]:
+    """The state, its times in UTC and names as `unit_name` has them."""
     if not isinstance(state, Mapping):
         raise UnitError(f"{shown(state)} is no state: (start of the partition, unit) to a time")
-    is_plain = True
-    known: datetime | None = None
+    found: dict[tuple[datetime, str], datetime | None] = {}
     for key, high in state.items():
-        if not isinstance(key, tuple) or len(key) != 2:
+        if not isinstance(key, tuple) or len(key) != 2 or not isinstance(key[1], str | None):
             raise UnitError(f"{shown(key)} is no key: (start of the partition, unit)")
-        begin, name = key
-        if not name or type(name) is not str:
-            if name is not None and not isinstance(name, str):
-                raise UnitError(f"{shown(key)} is no key: (start of the partition, unit)")
-            is_plain = False
-        # Units of a partition mostly stand together.
-        if begin is not known and in_utc(begin, "state") is not begin:
-            is_plain = False
-        known = begin
-        if high is not None and in_utc(high, "state") is not high:
-            is_plain = False
-    if is_plain:  # the state of a large plan is not copied
-        return state
-    return {
-        (in_utc(begin, "state"), name or LONE): None if high is None else in_utc(high, "state")
-        for (begin, name), high in state.items()
-    }
+        begin = in_utc(key[0], "state")
+        found[begin, key[1] or LONE] = None if high is None else in_utc(high, "state")
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,6 @@ from blizzard_py.connections.sqlite.clock import is_time, until
 from blizzard_py.reading import BoundKind, Window
 from blizzard_py.slices.calendars import settled_wall
 from blizzard_py.slices.lookback import effective
-from blizzard_py.slices.names import snapshot_range
 from blizzard_py.sources.tables import replacing, windows
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.state.column_state import ColumnState, StoredWindow
@@ -49,11 +49,12 @@ def plan_of(
     ``now`` is aware. Raises `SourceError`, `StorageError`.
     """
     asking, known = source.asking, state.columns or ColumnState()
+    if asking.snapshot:  # a window of everything, which no watermark begins
+        known = known if offline else source.looked(state)
+        known = replace(known, window=known.window or StoredWindow("clock"), watermark={})
     watermark = windows.from_stored(known.watermark)
     kept = known.window
     bound: Bound
-    if asking.snapshot:
-        return _snapshot_plan(source, state, settings, offline=offline)
     if kept is not None:
         bound = Bound(kept.kind, windows.from_stored(kept.up_to))
     elif offline:
@@ -90,35 +91,9 @@ def plan_of(
         "tasks": [{"name": task.name, "where": task.where} for task in tasks],
         "reread": settings[1].marks.reread,
         "replaces": [[slices[0][0], f"{source.id}0"]] if slices else [],
-        "warnings": [f"{bound.kind}: {PROMISES[bound.kind]}", *bound.warnings],
-    }
-
-
-def _snapshot_plan(
-    source: AskedSource,
-    state: SourceState,
-    settings: tuple[ConnectionSettings, Asked, Selection],
-    *,
-    offline: bool,
-) -> dict[str, Any]:
-    """All there is, in the place of all there was."""
-    known = state.columns or ColumnState()
-    if not offline:
-        known = source.looked(state)
-    kept = known.window or StoredWindow("clock")
-    return {
-        "kind": settings[1].kind,
-        "state": state.progress.state,
-        "watermark": {},
-        "effective": {},
-        "bound": {"kind": kept.kind, "value": dict(kept.up_to), "held_by": None},
-        "window": {"after": {}, "up_to": dict(kept.up_to), "low": {}},
-        "query": _query(settings, kept),
-        "request": _request(source.asking.connection, kept),
-        "tasks": [{"name": task.name, "where": task.where} for task in known.tasks],
-        "reread": None,
-        "replaces": [list(snapshot_range(source.id))],
-        "warnings": [],
+        "warnings": []
+        if asking.snapshot
+        else [f"{bound.kind}: {PROMISES[bound.kind]}", *bound.warnings],
     }
 
 

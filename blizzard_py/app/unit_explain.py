@@ -55,7 +55,7 @@ def _told(state: SourceState, name: str, unit: PlannedUnit | None) -> dict[str, 
         told["closed_to"] = known.closed_to.get(key_parts(name)[1]) if name else None
     if unit is not None:
         told |= {"execute": unit.execute, "reason": unit.reason}
-    reading = next((one for one in state.readings if one.key == name), None)
+    reading = next((one for one in known.readings if one.key == name), None)
     if reading is not None:
         told["reading"] = unit_plans.told_of(reading)
     return told

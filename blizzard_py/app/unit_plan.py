@@ -17,9 +17,9 @@ from blizzard_py.connections.placeholders import LAKE, Values, in_sql
 from blizzard_py.connections.protocol import Connection, Selection
 from blizzard_py.connections.sql.conditions import closed
 from blizzard_py.slices.instants import moment, stamp
-from blizzard_py.slices.units.outcomes import UnitReading, replaced
+from blizzard_py.slices.units.outcomes import replaced
 from blizzard_py.slices.units.planner import PlannedUnit
-from blizzard_py.slices.units.state import unit_key
+from blizzard_py.slices.units.state import UnitReading, unit_key
 from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.units import UnitSource

@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from blizzard_core.errors import SourceError, WatermarkError
-from blizzard_py.slices.compare import in_utc, is_finite, is_zoned, shown
+from blizzard_py.slices.compare import as_utc, is_finite, is_zoned, shown
 
 # A number of more digits is no watermark, and Python does not write much longer integers.
 _DIGITS = 4000
@@ -169,4 +169,4 @@ def _moment(value: datetime, rules: _Dialect) -> str:
         return rules.moment.format(value.isoformat(" "))
     if rules.keeps_zone:
         return rules.zoned.format(value.isoformat(" "))
-    return rules.zoned.format(in_utc(value).replace(tzinfo=None).isoformat(" "))
+    return rules.zoned.format(as_utc(value).replace(tzinfo=None).isoformat(" "))

@@ -17,9 +17,9 @@ from urllib.parse import quote
 
 from blizzard_core.errors import SourceError, WatermarkError
 from blizzard_py.connections.literals import literal
+from blizzard_py.connections.sent_values import FORMAT_TICKS, param
 from blizzard_py.slices.calendars import settled_wall
 from blizzard_py.slices.instants import stamp
-from blizzard_py.slices.requests import FORMAT_TICKS, param
 
 # What placeholders stand for, by their names: times and texts.
 Values: TypeAlias = Mapping[str, datetime | str]

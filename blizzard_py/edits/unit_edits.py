@@ -117,6 +117,7 @@ def _known(state: SourceState, found: Looked) -> UnitsState:
 
 
 def _given_up(state: SourceState) -> SourceState:
+    units = None if state.units is None else replace(state.units, readings=())
     taken = {entry.path for batch in state.in_flight for entry in batch.files}
     retries = {path: retry for path, retry in state.retries.items() if path not in taken}
-    return replace(state, in_flight=(), readings=(), retries=retries)
+    return replace(state, units=units, in_flight=(), retries=retries)

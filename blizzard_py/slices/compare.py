@@ -38,7 +38,7 @@ def is_zoned(value: datetime | time) -> bool:
     return value.utcoffset() is not None
 
 
-def in_utc(moment: datetime) -> datetime:
+def as_utc(moment: datetime) -> datetime:
     """The same instant in UTC; a time without a zone is taken for UTC.
 
     Raises `WatermarkError` at the ends of the calendar, where there is no such time.

@@ -7,7 +7,7 @@ API's ranges are counted from where they begin.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from itertools import count
 from typing import Any
 
@@ -16,7 +16,6 @@ from blizzard_core.settings import durations
 from blizzard_py.slices.calendars import LENGTHS, MONTHS, later, one_unit, whole
 from blizzard_py.slices.compare import is_zoned, shown
 from blizzard_py.slices.iso import IsoText
-from blizzard_py.slices.requests import time_of
 
 Chunk = tuple[Any, Any]
 
@@ -98,6 +97,22 @@ def instant_of(value: Any) -> Any:
     if isinstance(value, datetime):
         return value if is_zoned(value) else value.replace(tzinfo=UTC)
     return datetime.combine(value, time(), UTC) if isinstance(value, date) else value
+
+
+def time_of(v: Any) -> date:
+    """Return the value as datetime or date; ISO text is parsed. Raises `SourceError` for others."""
+    if isinstance(v, date):
+        return v
+    form = IsoText.of(v) if isinstance(v, str) else None
+    if form is None:
+        raise SourceError(f"{shown(v)} is no time, so it cannot be sent as one")
+    return form.value().date() if form.is_date else _in_zone(form)
+
+
+def _in_zone(form: IsoText) -> datetime:
+    """The text's value with the offset that it was written with."""
+    value = form.value()
+    return value if not form.zone else value.astimezone(timezone(form.offset))
 
 
 def _alike(start: date, end: date, precise: bool, error: type[BlizzardError]) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from blizzard_py.slices.calendars import later
-from blizzard_py.slices.compare import Watermark, in_utc, is_zoned
+from blizzard_py.slices.compare import Watermark, as_utc, is_zoned
 from blizzard_py.slices.iso import IsoText
 
 UNITS = ("years", "months", "days", "hours", "closing_day")
@@ -93,4 +93,4 @@ def _at_most(value: Any, begin: datetime) -> Any:
 def _utc(now: date) -> datetime:
     if not isinstance(now, datetime):
         return datetime(now.year, now.month, now.day, tzinfo=UTC)
-    return in_utc(now) if is_zoned(now) else now
+    return as_utc(now) if is_zoned(now) else now

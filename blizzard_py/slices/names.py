@@ -1,9 +1,6 @@
-"""Slices: what a reading is cut into, and the text in `_unit` by which it is replaced. Pure.
+"""The names of slices: the text in `_unit` by which their rows are replaced. Pure.
 
-A reading of [low, to) is cut where the next one will begin, at ``to + abstinent - grace`` (as
-much from when it is read, if ``to`` is still to come): the next reading then replaces whole
-slices. Each row says its slice in the column `blizzard_core.groups.UNIT_COLUMN`, so no row
-needs to carry a time::
+Each row says its slice in the column `blizzard_core.groups.UNIT_COLUMN`::
 
     {source}/{part_from}/{value}/{slice_from}       a work unit's
     {source}/{slice_from}                           a column window's
@@ -19,14 +16,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 from blizzard_core.errors import UnitError
 from blizzard_py.slices.compare import shown
-from blizzard_py.slices.instants import instant, stamp
+from blizzard_py.slices.instants import stamp
 
 Range = tuple[str, str]
 
@@ -37,40 +33,6 @@ _DIGEST_DIGITS = 32
 
 # Digits that hold every integer of 128 bits.
 _WIDTH = 39
-
-
-def cut(
-    low: datetime, to: datetime, shift: timedelta, at: datetime, days_of: tzinfo | None = None
-) -> tuple[datetime, ...]:
-    """Where the slices of a reading of [low, to) begin: ``low``, and where the next one will.
-
-    ``shift`` is abstinence less grace, ``at`` when it is read: of what is still to come then
-    nothing is known. One slice if the next reading begins within neither. With ``days_of`` cuts
-    are at midnights of that zone, since what is asked says whole days.
-    """
-    try:
-        begin = min(to, at) + shift
-        if days_of is not None:
-            day = begin.astimezone(days_of).replace(tzinfo=None).date()
-            begin = instant(datetime.combine(day, time.min), days_of)
-    except OverflowError:
-        return (low,)
-    return (low, begin) if low < begin < to else (low,)
-
-
-def widened(
-    low: datetime, part_from: datetime, high: datetime | None, slices: Sequence[datetime]
-) -> datetime:
-    """Where a reading that wants to begin at ``low`` has to, so that it replaces whole slices.
-
-    At the nearest slice start that is not above, or at the partition's where none is known. From
-    ``high`` on nothing is published, so there is nothing to replace in part.
-    """
-    if high is None or low <= part_from:
-        return part_from
-    if low >= high:
-        return low
-    return max((s for s in slices if s <= low), default=part_from)
 
 
 def unit_slice(source_id: str, part_from: datetime, name: str, slice_from: datetime) -> str:

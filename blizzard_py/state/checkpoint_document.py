@@ -18,7 +18,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``anew_ts``: when an operator had it start over: what replays took before counts no more;
 * ``columns``: of a source that is asked for rows, what was read of it (`column_state`);
 * ``units``: of a source that is read by work units, what is known of each
-  (`blizzard_py.slices.units.state`), and ``readings``: those of the batch that is under way;
+  (`blizzard_py.slices.units.state`);
 * ``group_seq``: the number of the source's last group (`blizzard_core.groups`);
 * ``replacing``: of the ``queue`` those files that take the place of what they had before;
 * ``stream``: of a pipeline over event time, where its query is (`stream_state`);
@@ -55,7 +55,6 @@ from blizzard_core.checkpoint.document import (
 from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.slices.units.outcomes import UnitReading
 from blizzard_py.slices.units.state import UnitsState, checked, units_to_json
 from blizzard_py.state.column_state import ColumnState, columns_to_json
 from blizzard_py.state.journal_tally import JournalTally
@@ -112,7 +111,6 @@ class CheckpointDocument(ProgressDocument):
     group_seq: Annotated[int, msgspec.Meta(ge=0)] | None = None
     replacing: dict[str, ToReplace] | None = None
     units: UnitsState | None = None
-    readings: tuple[UnitReading, ...] | None = None
     stream: StreamState | None = None
     former: tuple[str, ...] | None = None
     last_batch: str | None = None
@@ -145,7 +143,6 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "group_seq": state.group_seq or None,
         "replacing": msgspec.to_builtins(state.replacing) or None,
         "units": None if state.units is None else units_to_json(state.units),
-        "readings": msgspec.to_builtins(state.readings) or None,
         "stream": None if state.stream is None else stream_to_json(state.stream),
         "sources": {n: state_to_json(each, now) for n, each in state.members.items()} or None,
         "former": list(state.former) or None,
@@ -206,7 +203,6 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.group_seq or 0,
         found.replacing or {},
         None if found.units is None else checked(found.units, f"{where}: units"),
-        found.readings or (),
         found.stream,
         found.former or (),
         found.last_batch or "",

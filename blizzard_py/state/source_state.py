@@ -13,7 +13,6 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.job import FinishedFile, StagedBadRecords
 from blizzard_py.reading import ReadMarks
-from blizzard_py.slices.units.outcomes import UnitReading
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.journal_tally import JournalTally
@@ -223,7 +222,6 @@ class SourceState:
     group_seq: int = 0
     replacing: Mapping[str, ToReplace] = field(default_factory=dict)
     units: UnitsState | None = None
-    readings: tuple[UnitReading, ...] = ()
     stream: StreamState | None = None
     former: tuple[str, ...] = ()
     last_batch: str = ""

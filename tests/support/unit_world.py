@@ -19,7 +19,6 @@ from blizzard_py.slices.instants import moment, stamp
 from blizzard_py.slices.units.closing import closed
 from blizzard_py.slices.units.due import Due, Terms, due, reading_of
 from blizzard_py.slices.units.outcomes import (
-    UnitReading,
     failed,
     marked,
     replaced,
@@ -28,6 +27,7 @@ from blizzard_py.slices.units.outcomes import (
 )
 from blizzard_py.slices.units.schemes import Pair
 from blizzard_py.slices.units.state import (
+    UnitReading,
     UnitsState,
     unit_key,
     unit_of,

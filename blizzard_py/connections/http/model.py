@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from blizzard_core.bounds import ANSWER_BYTES
-from blizzard_py.slices.requests import FORMAT_TICKS
+from blizzard_py.connections.sent_values import FORMAT_TICKS
 
 TimeFormat = Literal["iso", "date", "datetime", "datetime_ms", "timestamp", "timestamp_ms"]
 Inclusive = Literal["", "1ms", "1s", "1day"]

@@ -18,9 +18,9 @@ from blizzard_core.errors import SourceError
 from blizzard_py.connections.http.calls import Value
 from blizzard_py.connections.http.cutting import cut_of, floored
 from blizzard_py.connections.http.model import HttpSource, Location, Push, PushTo, tick
+from blizzard_py.connections.sent_values import param, sent_to
 from blizzard_py.reading import Window
 from blizzard_py.slices.cutting import ranges
-from blizzard_py.slices.requests import param, sent_to
 
 _NUMBERS = frozenset({"timestamp", "timestamp_ms"})
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from blizzard_core.errors import ConfigurationError
 from blizzard_py.slices.calendars import later
-from blizzard_py.slices.compare import in_utc, shown
+from blizzard_py.slices.compare import as_utc, shown
 from blizzard_py.slices.iso import IsoText
 
 _PARTS = ("year", "month", "day", "hour", "minute")
@@ -120,7 +120,7 @@ def _start(start: Any) -> datetime | None:
     if start is None:
         return None
     if isinstance(start, datetime):
-        return in_utc(start)
+        return as_utc(start)
     if isinstance(start, date):
         return datetime(start.year, start.month, start.day, tzinfo=UTC)
     form = IsoText.of(start) if isinstance(start, str) else None

@@ -17,14 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
+from blizzard_py.slices.edges import cut, lowered, next_begin
 from blizzard_py.slices.instants import in_utc, stamp
-from blizzard_py.slices.names import cut, widened
 from blizzard_py.slices.units.limits import enough
-from blizzard_py.slices.units.outcomes import UnitReading
 from blizzard_py.slices.units.planner import PlannedUnit, limited, moved, verdict
 from blizzard_py.slices.units.schemes import Pair
 from blizzard_py.slices.units.state import (
     OpenUnit,
+    UnitReading,
     UnitsState,
     highest,
     key_parts,
@@ -137,7 +137,8 @@ def reading_of(unit: PlannedUnit, terms: Terms, now: datetime) -> UnitReading:
     """What is saved of a unit that is executed, before it is read; ``now`` is that of `due`."""
     begin, end = unit.partition
     at = in_utc(now, "now")
-    begins = cut(unit.start, unit.end, terms.shift, at, terms.days_of)
+    following = next_begin(unit.end, terms.shift, at, terms.days_of)
+    begins = cut(unit.start, unit.end, following or unit.start)
     slices = tuple(stamp(low) for low in begins)
     return UnitReading(unit_key(begin, unit.name), stamp(end), slices, stamp(unit.end), stamp(at))
 
@@ -198,6 +199,17 @@ def _planned(
     elif reason == "done" and low < end <= asked.now and owes(known, end, asked.shift):
         execute, reason = True, "grace"
     if execute:
-        slices = [stored_moment(text, key) for text in known.slices]
-        low = widened(low, begin, high, slices)
+        low = widened(low, begin, high, [stored_moment(text, key) for text in known.slices])
     return PlannedUnit(values, name, span.partition, low, end, high, execute, reason)
+
+
+def widened(
+    low: datetime, begin: datetime, high: datetime | None, slices: Sequence[datetime]
+) -> datetime:
+    """Return where a reading begins that wants to at ``low``: where a slice does.
+
+    From ``high`` on nothing is published, so there is nothing to replace in part.
+    """
+    if high is None or low <= begin:
+        return begin
+    return low if low >= high else lowered(low, slices, begin)

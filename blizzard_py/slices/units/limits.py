@@ -1,9 +1,8 @@
-"""How much of it: days of grace and abstinence, units of a run, values that must be there."""
+"""How much of it: units of a run, values that must be there."""
 
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from typing import Any
 
 from blizzard_core.errors import UnitError
@@ -40,24 +39,6 @@ def enough(count: int | None, least: Any) -> None:
         raise UnitError(f"min_units: {wanted} values are wanted, and none are configured")
     if count is not None and count < wanted:
         raise UnitError(f"min_units: there are {count} values, and {wanted} are wanted at least")
-
-
-def days(value: Any, what: str) -> timedelta:
-    """A number of days, 24 hours each, or a duration, to the millisecond. None is none.
-
-    Raises `UnitError` below 0 and for what is no number. More than the calendar has are as many.
-    """
-    if value is None:
-        return timedelta(0)
-    if isinstance(value, timedelta):
-        found = value
-    else:
-        if not isinstance(value, int | float) or isinstance(value, bool) or value != value:  # noqa: PLR0124  # NaN alone is not itself
-            raise UnitError(f"{what}: {shown(value)} is no number of days")
-        found = timedelta(days=max(-1, min(value, 3_700_000)))
-    if found < timedelta(0):
-        raise UnitError(f"{what}: {shown(value)} days are below none")
-    return timedelta(milliseconds=found // timedelta(milliseconds=1))
 
 
 def _whole(value: Any) -> int | None:

@@ -7,19 +7,19 @@ else changes either. Stored times are compared as text, which is of fixed width.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from blizzard_core.errors import StateError, UnitError
 from blizzard_core.text import one_line, printable, shortened
 from blizzard_py.slices.compare import shown
+from blizzard_py.slices.edges import known_after
 from blizzard_py.slices.instants import in_utc, stamp
 from blizzard_py.slices.names import Range, unit_range, unit_slice
 from blizzard_py.slices.units.schemes import Pair
 from blizzard_py.slices.units.state import (
     OpenUnit,
-    Stamp,
-    UnitKey,
+    UnitReading,
     UnitsState,
     key_parts,
     reached,
@@ -31,26 +31,7 @@ from blizzard_py.slices.units.state import (
 # day: one that never works must not spend what an API allows.
 PAUSE_SECS = (60, 86_400)
 
-# So many slices are known of a unit, beside its first: a partition that is read every minute
-# would else grow for ever. Whoever needs an older one reads from the partition's beginning.
-KEPT_SLICES = 32
-
 MOST_MARKS = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class UnitReading:
-    """A unit's reading of [``slices[0]``, ``to``), as it is saved before it begins.
-
-    ``slices`` are where they begin, at least one; each goes to requests and files of its own.
-    ``part_to`` is where the partition ended when it was planned, ``at`` when that was.
-    """
-
-    key: UnitKey
-    part_to: Stamp
-    slices: tuple[Stamp, ...]
-    to: Stamp
-    at: Stamp
 
 
 def succeeded(state: UnitsState, reading: UnitReading) -> UnitsState:
@@ -67,14 +48,10 @@ def succeeded(state: UnitsState, reading: UnitReading) -> UnitsState:
             f"{shown(reading.key)}: was read from {low}, within a slice that stays in the table;"
             " restore the checkpoint"
         )
-    older = [text for text in known.slices if text < low]
-    if not older and begin < low:
-        older = [begin]
-    slices = [*older, *reading.slices]
-    if len(slices) > KEPT_SLICES + 1:
-        slices = [slices[0], *slices[-KEPT_SLICES:]]
+    older = known.slices if known.slices and known.slices[0] < low else (begin,)
+    slices = known_after(older, reading.slices)
     high = max(reached(known) or reading.to, reading.to)
-    read = OpenUnit(high=high, slices=tuple(slices), read_at=reading.at)
+    read = OpenUnit(high=high, slices=slices, read_at=reading.at)
     marks = tuple(key for key in state.redo if key != reading.key)
     return replace(state, open={**state.open, reading.key: read}, redo=marks)
 

@@ -19,7 +19,8 @@ is its end, and its slices are forgotten. An entry under ``open`` goes before it
 is younger, or older and failing or read again. ``high`` is null for one that never succeeded.
 ``redo`` are the units that are read again from their beginning, whatever they have. ``spec`` is
 what all partitions depend on. ``anew``: nothing was read since a start from nothing, so what the
-source has published in its life is replaced as a whole by the first group.
+source has published in its life is replaced as a whole by the first group. ``readings`` are those
+of the batch that is under way, saved with it before its job starts.
 """
 
 from __future__ import annotations
@@ -62,6 +63,21 @@ _NEW = OpenUnit()
 
 
 @dataclass(frozen=True, slots=True)
+class UnitReading:
+    """A unit's reading of [``slices[0]``, ``to``), as it is saved before it begins.
+
+    ``slices`` are where they begin, at least one; each goes to requests and files of its own.
+    ``part_to`` is where the partition ended when it was planned, ``at`` when that was.
+    """
+
+    key: UnitKey
+    part_to: Stamp
+    slices: tuple[Stamp, ...]
+    to: Stamp
+    at: Stamp
+
+
+@dataclass(frozen=True, slots=True)
 class UnitsState:
     """See above. ``UnitsState()`` is a cold start."""
 
@@ -69,6 +85,7 @@ class UnitsState:
     closed_to: Mapping[str, Stamp] = field(default_factory=dict)
     open: Mapping[str, OpenUnit] = field(default_factory=dict)
     redo: tuple[UnitKey, ...] = ()
+    readings: tuple[UnitReading, ...] = ()
     anew: bool = False
 
 
@@ -145,8 +162,9 @@ def highest(state: UnitsState) -> datetime | None:
 def units_to_json(state: UnitsState) -> dict[str, Any]:
     """What the checkpoint has under ``units``."""
     document: dict[str, Any] = msgspec.to_builtins(state)
-    if not state.anew:
-        del document["anew"]
+    for key in ("anew", "readings"):
+        if not document[key]:
+            del document[key]
     return document
 
 

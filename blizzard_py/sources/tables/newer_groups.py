@@ -67,7 +67,8 @@ def with_units(state: SourceState, since: Since, source_id: str, where: str) -> 
                 " `blizzard checkpoint reset --units`, which replaces what is published"
             )
         known = read_since(known, source_id, since.replaced)
-    return replace(_given_up(state, since), units=known, readings=())
+    units = None if known is None else replace(known, readings=())
+    return replace(_given_up(state, since), units=units)
 
 
 def with_columns(state: SourceState, since: Since, source_id: str, where: str) -> SourceState:

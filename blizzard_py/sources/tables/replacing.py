@@ -13,20 +13,20 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.asking import Asking
 from blizzard_py.reading import ReadTask, Window
 from blizzard_py.slices.compare import order
+from blizzard_py.slices.edges import cut, known_after, lowered
 from blizzard_py.slices.lookback import effective
 from blizzard_py.slices.names import column_slice, snapshot_slice
 from blizzard_py.sources.tables.windows import from_stored
 from blizzard_py.state.column_state import ColumnState, StoredWindow
 from blizzard_py.state.source_state import Replaced
 
-# So many boundaries are known. Whoever needs an older one reads from the beginning.
-_KEPT = 32
 # The task of a window that holds no row: nobody reads it, and the rows of before go.
 NOTHING = "none"
 
@@ -41,9 +41,8 @@ def slices_of(
     up_to = from_stored(kept.up_to)[column]
     begin = _beginning(known, kept, column)
     moment = dt.datetime.fromtimestamp(kept.planned_ts, dt.UTC)
-    cut = effective({column: up_to}, asking.backward, moment)[column]
-    inner = (begin is None or _is_below(column, begin, cut)) and _is_below(column, cut, up_to)
-    begins = [begin, cut] if inner else [begin]
+    following = effective({column: up_to}, asking.backward, moment)[column]
+    begins = cut(begin, up_to, following, partial(_is_below, column))
     ends = [*begins[1:], up_to]
     return [
         (column_slice(source_id, low), _window(column, low, high, asking))
@@ -79,8 +78,7 @@ def replaced_by(source_id: str, known: ColumnState) -> Replaced:
 def with_boundaries(source_id: str, before: ColumnState, after: ColumnState) -> ColumnState:
     """The state after a window, which knows where its slices begin."""
     begins = [text.removeprefix(f"{source_id}/") for text in before.slices]
-    older = [text for text in before.boundaries if text < begins[0]]
-    return replace(after, boundaries=tuple([*older, *begins][-_KEPT:]), slices=())
+    return replace(after, boundaries=known_after(before.boundaries, begins), slices=())
 
 
 def is_of_appended_rows(known: ColumnState) -> bool:
@@ -104,12 +102,11 @@ def _beginning(known: ColumnState, kept: StoredWindow, column: str) -> Any:
         )
     # Rows may join the highest value later on, where the bound is one.
     is_strict = kept.kind in {"max", "rows"} and not _is_below(column, low, after)
-    found = None if known.origin is None else from_stored(known.origin).get(column)
-    for text in filter(None, known.boundaries):  # empty: the beginning of all
-        value = _value(text, after)
-        if _is_below(column, value, low) or (value == low and not is_strict):
-            found = value
-    return found
+    first = None if known.origin is None else from_stored(known.origin).get(column)
+    begins = [_value(text, after) for text in known.boundaries if text]  # empty: before all
+    if is_strict:
+        begins = [begin for begin in begins if begin != low]
+    return lowered(low, begins, first, partial(_is_below, column))
 
 
 def _window(column: str, low: Any, up_to: Any, asking: Asking) -> Window:

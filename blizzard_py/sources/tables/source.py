@@ -22,32 +22,30 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import StateError
-from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.watermark.progress import Scanned
 from blizzard_py.connections.asking import Asking
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading, ReadTask, Recognition, UnitSlice
-from blizzard_py.sources.activity import NONE_APART
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
-from blizzard_py.sources.stale import World, adopted, require_current
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, replacing, windows
+from blizzard_py.sources.tables.newer_groups import Since
+from blizzard_py.sources.tables.sliced import SlicedSource
 from blizzard_py.sources.tables.story import task_story
 from blizzard_py.sources.tables.work import TaskWork, item_name, parsed_name, progress_of_text
 from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.seen_rows import SeenRows, segment_path
 from blizzard_py.state.skipped_rows import SkippedNote
-from blizzard_py.state.source_state import Batch, Replaced, SourceState, checkpoint_path
+from blizzard_py.state.source_state import Batch, Replaced, SourceState
 from blizzard_py.state.transitions import done_of
 
 # Statements of a look at a source whose window is not planned yet.
 STATEMENTS = 2
 
 
-class AskedSource:
+class AskedSource(SlicedSource):
     """See the module's docstring and `blizzard_py.sources.protocol.Source`."""
 
     items = "task"
@@ -55,25 +53,10 @@ class AskedSource:
     again = False
 
     def __init__(self, parts: Parts, upkeep: Upkeep, asking: Asking) -> None:
-        self._parts = parts
-        self._asking = asking
-        self._clock = upkeep.clock
-        self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
+        super().__init__(parts, upkeep, asking)
         self._seen = SeenRows(parts.stores.sink, parts.id, 0)
-        self._told: set[str] = set()
         self._skipped = SkippedNote(parts.stores.sink, parts.id)
         self._unread: tuple[str, ...] | None = None  # what the last bound told, None if none did
-        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
-
-    @property
-    def id(self) -> str:
-        """What its rows are told by, whichever of its runs reads them."""
-        return self._parts.letters_id
-
-    @property
-    def asking(self) -> Asking:
-        """What its connection is asked."""
-        return self._asking
 
     # -- for everyone who looks ----------------------------------------------------
 
@@ -135,7 +118,7 @@ class AskedSource:
     def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # one window is all there is
         began = self._clock()
         known, cost = self._looked(state)
-        return self._found(known, began, cost)
+        return self._tasks_of(known, began, cost)
 
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
         return _shown(self._moved(state, batch))
@@ -150,11 +133,9 @@ class AskedSource:
     def shown(self, state: SourceState) -> dict[str, Any]:
         known = state.columns or ColumnState()
         reading = known.window
-        return {
-            "kind": getattr(self._parts.source, "kind", "table"),
+        return self._shown(state) | {
             "watermark": dict(known.watermark),
             "bound": known.bound or self._asking.bound,
-            "rows": state.totals.rows,
             "boundaries": list(known.boundaries),
             "seq": known.seq,
             "window": None
@@ -169,13 +150,7 @@ class AskedSource:
         """What is known, with the window that the next poll reads. Writes nothing."""
         return self._looked(state)[0]
 
-    def close(self) -> None:
-        self._asking.connection.close()
-
     # -- for the one that owns the checkpoint --------------------------------------
-
-    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
-        return state
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         self._seen = SeenRows(self._parts.stores.sink, self._parts.id, epoch)
@@ -183,21 +158,12 @@ class AskedSource:
             self._seen.sweep(state.columns.seen)
         return state
 
-    def reconciled(self, state: SourceState, world: World) -> SourceState:
-        if not self._asking.replaces or self._parts.suffix:
-            return require_current(state, self._parts, world)
-        since = newer_groups.published_since(self._parts.stores.sink, self.id, state, world.groups)
-        if since is not None:
-            self._log.warning("checkpoint_stale", group=state.group_seq, published=since.last)
-            state = newer_groups.with_columns(state, since, self.id, self._where)
-        return adopted(state, self._parts, world)
-
     def plan(self, state: SourceState) -> Plan[TaskWork]:
         began = self._clock()
         known, cost = self._looked(state)
         if self._unread is not None:
             self._skipped.keep(self._unread)
-        found = self._found(known, began, cost)
+        found = self._tasks_of(known, began, cost)
         waits = waiting(state, found.scanned.ended)
         work = TaskWork([entry for entry in found.files if entry.path not in waits])
         return Plan(replace(state, columns=known) if work else state, found, work)
@@ -245,10 +211,7 @@ class AskedSource:
         known = state.columns
         if known is None or not known.slices:
             return None
-        return replacing.replaced_by(self._parts.letters_id, known)
-
-    def is_gone(self, name: str) -> bool:  # noqa: ARG002  # what was planned can be read again
-        return False
+        return replacing.replaced_by(self.id, known)
 
     def advance(
         self,
@@ -283,8 +246,7 @@ class AskedSource:
         if asking.snapshot:
             return self._sliced(known, self._all()), STATEMENTS
         bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
-        for warning in bound.warnings:
-            self._warn(warning)
+        self._warn("bound", bound.warnings)
         self._unread = bound.skipped
         kept = windows.planned(known, asking, self._parts.ingest.fields, bound, self._clock())
         if kept is None:
@@ -304,7 +266,7 @@ class AskedSource:
 
     def _sliced(self, known: ColumnState, kept: StoredWindow) -> ColumnState:
         """The state with a window whose rows take the place of others, slice by slice."""
-        slices = replacing.slices_of(self._parts.letters_id, known, kept, self._asking)
+        slices = replacing.slices_of(self.id, known, kept, self._asking)
         tasks: list[ReadTask] = []
         for place, (_, window) in enumerate(slices):
             found = self._asking.connection.tasks(window, self._asking.split)
@@ -312,12 +274,10 @@ class AskedSource:
         opened = windows.opened(known, self._asking, kept, tasks or [replacing.nothing_to_read()])
         return replace(opened, slices=tuple(text for text, _ in slices))
 
-    def _warn(self, warning: str) -> None:
-        if warning not in self._told:
-            self._told.add(warning)
-            self._log.warning("bound", reason=warning)
+    def _believed(self, state: SourceState, since: Since) -> SourceState:
+        return newer_groups.with_columns(state, since, self.id, self._where)
 
-    def _found(self, known: ColumnState, began: float, cost: int) -> Found:
+    def _tasks_of(self, known: ColumnState, began: float, cost: int) -> Found:
         entries: tuple[Entry, ...] = ()
         if known.window is not None:
             since = windows.age_of(known.watermark)
@@ -327,8 +287,7 @@ class AskedSource:
                 for task in known.tasks
                 if task.name not in known.done
             )
-        scanned = Scanned(began, self._clock())
-        return Found(entries, (), cost, len(entries), scanned, NONE_APART, again=self.again)
+        return self._found(entries, began, cost=cost, again=self.again)
 
     def _finds(self, state: SourceState, name: str) -> bool:
         return any(entry.path == name for entry in self.discover(state).files)
@@ -341,7 +300,7 @@ class AskedSource:
         names = [task for seq, task in filter(None, found) if seq == known.seq]
         ended = windows.done(known, names)
         if known.slices and ended.window is None:
-            ended = replacing.with_boundaries(self._parts.letters_id, known, ended)
+            ended = replacing.with_boundaries(self.id, known, ended)
         return replace(state, columns=ended)
 
     def _noted(self, before: ColumnState, after: ColumnState, batch: Batch) -> ColumnState:

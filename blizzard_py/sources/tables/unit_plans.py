@@ -18,10 +18,16 @@ from blizzard_py.slices.instants import clock_of, moment, stamp
 from blizzard_py.slices.units.closing import closed
 from blizzard_py.slices.units.due import Due, due, reading_of
 from blizzard_py.slices.units.grid import Layout
-from blizzard_py.slices.units.outcomes import UnitReading
 from blizzard_py.slices.units.planner import PlannedUnit, Reason, limited
 from blizzard_py.slices.units.ranges import LaidOut, laid_out, spec_of
-from blizzard_py.slices.units.state import UnitsState, guarded, key_parts, unit_key, unit_of
+from blizzard_py.slices.units.state import (
+    UnitReading,
+    UnitsState,
+    guarded,
+    key_parts,
+    unit_key,
+    unit_of,
+)
 from blizzard_py.slices.units.values import LONE, unit_name, values_named
 
 # So many units, for each that is read at the same time, are published together.

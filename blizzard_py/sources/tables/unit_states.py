@@ -8,8 +8,8 @@ from typing import Any
 
 from blizzard_py.slices.instants import moment, stamp
 from blizzard_py.slices.names import snapshot_range
-from blizzard_py.slices.units.outcomes import UnitReading, failed, replaced, succeeded
-from blizzard_py.slices.units.state import UnitsState, highest, unit_of
+from blizzard_py.slices.units.outcomes import failed, replaced, succeeded
+from blizzard_py.slices.units.state import UnitReading, UnitsState, highest, unit_of
 from blizzard_py.sources.tables.work import progress_of_text
 from blizzard_py.state.source_state import Batch, Replaced, SourceState
 
@@ -20,7 +20,8 @@ _NAMED = 20
 def read_by(state: SourceState, batch: Batch) -> dict[str, UnitReading]:
     """The readings of the batch's units, by their names."""
     items = {entry.path for entry in batch.files}
-    return {reading.key: reading for reading in state.readings if reading.key in items}
+    known = state.units or UnitsState()
+    return {reading.key: reading for reading in known.readings if reading.key in items}
 
 
 def ranges_of(source_id: str, state: SourceState, batch: Batch, done: set[str]) -> Replaced | None:
@@ -56,8 +57,8 @@ def after(state: SourceState, batch: Batch) -> SourceState:
             known = replace(succeeded(known, reading), anew=False)
         elif not is_down:
             known = failed(known, reading, moment(reading.at), file.error)
-    left = tuple(reading for reading in state.readings if reading.key not in readings)
-    return with_progress(replace(state, units=known, readings=left))
+    left = tuple(reading for reading in known.readings if reading.key not in readings)
+    return with_progress(replace(state, units=replace(known, readings=left)))
 
 
 def read_again(state: SourceState, batch: Batch) -> set[str]:

@@ -2,7 +2,7 @@
 
 **An item** is a unit, named by where its partition begins and its values
 (`blizzard_py.slices.units.state.unit_key`). `plan` fixes from where to where each unit of the next
-batch is read and puts that into the state (`SourceState.readings`), which is saved with the batch
+batch is read and puts that into the state (`UnitsState.readings`), which is saved with the batch
 before its job starts; so whoever takes it over reads the same again. What is asked follows from
 that and from the configuration.
 
@@ -24,9 +24,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from blizzard_core.errors import BlizzardError, SourceError, StateError
-from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.watermark.progress import Scanned
 from blizzard_py.connections.asking import Asking, Units
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading, ReadTask, UnitSlice
@@ -34,12 +32,12 @@ from blizzard_py.slices.units.outcomes import slice_texts
 from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import UnitsState, unit_key
 from blizzard_py.slices.units.trust import is_ahead, put_right
-from blizzard_py.sources.activity import NONE_APART
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
-from blizzard_py.sources.stale import World, adopted
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, unit_plans, unit_states
+from blizzard_py.sources.tables.newer_groups import Since
+from blizzard_py.sources.tables.sliced import SlicedSource
 from blizzard_py.sources.tables.unit_letters import close_bad_rows, close_letters
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.unit_plans import Looked, Run
@@ -47,7 +45,7 @@ from blizzard_py.sources.tables.unit_story import unit_story
 from blizzard_py.sources.tables.work import TaskWork
 from blizzard_py.state.committers import blocked_by
 from blizzard_py.state.retries import waiting
-from blizzard_py.state.source_state import Batch, Replaced, SourceState, checkpoint_path
+from blizzard_py.state.source_state import Batch, Replaced, SourceState
 
 _CLOCK = (
     "units were read at a time that is still to come: a clock is behind, or was ahead then; they"
@@ -55,37 +53,27 @@ _CLOCK = (
 )
 
 
-class UnitSource:
+class UnitSource(SlicedSource):
     """See the module's docstring and `blizzard_py.sources.protocol.Source`."""
 
     items = "unit"
 
     def __init__(self, parts: Parts, upkeep: Upkeep, asking: Asking) -> None:
         assert asking.units is not None  # noqa: S101  # who opens it has looked
-        self._parts = parts
-        self._asking = asking
+        super().__init__(parts, upkeep, asking)
         self._configured: Units = asking.units
         self._units: Units = unit_plans.without_limit(asking.units)
         self._limit = asking.units.terms.limit
         self._activity = upkeep.activity
-        self._clock = upkeep.clock
         self._save = upkeep.save
-        self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
         self._run: Run | None = None
         self._bound: dict[str, tuple[UnitSlice, ...]] = {}
         # What is known after a batch in which units succeeded that had failed.
         self._mended: UnitsState | None = None
         # The units that a batch has read again as a whole, and the batch.
         self._again: tuple[frozenset[str], str] | None = None
-        self._told: set[str] = set()
         # Those that have failed, and are tried again.
         self._failing: set[str] = set()
-        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
-
-    @property
-    def asking(self) -> Asking:
-        """What its connection is asked."""
-        return self._asking
 
     @property
     def is_failing(self) -> bool:
@@ -107,7 +95,7 @@ class UnitSource:
         began = self._clock()
         found = self._looked(state)
         units = unit_plans.to_read(found, self._fresh_run(began), waiting(state, began))
-        return self._found(units, began, again=False)
+        return self._units_of(units, began, again=False)
 
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
         return unit_states.after(state, batch)
@@ -119,14 +107,8 @@ class UnitSource:
         return Backlog(behind, None, complete=False)
 
     def shown(self, state: SourceState) -> dict[str, Any]:
-        parts = self._parts
-        return {
-            "kind": getattr(parts.source, "kind", "table"),
-            "rows": state.totals.rows,
-            "units": unit_states.shown_units(
-                state, blocked_by(parts.stores.sink, parts.letters_id)
-            ),
-        }
+        blocked = blocked_by(self._parts.stores.sink, self.id)
+        return self._shown(state) | {"units": unit_states.shown_units(state, blocked)}
 
     def explain(self, name: str) -> Story:
         return unit_story(name, self._standing, self.check)
@@ -135,25 +117,11 @@ class UnitSource:
         """What is due now, all of it. Writes nothing."""
         return self._looked(state)
 
-    def close(self) -> None:
-        self._asking.connection.close()
-
     # -- for the one that owns the checkpoint --------------------------------------
-
-    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
-        return state
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
         self._close_letters(state.units)
         return state
-
-    def reconciled(self, state: SourceState, world: World) -> SourceState:
-        id_ = self._parts.letters_id
-        since = newer_groups.published_since(self._parts.stores.sink, id_, state, world.groups)
-        if since is not None:
-            self._log.warning("checkpoint_stale", group=state.group_seq, published=since.last)
-            state = newer_groups.with_units(state, since, id_, self._where)
-        return adopted(state, self._parts, world)
 
     def plan(self, state: SourceState) -> Plan[TaskWork]:
         began = self._clock()
@@ -166,18 +134,18 @@ class UnitSource:
         there = (unit_key(unit.partition[0], unit.name) for unit in found.due.units)
         self._failing = failing.intersection(there) if failing else set()
         self._activity.units_planned(unit_plans.layout_of(found, self._units))
-        self._warn(found)
+        self._warn("units", unit_plans.warnings_of(found))
         self._activity.units(unit_plans.counts_of(found))
         left = unit_plans.to_read(found, run, waiting(state, began))
         units = left[: unit_plans.batch_size(self._units)]
-        entries = self._found(units, began, again=len(left) > len(units))
+        entries = self._units_of(units, began, again=len(left) > len(units))
         if not units:
             return Plan(state, entries, TaskWork(()))
         if run.left is not None:
             run.left -= len(units)
         now = self._dated()
-        readings = [unit_plans.planned_reading(unit, self._units, now) for unit in units]
-        next_ = replace(state, units=found.state, readings=tuple(readings))
+        readings = tuple(unit_plans.planned_reading(unit, self._units, now) for unit in units)
+        next_ = replace(state, units=replace(found.state, readings=readings))
         return Plan(next_, entries, TaskWork(entries.files))
 
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
@@ -197,7 +165,7 @@ class UnitSource:
             if error is not None:
                 lost.append(FinishedFile(key, "retry", error=str(error), stage="read"))
                 continue
-            texts = slice_texts(self._parts.letters_id, readings[key])
+            texts = slice_texts(self.id, readings[key])
             read = [each for each in found if isinstance(each, ReadTask)]
             self._bound[key] = tuple(map(UnitSlice, texts, read))
             files.append(JobFile(key, 0))
@@ -219,10 +187,7 @@ class UnitSource:
         self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
     ) -> Replaced | None:
         done = {file.path for file in finished if file.outcome == "ingested"}
-        return unit_states.ranges_of(self._parts.letters_id, state, batch, done)
-
-    def is_gone(self, name: str) -> bool:  # noqa: ARG002  # what was planned can be read again
-        return False
+        return unit_states.ranges_of(self.id, state, batch, done)
 
     def advance(
         self,
@@ -251,14 +216,14 @@ class UnitSource:
         again, self._again = self._again, None
         if again is not None:
             parts = self._parts
-            close_bad_rows(parts.stores.dlq, parts.letters_id, parts.stores.source.uri, *again)
+            close_bad_rows(parts.stores.dlq, self.id, parts.stores.source.uri, *again)
 
     # -- inside --------------------------------------------------------------------
 
     def _close_letters(self, known: UnitsState | None) -> None:
         if known is not None and not self._parts.suffix:
             parts = self._parts
-            close_letters(parts.stores.dlq, parts.letters_id, parts.stores.source.uri, known)
+            close_letters(parts.stores.dlq, self.id, parts.stores.source.uri, known)
 
     def _looked(self, state: SourceState) -> Looked:
         values = values_of(self._configured)
@@ -286,19 +251,15 @@ class UnitSource:
             run = self._run = self._fresh_run(now)
         return run
 
-    def _found(self, units: Sequence[PlannedUnit], began: float, *, again: bool) -> Found:
+    def _believed(self, state: SourceState, since: Since) -> SourceState:
+        return newer_groups.with_units(state, since, self.id, self._where)
+
+    def _units_of(self, units: Sequence[PlannedUnit], began: float, *, again: bool) -> Found:
         entries = tuple(
             Entry(unit_key(unit.partition[0], unit.name), 0, unit.start.timestamp())
             for unit in units
         )
-        scanned = Scanned(began, self._clock())
-        return Found(entries, (), 0, len(entries), scanned, NONE_APART, again=again)
-
-    def _warn(self, found: Looked) -> None:
-        for warning in unit_plans.warnings_of(found):
-            if warning not in self._told:
-                self._told.add(warning)
-                self._log.warning("units", reason=warning)
+        return self._found(entries, began, again=again)
 
     def _standing(self, state: SourceState, name: str) -> PlannedUnit | BlizzardError | None:
         try:

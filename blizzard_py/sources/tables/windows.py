@@ -20,6 +20,7 @@ from blizzard_py.connections.protocol import Bound
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import ReadTask, Recognition, Told, Window
 from blizzard_py.slices.compare import advanced, order
+from blizzard_py.slices.cutting import instant_of
 from blizzard_py.slices.lookback import effective
 from blizzard_py.slices.notation import deserialize, serialize
 from blizzard_py.slices.windows import window
@@ -217,27 +218,9 @@ def text_of(watermark: Stored) -> str | None:
 
 
 def age_of(watermark: Stored) -> float | None:
-    """The earliest time in a watermark (epoch seconds); None if none of its values is a time."""
-    moments = []
-    for value in from_stored(watermark).values():
-        moment = _moment(value)
-        if moment is not None:
-            moments.append(moment)
-    return min(moments, default=None)
-
-
-def _moment(value: Any) -> float | None:
-    if isinstance(value, str) and "-" in value:
-        try:
-            value = dt.datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    if isinstance(value, dt.datetime):
-        zoned = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
-        return zoned.timestamp()
-    if isinstance(value, dt.date):
-        return dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC).timestamp()
-    return None
+    """Return the earliest time in a watermark (epoch seconds); None if no value is a time."""
+    found = (instant_of(value) for value in from_stored(watermark).values())
+    return min((at.timestamp() for at in found if isinstance(at, dt.datetime)), default=None)
 
 
 def _text(value: Any) -> str:

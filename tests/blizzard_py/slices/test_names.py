@@ -14,12 +14,10 @@ from blizzard_core.groups import Group, decode_group, encode_group
 from blizzard_py.slices.names import (
     column_range,
     column_slice,
-    cut,
     snapshot_range,
     snapshot_slice,
     unit_range,
     unit_slice,
-    widened,
 )
 from blizzard_py.units import UnitError
 
@@ -28,31 +26,6 @@ P0 = datetime(2020, 2, 1, tzinfo=UTC)
 
 names = st.text(min_size=1).filter(str.strip)
 times = st.datetimes(timezones=st.just(UTC), min_value=datetime(1970, 1, 1))  # noqa: DTZ001  # drawn without
-
-
-def test_a_reading_is_cut_where_the_next_one_begins() -> None:
-    high = P0 + 20 * DAY
-    assert cut(P0, high, -3 * DAY, high) == (P0, P0 + 17 * DAY)
-    assert cut(P0, high, 0 * DAY, high) == (P0,)
-    assert cut(P0, high, 5 * DAY, high) == (P0,)
-    assert cut(P0, high, -20 * DAY, high) == (P0,)
-    assert cut(P0, high, -30 * DAY, high) == (P0,)
-    assert cut(P0, high, -3_000_000 * DAY, high) == (P0,)
-    now = P0 + 5 * DAY
-    assert cut(P0, high, -3 * DAY, now) == (P0, P0 + 2 * DAY)
-    assert cut(P0, high, 0 * DAY, now) == (P0, now)
-    assert cut(P0, high, 0 * DAY, P0 - DAY) == (P0,)
-
-
-def test_a_reading_begins_where_a_slice_begins() -> None:
-    high, slices = P0 + 20 * DAY, [P0, P0 + 10 * DAY, P0 + 17 * DAY]
-    assert widened(P0 + 17 * DAY, P0, high, slices) == P0 + 17 * DAY
-    assert widened(P0 + 16 * DAY, P0, high, slices) == P0 + 10 * DAY
-    assert widened(P0 + 3 * DAY, P0, high, slices) == P0
-    assert widened(P0 + 16 * DAY, P0, high, []) == P0
-    assert widened(high, P0, high, []) == high
-    assert widened(high + DAY, P0, high, slices) == high + DAY
-    assert widened(P0 + DAY, P0, None, []) == P0
 
 
 def test_the_text_of_a_unit() -> None:

@@ -223,6 +223,12 @@ def test_keys_of_another_release_are_refused_and_not_dropped() -> None:
         state_from_json(document, "x")
 
 
+def test_readings_beside_the_units_are_of_an_older_form_and_refused() -> None:
+    reading = {"key": "2020-02-01T00:00:00.000Z/a", "slices": [], "to": "", "at": "", "part_to": ""}
+    with pytest.raises(StateError, match=r"^x: has readings, .* run the release that wrote it"):
+        state_from_json({**REFERENCE, "readings": [reading]}, "x")
+
+
 # -- many names in grace -----------------------------------------------------------
 
 

@@ -11,7 +11,6 @@ from blizzard_core.errors import StateError
 from blizzard_py.slices.instants import moment, stamp
 from blizzard_py.slices.units.closing import closed
 from blizzard_py.slices.units.outcomes import (
-    UnitReading,
     failed,
     marked,
     replaced,
@@ -19,7 +18,7 @@ from blizzard_py.slices.units.outcomes import (
     succeeded,
     with_high,
 )
-from blizzard_py.slices.units.state import OpenUnit, UnitsState, checked
+from blizzard_py.slices.units.state import OpenUnit, UnitReading, UnitsState, checked
 from blizzard_py.units import UnitError, partitions
 
 DAY = timedelta(days=1)

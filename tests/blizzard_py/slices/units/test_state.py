@@ -12,6 +12,7 @@ import pytest
 from blizzard_core.errors import StateError
 from blizzard_py.slices.units.state import (
     OpenUnit,
+    UnitReading,
     UnitsState,
     checked,
     guarded,
@@ -51,6 +52,10 @@ def test_the_state_is_json_and_back() -> None:
     state = units_from_json(DESIGNED, "units")
     assert msgspec.json.decode(msgspec.json.encode(units_to_json(state))) == DESIGNED
     assert units_from_json({}, "units") == UnitsState()
+    reading = UnitReading(f"{FEB}/id1", FEB, (FEB,), FEB, FEB)
+    under_way = UnitsState(readings=(reading,))
+    document = msgspec.json.decode(msgspec.json.encode(units_to_json(under_way)))
+    assert units_from_json(document, "units") == under_way
 
 
 def _with(**changes: Any) -> dict[str, Any]:

@@ -119,7 +119,7 @@ def test_a_first_reading_that_dies_anywhere_is_complete_in_the_end() -> None:
 def test_what_was_planned_is_read_again_after_a_death() -> None:
     world = filled()
     killed(world, is_running_batch(world))
-    planned = world.checkpoint()["readings"]
+    planned = world.checkpoint()["units"]["readings"]
     world.engine.jobs.clear()
     world.now += 86_400
     with contextlib.suppress(Unavailable):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from blizzard_core.errors import SourceError
-from blizzard_py.slices.compare import in_utc, shown
-from blizzard_py.slices.iso import IsoText
+from blizzard_py.slices.compare import as_utc, shown
+from blizzard_py.slices.cutting import time_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -73,23 +73,7 @@ def sent_to(v: Any, mode: str | None = None) -> Any:
         raise SourceError(f"there is no time before {shown(v)}") from error
 
 
-def time_of(v: Any) -> date:
-    """The value as datetime or date; ISO text is parsed."""
-    if isinstance(v, date):
-        return v
-    form = IsoText.of(v) if isinstance(v, str) else None
-    if form is None:
-        raise SourceError(f"{shown(v)} is no time, so it cannot be sent as one")
-    return form.value().date() if form.is_date else _in_zone(form)
-
-
-def _in_zone(form: IsoText) -> datetime:
-    """The text's value with the offset that it was written with."""
-    value = form.value()
-    return value if not form.zone else value.astimezone(timezone(form.offset))
-
-
 def _naive_utc(value: date) -> datetime:
     if not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day)  # noqa: DTZ001  # UTC, told by the caller
-    return in_utc(value).replace(tzinfo=None)
+    return as_utc(value).replace(tzinfo=None)

@@ -1,0 +1,78 @@
+"""What every source that is read in slices does, whether these are windows or work units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.progress import Scanned
+from blizzard_py.connections.asking import Asking
+from blizzard_py.sources.activity import NONE_APART
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.protocol import Found, Upkeep
+from blizzard_py.sources.stale import World, adopted, require_current
+from blizzard_py.sources.tables import newer_groups
+from blizzard_py.sources.tables.newer_groups import Since
+from blizzard_py.state.source_state import SourceState, checkpoint_path
+
+
+class SlicedSource:
+    """See the module's docstring. How its items are found and read is each kind's own."""
+
+    def __init__(self, parts: Parts, upkeep: Upkeep, asking: Asking) -> None:
+        self._parts = parts
+        self._asking = asking
+        self._clock = upkeep.clock
+        self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
+        self._told: set[str] = set()
+        self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
+
+    @property
+    def id(self) -> str:
+        """What its rows are told by, whichever of its runs reads them."""
+        return self._parts.letters_id
+
+    @property
+    def asking(self) -> Asking:
+        """What its connection is asked."""
+        return self._asking
+
+    def close(self) -> None:
+        self._asking.connection.close()
+
+    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
+        return state
+
+    def is_gone(self, name: str) -> bool:  # noqa: ARG002  # what was planned can be read again
+        return False
+
+    def reconciled(self, state: SourceState, world: World) -> SourceState:
+        if not self._asking.replaces or self._parts.suffix:
+            return require_current(state, self._parts, world)
+        since = newer_groups.published_since(self._parts.stores.sink, self.id, state, world.groups)
+        if since is not None:
+            self._log.warning("checkpoint_stale", group=state.group_seq, published=since.last)
+            state = self._believed(state, since)
+        return adopted(state, self._parts, world)
+
+    def _believed(self, state: SourceState, since: Since) -> SourceState:
+        """The state of before with what still holds of it."""
+        raise NotImplementedError
+
+    def _shown(self, state: SourceState) -> dict[str, Any]:
+        return {"kind": getattr(self._parts.source, "kind", "table"), "rows": state.totals.rows}
+
+    def _found(
+        self, entries: tuple[Entry, ...], began: float, *, cost: int = 0, again: bool
+    ) -> Found:
+        scanned = Scanned(began, self._clock())
+        return Found(entries, (), cost, len(entries), scanned, NONE_APART, again=again)
+
+    def _warn(self, event: str, warnings: Iterable[str]) -> None:
+        """Log each warning once."""
+        for warning in warnings:
+            if warning not in self._told:
+                self._told.add(warning)
+                self._log.warning(event, reason=warning)

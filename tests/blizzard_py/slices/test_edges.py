@@ -1,0 +1,56 @@
+"""Where slices begin: cut where the next reading will begin, lowered to where one did."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from blizzard_py.slices.edges import KEPT, cut, known_after, lowered, next_begin
+from blizzard_py.slices.units.due import widened
+
+DAY = timedelta(days=1)
+P0 = datetime(2020, 2, 1, tzinfo=UTC)
+
+
+def begins(low: datetime, to: datetime, shift: timedelta, at: datetime) -> tuple[datetime, ...]:
+    return cut(low, to, next_begin(to, shift, at) or low)
+
+
+def test_a_reading_is_cut_where_the_next_one_begins() -> None:
+    high = P0 + 20 * DAY
+    assert begins(P0, high, -3 * DAY, high) == (P0, P0 + 17 * DAY)
+    assert begins(P0, high, 0 * DAY, high) == (P0,)
+    assert begins(P0, high, 5 * DAY, high) == (P0,)
+    assert begins(P0, high, -20 * DAY, high) == (P0,)
+    assert begins(P0, high, -30 * DAY, high) == (P0,)
+    assert begins(P0, high, -3_000_000 * DAY, high) == (P0,)
+    now = P0 + 5 * DAY
+    assert begins(P0, high, -3 * DAY, now) == (P0, P0 + 2 * DAY)
+    assert begins(P0, high, 0 * DAY, now) == (P0, now)
+    assert begins(P0, high, 0 * DAY, P0 - DAY) == (P0,)
+
+
+def test_a_reading_begins_where_a_slice_begins() -> None:
+    high, slices = P0 + 20 * DAY, [P0, P0 + 10 * DAY, P0 + 17 * DAY]
+    assert widened(P0 + 17 * DAY, P0, high, slices) == P0 + 17 * DAY
+    assert widened(P0 + 16 * DAY, P0, high, slices) == P0 + 10 * DAY
+    assert widened(P0 + 3 * DAY, P0, high, slices) == P0
+    assert widened(P0 + 16 * DAY, P0, high, []) == P0
+    assert widened(high, P0, high, []) == high
+    assert widened(high + DAY, P0, high, slices) == high + DAY
+    assert widened(P0 + DAY, P0, None, []) == P0
+
+
+def test_a_reading_of_everything_begins_before_all_and_is_cut_as_others() -> None:
+    assert cut(None, 9, 5) == (None, 5)
+    assert cut(None, 9, 9) == (None,)
+    assert lowered(4, [2, 4, 6], None) == 4
+    assert lowered(1, [2, 4, 6], None) is None
+
+
+def test_beginnings_are_replaced_from_the_reading_on_and_the_first_stays() -> None:
+    assert known_after(["a", "c", "d"], ["c", "e"]) == ("a", "c", "e")
+    assert known_after(["a"], ["a"]) == ("a",)
+    known: tuple[str, ...] = ()
+    for number in range(100):
+        known = known_after(known, [f"{number:03}"])
+    assert known == ("000", *(f"{number:03}" for number in range(100 - KEPT, 100)))

@@ -54,7 +54,7 @@ def next_window(
     chosen = kind or connection.default_bound
     assert chosen is not None
     bound = connection.bound(chosen, settle_secs)
-    return window(stored, bound.value, None, NOW, bound.kind)
+    return window(stored, bound.value, {}, NOW, bound.kind)
 
 
 def window_above(read: Window, by: timedelta = timedelta(seconds=1)) -> Window:

@@ -245,7 +245,7 @@ def test_what_became_of_a_table_is_told_whichever_is_the_later(
     append(tmp_path, [{"id": 1}])
     connection = DeltaConnection(access_to(tmp_path), Selection())
     bound = connection.bound("version", 0)
-    found = window({**bound.value, **stored}, bound.value, None, START, bound.kind)
+    found = window({**bound.value, **stored}, bound.value, {}, START, bound.kind)
     assert found is not None
     with pytest.raises(SourceError, match=f"{told}.*checkpoint reset"):
         connection.tasks(found, Split())

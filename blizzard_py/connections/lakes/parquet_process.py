@@ -1,8 +1,9 @@
 """Decoding of Parquet rows in a process that may not take more than a little memory.
 
-A file of kilobytes may become gigabytes: its footer only claims what its pages hold. So another
-process decodes it. The operating system limits that process; the task or daemon that asked loses
-nothing. The process has no access to a store: it asks its parent for the bytes.
+A file of kilobytes may become gigabytes: its footer only claims what its pages hold. And pyarrow
+ends the process that looks at the statistics of a damaged footer. So another process does both. The
+operating system limits that process; the task or daemon that asked loses nothing. The process has
+no access to a store: it asks its parent for the bytes.
 
 It serves one file after the other, since to start one takes a quarter of a second. One that was
 refused, or left memory taken, ends it: no file pays for another one.
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.bounds import TABLE_ROW_BYTES
 from blizzard_core.storage.range_file import RangeFile
+from blizzard_py.connections.lakes.parquet_statistics import as_batch, group_ranges
 from blizzard_py.slices.digests import with_leaves
 
 BATCH_ROWS = 1 << 16
@@ -43,13 +45,17 @@ _VIEW_IDS = frozenset(kind.id for kind in _VIEWS)
 
 
 class Order(NamedTuple):
-    """The columns of these row groups of a file, in ``allowed`` bytes."""
+    """The columns of these row groups of a file, in ``allowed`` bytes.
+
+    ``is_footer``: no row, but what the footer says of the one column.
+    """
 
     metadata: Any
     size: int
     groups: tuple[int, ...]
     columns: tuple[str, ...]
     allowed: int
+    is_footer: bool = False
 
 
 class _Refused(Exception):
@@ -172,6 +178,9 @@ def _serve(line: Connection, order: Order) -> None:
         buffer_size=max(_LEAST_PIECE, min(_LARGEST_PIECE, piece)),
     )
     _limit(_taken() + order.allowed)
+    if order.is_footer:
+        _send(line, as_batch(group_ranges(file, *order.columns)))
+        return
     for batch in _decode(file, order):
         for each in cut(batch):
             _send(line, each)
@@ -184,7 +193,7 @@ def _answer(line: Connection, order: Order, before: int) -> bool:
     except _Refused as error:
         line.send_bytes(REFUSED + str(error).encode())
         return False
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         line.send_bytes(DAMAGED + f"{type(error).__name__}: {error}".encode())
         return False
     pa.default_memory_pool().release_unused()

@@ -24,7 +24,9 @@ from blizzard_core.bounds import (
 )
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.lakes import parquet_process as process
+from blizzard_py.connections.lakes.parquet_statistics import from_batch
 from blizzard_py.connections.lakes.table_file import TableFile, damaged
+from blizzard_py.connections.lakes.window import Range
 
 
 class _Ended(Exception):
@@ -97,6 +99,27 @@ def batches(
     present = set(file.schema_arrow.names)
     wanted = tuple(name for name in columns if name in present)
     order = process.Order(file.metadata, file.size, tuple(groups), wanted, allowed(file.size))
+    try:
+        yield from _answers(file, order)
+    except _Ended as error:
+        raise SourceError(
+            f"{file.where}: the process that read it ended, most likely for want of the"
+            f" {order.allowed >> 20} MiB that it may take; write the file anew with smaller row"
+            " groups and pages, or read it with fewer columns"
+        ) from error
+
+
+def ranges(file: TableFile, name: str) -> list[Range]:
+    """What the footer says of a column, for each row group. Raises `SourceError` for no sense."""
+    order = process.Order(file.metadata, file.size, (), (name,), allowed(file.size), True)
+    try:
+        return [told for batch in _answers(file, order) for told in from_batch(batch)]
+    except _Ended as error:
+        raise damaged(file.where, f"its footer contradicts itself about column {name}") from error
+
+
+def _answers(file: TableFile, order: process.Order) -> Iterator[pa.RecordBatch]:
+    """What the process answers. Raises `_Ended`, and `SourceError` for what it refuses."""
     reader = IDLE.pop() if IDLE else RowReader()
     is_idle = False
     try:
@@ -114,12 +137,6 @@ def batches(
             else:
                 raise SourceError(f"{file.where}: {content.decode(errors='replace')}")
         is_idle = answer[1] == process.MORE
-    except _Ended as error:
-        raise SourceError(
-            f"{file.where}: the process that read it ended, most likely for want of the"
-            f" {order.allowed >> 20} MiB that it may take; write the file anew with smaller row"
-            " groups and pages, or read it with fewer columns"
-        ) from error
     finally:
         if is_idle:
             IDLE.append(reader)

@@ -5,8 +5,8 @@ Rows are decoded in another process (`parquet_process`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,10 +15,7 @@ from blizzard_core.bounds import TABLE_FOOTER_BYTES
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.range_file import RangeFile
-
-
-class _Shut(Exception):
-    """The footer is read; nothing else is."""
+from blizzard_py.connections.lakes.window import Range
 
 
 class _FooterFile(RangeFile):
@@ -27,11 +24,8 @@ class _FooterFile(RangeFile):
     def __init__(self, storage: Storage, path: str, size: int) -> None:
         super().__init__(storage, path, size)
         self.where = f"{storage.uri}/{path}"
-        self.is_shut = False
 
     def read(self, size: int | None = -1) -> bytes:
-        if self.is_shut:
-            raise _Shut
         if size is None or not 0 <= size <= TABLE_FOOTER_BYTES:
             raise SourceError(
                 f"{self.where}: has a Parquet footer of more than {TABLE_FOOTER_BYTES >> 20} MiB;"
@@ -46,17 +40,8 @@ class TableFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow ships no types
     def __init__(self, storage: Storage, path: str, size: int) -> None:
         source = _FooterFile(storage, path, size)
         super().__init__(pa.PythonFile(source, mode="r"), pre_buffer=False)
-        source.is_shut = True
         self.storage, self.path, self.size, self.where = storage, path, size, source.where
-
-    def check(self, group: int, columns: Sequence[str]) -> None:
-        """Raise what Arrow raises if the footer makes no sense of these columns.
-
-        Call it before pyarrow shows what the footer says of them: that ends the process
-        where it makes no sense. A reader of the same columns raises, before it reads a byte.
-        """
-        with suppress(_Shut):
-            next(self.iter_batches(1, [group], columns, use_threads=False), None)
+        self.ranges: dict[str, list[Range]] = {}  # what was asked for already
 
 
 @contextmanager
@@ -72,7 +57,7 @@ def damage_told(where: str) -> Iterator[None]:
     """What Arrow cannot read is a `SourceError` that names the file, not its rows."""
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise damaged(where, f"{type(error).__name__}: {error}") from error
 
 

@@ -129,6 +129,11 @@ def _two_kinds(footer: Tree) -> None:
     footer[4][1][1][0][1][1][1][0][3][1][16] = (12, {1: (6, 5)})
 
 
+def _another_kind(footer: Tree) -> None:
+    """Of texts it is said that they are booleans."""
+    footer[4][1][1][0][1][1][1][0][3][1][1] = (5, 0)
+
+
 LISTS = "lists of a dictionary's text"
 TOGETHER = "many columns of pages that unpack"
 READ = {"a dictionary's text in each row", LISTS}
@@ -315,6 +320,24 @@ def test_a_footer_of_two_minds_ends_no_process(tmp_path: Path) -> None:
     size = path.stat().st_size
     with pytest.raises(SourceError, match=why), opened(storage, path.name, size) as file:
         group_ranges(file, "t")
+
+
+def test_a_footer_whose_statistics_are_of_another_kind_ends_no_process(tmp_path: Path) -> None:
+    """A reader of its rows has no objection; pyarrow ends who looks at the statistics."""
+    path, storage = tmp_path / "a.parquet", LocalStorage(str(tmp_path))
+    written(path, pa.table({"t": ["a", "b"]}), write_statistics=True)
+    path.write_bytes(edited(path.read_bytes(), _another_kind))
+    why, size = r"a\.parquet: .*its footer contradicts itself about column t", path.stat().st_size
+    with pytest.raises(SourceError, match=why), opened(storage, path.name, size) as file:
+        group_ranges(file, "t")
+
+
+def test_a_name_that_is_no_text_costs_only_its_file(tmp_path: Path) -> None:
+    path, storage = tmp_path / "a.parquet", LocalStorage(str(tmp_path))
+    written(path, pa.table({"tést": [1, 2]}))
+    path.write_bytes(path.read_bytes().replace("é".encode(), b"\xff\xff"))
+    with pytest.raises(SourceError, match=r"a\.parquet: cannot be read as Parquet"):
+        list(read(storage, path))
 
 
 def test_an_honest_file_with_pages_as_large_as_its_row_groups_is_read(

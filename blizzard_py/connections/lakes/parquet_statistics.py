@@ -1,0 +1,79 @@
+"""What a Parquet file's footer says of a column. Only `parquet_process` may ask for statistics.
+
+Where a footer contradicts itself pyarrow ends the process that looks at them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from blizzard_py.connections.lakes.values import Key, Ordered, ordered
+from blizzard_py.connections.lakes.window import Range
+
+
+def order_in(file: pq.ParquetFile, name: str) -> Ordered | None:
+    """How the file's own column of that name is compared; None if it has none.
+
+    Raises `SourceError` if it has a type without an order.
+    """
+    place = file.schema_arrow.get_field_index(name)
+    if place < 0 or pa.types.is_null(file.schema_arrow.field(place).type):
+        return None
+    return ordered(name, file.schema_arrow.field(place).type)
+
+
+def group_ranges(file: pq.ParquetFile, name: str) -> list[Range]:
+    """What the footer says of a column, for each row group. A column that is not there is null."""
+    metadata = file.metadata
+    order = order_in(file, name)
+    if order is None:
+        return [Range(values=False)] * metadata.num_row_groups
+    places = [
+        place for place in range(metadata.num_columns) if file.schema.column(place).path == name
+    ]
+    if len(places) != 1:
+        return [Range()] * metadata.num_row_groups
+    return [
+        _range(metadata.row_group(group).column(places[0]), order)
+        for group in range(metadata.num_row_groups)
+    ]
+
+
+def _range(chunk: Any, order: Ordered) -> Range:
+    told = chunk.statistics
+    if told is None:
+        return Range()
+    # NaN and times beyond Python's count as null here, and no footer counts them.
+    nulls = not told.has_null_count or told.null_count > 0 or order.has_other_nulls
+    if not told.has_min_max:
+        values = not told.has_null_count or told.null_count < chunk.num_values
+        return Range(nulls=nulls, values=values)
+    try:
+        return Range(_key(order, told.min), _key(order, told.max), nulls)
+    except (OverflowError, ValueError):  # a time that is beyond Python's
+        return Range(nulls=nulls)
+
+
+def _key(order: Ordered, value: Any) -> Key | None:
+    """The key of a footer's value; None if it is of another kind than expected, or NaN."""
+    try:
+        array = pa.array([value]).cast(order.type) if order.order != "text" else pa.array([value])
+        keys = order.keys(array)
+    except (pa.ArrowException, OverflowError):
+        return None
+    found: Key | None = keys[0].as_py()
+    return found
+
+
+def as_batch(ranges: list[Range]) -> pa.RecordBatch:
+    """Ranges as they go from one process to another; `from_batch` reads them."""
+    columns = {name: pa.array([getattr(each, name) for each in ranges]) for name in Range.__slots__}
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def from_batch(batch: pa.RecordBatch) -> list[Range]:
+    """The ranges of `as_batch`."""
+    return [Range(**row) for row in batch.to_pylist()]

@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from blizzard_core.errors import SourceError
+from blizzard_core.storage.opening import normalize_uri
 from blizzard_py.connections.placeholders import FROM, TO
 from blizzard_py.connections.protocol import Connection, Split
 from blizzard_py.reading import Access, BoundKind, Nulls
 from blizzard_py.slices.units.due import Terms
 from blizzard_py.slices.units.ranges import UnitRange
+from blizzard_py.state.source_state import IN
+
+# Drivers that read the files of a folder.
+_FOLDERS = frozenset({"csv", "delta", "json", "parquet"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,17 @@ class Asking:
     replaces: bool = False
     snapshot: bool = False
     units: Units | None = None
+
+    @property
+    def lake(self) -> str | None:
+        """What reads the files of a folder, and where it lies; None for what is no such folder.
+
+        A server may move, and has the same rows. Another folder has others, and a catalog's
+        address may hold a password.
+        """
+        if self.access.driver not in _FOLDERS or not self.access.uri:
+            return None
+        return f"{self.access.driver}{IN}{normalize_uri(self.access.uri)}"
 
     @property
     def bound_kind(self) -> BoundKind:

@@ -126,7 +126,8 @@ class Parts:
     @property
     def identity(self) -> Identity:
         """Whose state this is, as the checkpoint keeps it."""
-        return Identity(self.pipeline, self.source_name, self.stores.source.uri)
+        lake = None if self.asked is None else self.asked.lake
+        return Identity(self.pipeline, self.source_name, self.stores.source.uri, lake)
 
     @property
     def is_replay(self) -> bool:

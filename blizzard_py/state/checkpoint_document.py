@@ -131,7 +131,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
     segments = state.processed
     optional: dict[str, Any] = {
         "window": [[batch, seen] for batch, seen in state.window] or None,
-        "source": None if state.source is None else msgspec.to_builtins(state.source),
+        "source": None if state.source is None else state.source.document(),
         "in_flight": [_batch_to_json(batch) for batch in state.in_flight] or None,
         "retries": msgspec.to_builtins(state.retries) or None,
         "totals": msgspec.to_builtins(state.totals),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blizzard_core.errors import StateError
 from blizzard_core.storage.opening import is_same_place
-from blizzard_py.state.source_state import Identity, SourceState
+from blizzard_py.state.source_state import IN, Identity, SourceState
 
 
 def check_identity(
@@ -26,9 +26,12 @@ def check_identity(
             f"{where}: belongs to {'/'.join(names)}, whose names make the same file name; give one"
             " of the two an `id:`"
         )
-    if known.uri != parts_identity.uri and (state.columns or state.units):
+    was, now = known.uri, parts_identity.uri
+    if was == now and not _is_same_lake(known.lake, parts_identity.lake):
+        was, now = f"{was}, {known.lake}", f"{now}, {parts_identity.lake}"
+    if was != now and (state.columns or state.units):
         raise StateError(
-            f"{where}: is of {known.uri}, the configuration now says {parts_identity.uri}; set"
+            f"{where}: is of {was}, the configuration now says {now}; set"
             " connection and path (or table) back; or give the source another `id:` to read"
             " everything there; or, if it gives the same rows under its new name, say so with"
             f" `blizzard rename --moved-from '{known.uri}'`"
@@ -40,3 +43,11 @@ def check_identity(
             " everything there, or, if the same files were moved there under their names, say so"
             " with `blizzard rename`"
         )
+
+
+def _is_same_lake(known: str | None, given: str | None) -> bool:
+    """Whether the same driver reads the same place; so where nobody wrote down which."""
+    if known is None or given is None:
+        return True
+    (driver, _, place), (other, _, elsewhere) = known.partition(IN), given.partition(IN)
+    return driver == other and is_same_place(place, elsewhere)

@@ -6,7 +6,7 @@ What a checkpoint makes of it, and what its fields are for: `blizzard_py.state.c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from blizzard_core.storage.protocol import Entry
@@ -114,13 +114,26 @@ class Batch:
     settled: SettledBatch | None = None
 
 
+# Between the driver and the place of a lake.
+IN = " in "
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose state it is: names of pipeline and source, and where its files are."""
+    """Whose state it is: names of pipeline and source, and where its files are.
+
+    A table's ``uri`` names the connection; ``lake`` is what reads it and where, as
+    ``csv in s3://lake``, None for what is no lake.
+    """
 
     pipeline: str
     source: str
     uri: str
+    lake: str | None = None
+
+    def document(self) -> dict[str, str]:
+        """As the checkpoint keeps it."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.checkpoint.decode import decoded
@@ -50,7 +50,7 @@ def readdressed(
     kept = {key: value for key, value in document.items() if key != "writer"}
     roots = dict.fromkeys([*document.get("former", ()), *former])
     known = [root for root in roots if root not in {None, identity.uri}]
-    return {**kept, "source": asdict(identity), **({"former": known} if known else {})}
+    return {**kept, "source": identity.document(), **({"former": known} if known else {})}
 
 
 def unnumbered(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,5 +89,5 @@ def letter_for(line: bytes, heads: Sequence[tuple[str, str]]) -> bytes:
 
 
 def moved_identity(known: Identity | None, identity: Identity) -> Identity:
-    """The identity under the new names, with the URI that the state is of."""
-    return identity if known is None else replace(identity, uri=known.uri)
+    """The identity under the new names, with the place that the state is of."""
+    return identity if known is None else replace(identity, uri=known.uri, lake=known.lake)

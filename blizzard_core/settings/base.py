@@ -57,13 +57,14 @@ class Settings(BaseModel):
         """Keys that said the unit of their number, as `poll_interval_secs`, before 0.1.0."""
         if not isinstance(data, dict):
             return data
-        found = dict(data)
+        found, said = dict(data), dict[str, str]()
         for key in data:
             name, _, unit = str(key).rpartition("_")
             new = "cooldown" if name == "abstinent" else name
             if unit in _UNITS and new in cls.model_fields and key not in cls.model_fields:
-                if new in data:
-                    raise ValueError(f"give {new} or {key}, not both")
+                if new in found:
+                    raise ValueError(f"give {said.get(new, new)} or {key}, not both")
+                said[new] = key
                 value = found.pop(key)
                 is_number = re.fullmatch(r"-?\d+(\.\d+)?", str(value)) is not None
                 found[new] = f"{value}{_UNITS[unit]}" if is_number else value

@@ -123,7 +123,8 @@ def shown(secs: float) -> str:
     for unit, length in (("d", DAY), ("h", HOUR), ("m", MINUTE)):
         if secs and secs % length == 0:
             return f"{secs / length:.15g}{unit}"
-    return f"{secs:.15g}s" if secs else "0"
+    # No exponent, which would be no duration.
+    return f"{Decimal(f'{secs:.15g}'):f}s" if secs else "0"
 
 
 def whole_millis(text: str, found: int) -> str:

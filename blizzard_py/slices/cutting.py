@@ -156,11 +156,13 @@ def _named(text: str) -> dict[str, int]:
     if name.strip() == "step":
         return {"step": int(digits) if digits.strip().isdecimal() else 0}
     try:
-        return {unit: int(n) if n == int(n) else 0 for n, unit in durations.parts(text)}
+        parts = durations.parts(text)
     except ValueError as error:
         raise ConfigurationError(
             f"{shown(text)} is no interval: {error}, or `step=1000`"
         ) from error
+    sums = {unit: sum(n for n, each in parts if each == unit) for _, unit in parts}
+    return {unit: int(n) if n == int(n) else 0 for unit, n in sums.items()}
 
 
 def _integers(start: Any, end: Any, unit: str, amount: int) -> list[Chunk]:

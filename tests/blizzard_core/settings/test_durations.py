@@ -80,7 +80,7 @@ def test_a_number_says_no_unit() -> None:
             SECS.validate_python(value)
 
 
-@pytest.mark.parametrize("text", ["0", "1.5s", "90s", "5m", "90m", "1d", "36h"])
+@pytest.mark.parametrize("text", ["0", "0.00001s", "1.5s", "90s", "5m", "90m", "1d", "36h"])
 def test_seconds_are_shown_as_they_are_written(text: str) -> None:
     assert shown(SECS.validate_python(text)) == text
     assert SECS.dump_python(SECS.validate_python(text), mode="json") == text
@@ -96,6 +96,10 @@ def test_keys_that_said_their_unit_are_read() -> None:
     assert SourceSettings.model_validate({"source_uri": "/r", "min_age_secs": "15"}).min_age == 15
     with pytest.raises(ValidationError, match="give min_age or min_age_secs, not both"):
         SourceSettings.model_validate({"source_uri": "/raw", "min_age_secs": 1, "min_age": "1s"})
+    with pytest.raises(ValidationError, match="give min_age_secs or min_age_hours, not both"):
+        SourceSettings.model_validate({"source_uri": "/r", "min_age_secs": 1, "min_age_hours": 1})
+    with pytest.raises(ValidationError, match="give abstinent_days or cooldown_days, not both"):
+        FileUnits.model_validate({"abstinent_days": 7, "cooldown_days": 1})
     with pytest.raises(ValidationError, match="at most 28d"):
         FileUnits(cooldown="29d")  # type: ignore[arg-type]  # as in a file
     with pytest.raises(ValidationError, match="at least 0"):

@@ -32,7 +32,7 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -88,8 +88,9 @@ class Bound:
 
     ``value`` is ``{}`` if there is nothing to read at all. ``held_by`` says what keeps it back
     (``pid 17, transaction since …``), ``warnings`` what it cannot promise here, and ``skipped``
-    those of them that tell of rows that no window reads. ``kind`` may be another than was asked for
-    (``settled`` without the right to see transactions is ``clock``), and a warning says why.
+    those of them that tell of rows that no window reads, of ``skipped_files`` where these are
+    known. ``kind`` may be another than was asked for (``settled`` without the right to see
+    transactions is ``clock``), and a warning says why.
     """
 
     kind: BoundKind
@@ -97,6 +98,7 @@ class Bound:
     held_by: str | None = None
     warnings: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    skipped_files: tuple[str, ...] = ()
 
 
 def without_values(columns: Iterable[str]) -> str:
@@ -147,6 +149,14 @@ class Connection(Protocol):
 
     def close(self) -> None:
         """Let go of the server."""
+
+
+@runtime_checkable
+class Looking(Protocol):
+    """A connection that does not look into every file at each poll."""
+
+    def look_again(self, files: Iterable[str]) -> None:
+        """Look into these at each `Connection.bound`, too: they were ``skipped_files``."""
 
 
 class Reader(Protocol):

@@ -2,7 +2,8 @@
 
 A file without the watermark's column, or rows without a value in it, belong to the first window;
 after it nobody reads them, and no batch says so. So what a poll sees of them is an object beside
-the checkpoint, until a poll sees none. Nothing else reads it, and it may be missing.
+the checkpoint, until a poll sees none. A poll does not look into every file of old date folders:
+the next process looks into the files that are named here. The object may be missing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from blizzard_core.checkpoint.decode import decoded
-from blizzard_core.errors import BlizzardError, NotFound
+from blizzard_core.errors import BlizzardError, NotFound, StateError
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.state_paths import StatePaths
 
@@ -20,6 +21,7 @@ from blizzard_py.state.state_paths import StatePaths
 @dataclass(frozen=True, slots=True)
 class _Skipped:
     told: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 class SkippedNote:
@@ -28,27 +30,43 @@ class SkippedNote:
     def __init__(self, storage: Storage, source_id: str) -> None:
         self._storage = storage
         self._path = StatePaths(source_id).skipped
-        self._kept: tuple[str, ...] | None = None  # an earlier process may have left one
+        self._kept: _Skipped | None = None  # an earlier process may have left one
 
-    def keep(self, told: tuple[str, ...]) -> None:
-        """Keep what a poll saw; without anything there is no object."""
-        if told == self._kept:
+    def files(self) -> tuple[str, ...]:
+        """The files that an earlier process has told of. Raises `StorageError`."""
+        try:
+            return _read(self._storage, self._path).files
+        except StateError:  # `skipped_rows` tells of that, until it is written again
+            return ()
+
+    def keep(self, told: tuple[str, ...], files: tuple[str, ...] = ()) -> None:
+        """Keep what a poll saw, and of which files; without anything there is no object."""
+        seen = _Skipped(told, files)
+        if seen == self._kept:
             return
         with contextlib.suppress(BlizzardError):
             if told:
-                document = json.dumps(asdict(_Skipped(told)), ensure_ascii=False)
+                document = json.dumps(asdict(seen), ensure_ascii=False)
                 self._storage.put_atomic(self._path, document.encode("utf-8", "backslashreplace"))
             else:
                 self._storage.delete(self._path)
-            self._kept = told
+            self._kept = seen
 
 
 def skipped_rows(storage: Storage, source_id: str) -> tuple[str, ...]:
-    """What is kept; nothing where it cannot be understood. Raises `StorageError`."""
+    """What is kept; where it cannot be read that is told instead."""
     path = StatePaths(source_id).skipped
     try:
-        return decoded(_Skipped, json.loads(storage.read(path)), path, open_=True).told
-    except NotFound:
-        return ()
-    except (ValueError, BlizzardError) as error:
+        return _read(storage, path).told
+    except BlizzardError as error:
         return (f"{path} cannot be read: {error}",)
+
+
+def _read(storage: Storage, path: str) -> _Skipped:
+    """Raises `StateError` for what cannot be understood."""
+    try:
+        return decoded(_Skipped, json.loads(storage.read(path)), path, open_=True)
+    except NotFound:
+        return _Skipped()
+    except ValueError as error:
+        raise StateError(str(error)) from error

@@ -49,6 +49,8 @@ from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 _AT_ONCE = 8
 # So many files `validate` looks into.
 _SAMPLE_FILES = 12
+# Of so many files that no window reads it is known afterwards which they were.
+_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class DirectoryConnection:
         self._directory = Directory.of(access, selection.table, form.endings)
         self._facts: dict[tuple[str, int, float], Facts] = {}
         self._schemas: dict[pa.Schema, pa.Schema] = {}
+        self._again: frozenset[str] = frozenset()
 
     @property
     def default_bound(self) -> BoundKind | None:
@@ -132,8 +135,13 @@ class DirectoryConnection:
             found_at = clock_bound(
                 self._orders(facts), self._now(), settle_secs, self._selection.walls
             )
-            unread = self._skipped(files, facts)
-            return replace(found_at, warnings=(*found_at.warnings, *unread), skipped=unread)
+            unread, named = self._skipped(files, facts)
+            return replace(
+                found_at,
+                warnings=(*found_at.warnings, *unread),
+                skipped=unread,
+                skipped_files=named,
+            )
         found: list[Facts] = []
         groups = self._newest_first(files)
         for group in groups:
@@ -145,8 +153,16 @@ class DirectoryConnection:
         highs = {name: _highest(facts.ranges[name] for facts in found) for name in orders}
         value = {name: orders[name].value(key) for name, key in highs.items() if key is not None}
         odd = self._outside_folder(looked, found)
-        skipped = self._skipped(looked, found)
-        return Bound(kind, value, warnings=(*skipped, *([odd] if odd else [])), skipped=skipped)
+        known = {file.name.path for file in looked}
+        again = [file for file in files if file.name.path in self._again - known]
+        skipped, named = self._skipped([*again, *looked], [*self._known(again), *found])
+        self._again = frozenset(named)
+        warnings = (*skipped, *([odd] if odd else []))
+        return Bound(kind, value, warnings=warnings, skipped=skipped, skipped_files=named)
+
+    def look_again(self, files: Iterable[str]) -> None:
+        """Look into these at each `bound`, in older folders, too."""
+        self._again |= frozenset(files)
 
     def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
         """The files that can have rows of the window."""
@@ -210,13 +226,18 @@ class DirectoryConnection:
     def close(self) -> None:
         """Nothing is kept open."""
 
-    def _skipped(self, files: Sequence[PlannedFile], facts: Sequence[Facts]) -> tuple[str, ...]:
-        """Remarks on rows that no window reads, or none after the first."""
+    def _skipped(
+        self, files: Sequence[PlannedFile], facts: Sequence[Facts]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Remarks on rows that no window reads, or none after the first, and their files."""
         names = self._selection.columns
         is_exact = self._form.driver != "parquet"
         is_told = self._selection.nulls == "first"
-        without = _without(files, facts, names, is_exact=is_exact) if is_told else ()
-        return (*_warnings(facts, names), *without)
+        empty, some = _without(files, facts, names) if is_told else ([], [])
+        if not is_exact:  # a footer may not say whether there are nulls
+            some = []
+        without = _remarks(empty, some, ", ".join(names))
+        return (*_warnings(facts, names), *without), tuple([*empty, *some][:_REMEMBERED])
 
     def _follows_folders(self) -> bool:
         """Whether date folders and the watermark tell the same time: it is one time or date."""
@@ -348,20 +369,20 @@ def _warnings(facts: Sequence[Facts], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _without(
-    files: Sequence[PlannedFile], facts: Sequence[Facts], names: Sequence[str], *, is_exact: bool
-) -> list[str]:
-    """Remarks on files with rows that have no watermark, which belong to the first window only.
-
-    A footer may not say whether there are nulls: without ``is_exact`` only files that have
-    nothing else are told.
-    """
-    told = ", ".join(names)
+    files: Sequence[PlannedFile], facts: Sequence[Facts], names: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Files of which no row has a watermark, and those that may have rows without one."""
     empty: list[str] = []
     some: list[str] = []
     for file, known in zip(files, facts, strict=True):
         ranges = [known.ranges.get(name, Range()) for name in names]
         if all(each.nulls for each in ranges):
             (some if any(each.values for each in ranges) else empty).append(file.name.path)
+    return empty, some
+
+
+def _remarks(empty: Sequence[str], some: Sequence[str], told: str) -> list[str]:
+    """Remarks on files with rows that have no watermark, which belong to the first window only."""
     found = []
     if empty:
         found.append(
@@ -370,7 +391,7 @@ def _without(
             " header or keys (names count without case and outer blanks in CSV only), or the option"
             " delimiter. Where its values are below the watermark by then, read it by a backfill"
         )
-    if some and is_exact:
+    if some:
         found.append(
             f"{counted(len(some), 'file')} with rows that have no value of {told}, such as"
             f" {some[-1]}: such rows are read with the first window and never after it; fill the"

@@ -24,6 +24,7 @@ from typing import Any
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.connections.asking import Asking
+from blizzard_py.connections.protocol import Bound, Looking
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading, ReadTask, Recognition, UnitSlice
 from blizzard_py.sources.parts import Parts
@@ -56,7 +57,7 @@ class AskedSource(SlicedSource):
         super().__init__(parts, upkeep, asking)
         self._seen = SeenRows(parts.stores.sink, parts.id, 0)
         self._skipped = SkippedNote(parts.stores.sink, parts.id)
-        self._unread: tuple[str, ...] | None = None  # what the last bound told, None if none did
+        self._bound: Bound | None = None  # the last one
 
     # -- for everyone who looks ----------------------------------------------------
 
@@ -161,8 +162,8 @@ class AskedSource(SlicedSource):
     def plan(self, state: SourceState) -> Plan[TaskWork]:
         began = self._clock()
         known, cost = self._looked(state)
-        if self._unread is not None:
-            self._skipped.keep(self._unread)
+        if self._bound is not None:
+            self._skipped.keep(self._bound.skipped, self._bound.skipped_files)
         found = self._tasks_of(known, began, cost)
         waits = waiting(state, found.scanned.ended)
         work = TaskWork([entry for entry in found.files if entry.path not in waits])
@@ -245,9 +246,11 @@ class AskedSource(SlicedSource):
         asking = self._asking
         if asking.snapshot:
             return self._sliced(known, self._all()), STATEMENTS
+        if self._bound is None and isinstance(asking.connection, Looking):
+            asking.connection.look_again(self._skipped.files())
         bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
         self._warn("bound", bound.warnings)
-        self._unread = bound.skipped
+        self._bound = bound
         kept = windows.planned(known, asking, self._parts.ingest.fields, bound, self._clock())
         if kept is None:
             return known, 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.inspection import status
 from blizzard_py.app.wiring import build
 from blizzard_py.state.skipped_rows import SkippedNote, skipped_rows
-from tests.blizzard_py.connections.lakes.test_text_files import at, put
+from tests.blizzard_py.connections.lakes.test_text_files import START, at, put
 from tests.support.asked_world import KernelEngine
 
+DAY = dt.timedelta(days=1)
 
-def config_of(folder: Path, form: str, nulls: str = "first") -> Config:
-    table = {"kind": "table", "connection": "lake", "table": "in"}
+
+def config_of(folder: Path, form: str, nulls: str = "first", below: str = "") -> Config:
+    table = {"kind": "table", "connection": "lake", "table": f"in{below}"}
     marks = {"columns": ["at"], "nulls": nulls}
     fields = [{"name": "id", "type": "int64"}, {"name": "at", "type": "timestamp"}]
     return Config.model_validate(
@@ -87,6 +90,26 @@ def test_status_tells_of_a_late_file_without_a_watermark(tmp_path: Path, form: s
     assert sorted(row["id"] for row in rows) == [1, 2]
 
 
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_status_goes_on_telling_when_a_newer_date_folder_comes(tmp_path: Path, form: str) -> None:
+    """A poll looks into the newest folders; the file stays in one that no poll would look into."""
+    config = config_of(tmp_path, form, below="/{year}-{month}-{day}")
+
+    folders = [tmp_path / "lake" / "in" / f"{START + days * DAY:%Y-%m-%d}" for days in range(2)]
+    write(form, folders[0] / "a", [{"id": 1, "at": at(1)}])
+    poll(config)
+    write(form, folders[0] / "b", [{"id": 2, "other": at(2)}])
+    poll(config)
+    write(form, folders[1] / "c", [{"id": 3, "at": at(DAY.total_seconds())}])
+    for _ in range(2):
+        poll(config)  # each by a process of its own
+        [note] = notes(config)
+        assert f"1 file without any value of at, such as {folders[0].name}/b.{form}" in note
+    write(form, folders[0] / "b", [{"id": 2, "at": at(2)}])
+    poll(config)
+    assert notes(config) == []
+
+
 def test_what_cannot_be_read_is_told_as_that(tmp_path: Path) -> None:
     sink = LocalStorage(str(tmp_path))
     note = SkippedNote(sink, "p_s")
@@ -94,5 +117,8 @@ def test_what_cannot_be_read_is_told_as_that(tmp_path: Path) -> None:
     assert skipped_rows(sink, "p_s") == ("žluťoučký \udcff",)
     (tmp_path / "_blizzard" / "skipped" / "p_s.json").write_text("{")
     assert "cannot be read" in skipped_rows(sink, "p_s")[0]
+    assert note.files() == ()
+    note.keep(("a file",), ("a\udcff.csv",))
+    assert SkippedNote(sink, "p_s").files() == ("a\udcff.csv",)
     note.keep(())
     assert skipped_rows(sink, "p_s") == ()

@@ -40,8 +40,8 @@ _PATTERN = (
     " the pattern as a constant"
 )
 _ROW_BY_ROW = frozenset(
-    {"CTERelationDef", "CTERelationRef", "Filter", "Generate", "Project", "SubqueryAlias", "Union",
-     "View", "WithCTE"}
+    {"CTERelationDef", "CTERelationRef", "Expand", "Filter", "Generate", "PipeOperator", "Project",
+     "SubqueryAlias", "Union", "View", "WithCTE"}
 )  # fmt: skip
 _OPERATORS = {
     "Aggregate": "an aggregate (GROUP BY, sum, count, …)",
@@ -171,6 +171,8 @@ class _Patterns:
         known = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.trees.TreePattern$")
         patterns = known.getField("MODULE$").get(None)
         self.moment, self.subquery = patterns.CURRENT_LIKE(), patterns.PLAN_EXPRESSION()
+        replaceable = "org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable"
+        self.replaceable = jvm.java.lang.Class.forName(replaceable)
 
 
 def _plan_refusal(plan: Any, view: str, patterns: _Patterns) -> str | None:
@@ -197,7 +199,14 @@ def _expression_refusal(expression: Any, patterns: _Patterns) -> str | None:
     if expression.containsPattern(patterns.moment):
         found = _deepest(expression, lambda e: e.containsPattern(patterns.moment))
         return _call_refusal(found, _MOMENT)
-    return next(filter(None, map(_node_refusal, _below(expression, lambda _: True))), None)
+    for node in _below(expression, lambda _: True):
+        refusal = _node_refusal(node)
+        # What Spark runs in its place need not be among its children.
+        if refusal is None and patterns.replaceable.isInstance(node):
+            refusal = _expression_refusal(node.replacement(), patterns)
+        if refusal is not None:
+            return refusal
+    return None
 
 
 def _node_refusal(node: Any) -> str | None:

@@ -16,11 +16,11 @@ NAN_COLUMNS_KEY = "blizzard.nan_columns"
 # What stands for null in a directory's name, in Hive and everywhere since.
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
-# Applications whose ``txn`` in a commit says how far a source is in the table: the newest batch, in
-# milliseconds of its UUIDv7, and the number of its last group.
+# Applications whose ``txn`` in a commit says how far a source, or another run of it, is in the
+# table: the newest batch, in milliseconds of its UUIDv7, and the number of its last group.
 _SOURCE_APP = "blizzard:"
 _GROUP_APP = "blizzard-groups:"
-# Other runs of a source have this in their output ids; their batches say nothing of the live one.
+# Other runs of a source have this in their output ids, and so an application of their own.
 RUN_SEPARATOR = "~"
 
 _OUTPUT_ID = re.compile(r"([^/]+/[^/]+)/([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21})/([0-9]{1,9})/")
@@ -48,8 +48,16 @@ def committer_app(name: str) -> str:
 
 
 def source_app(source: str) -> str:
-    """Return the application whose ``txn`` tells the newest batch of ``pipeline/source``."""
+    """Return the application whose ``txn`` tells the newest batch of ``pipeline/source``.
+
+    Of another run its name follows, behind `RUN_SEPARATOR`.
+    """
     return f"{_SOURCE_APP}{source}"
+
+
+def has_sources(apps: Iterable[str]) -> bool:
+    """Return whether a batch of any source is among what these applications committed."""
+    return any(app.startswith(_SOURCE_APP) for app in apps)
 
 
 def group_app(source_id: str) -> str:
@@ -62,8 +70,6 @@ def newest_by_app(output_ids: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for output_id in output_ids:
         if (told := output_id_of(output_id)) is not None:
-            if RUN_SEPARATOR in told.source:
-                continue
             app, version = source_app(told.source), uuid.UUID(told.batch).int >> 80
         elif (mark := _GROUP_MARK.fullmatch(output_id)) is not None:
             app, version = group_app(mark[1]), int(mark[2])

@@ -3,8 +3,9 @@
 To begin anew there would ingest everything again. So a start without a checkpoint
 looks for what earlier work leaves, and refuses if it finds any: its fence record, the journal,
 segments of names done, another name's checkpoint over the same files, and the ``txn`` of its
-newest batch in the table's log. A few requests, once in a source's life. For a
-replay it is the commit point that is lost: its journal counts files whose rows nobody
+newest batch in the table's log. Where no source of the table has a state any more, that of any
+source counts, since the name may have been another one. A few requests, once in a source's life.
+For a replay it is the commit point that is lost: its journal counts files whose rows nobody
 would publish.
 """
 
@@ -16,9 +17,10 @@ from itertools import chain
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.delta_json import listed
 from blizzard_core.errors import ColdStartRefused
+from blizzard_core.handover import has_sources
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.stale import told_of, waiting_of, world_of
+from blizzard_py.sources.stale import World, told_of, waiting_of, world_of
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, SHARED
 from blizzard_py.state.checkpoint_file import load_state
 from blizzard_py.state.fence_record import fence_path
@@ -26,6 +28,7 @@ from blizzard_py.state.journal import Journal
 from blizzard_py.state.siblings import checkpoints, is_backfill
 from blizzard_py.state.source_state import checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.state.waiting_outputs import newest_waiting
 
 _LIVE = (
     "Bring the checkpoint back, make it again with `blizzard checkpoint rebuild`, take over the"
@@ -41,8 +44,8 @@ _REPLACING = (
     " which replaces what was published under this id"
 )
 _BESIDE = (
-    "Bring the checkpoint back, or take the files that are still missing with `blizzard ingest`,"
-    " which knows what was done"
+    "Bring the checkpoint back, or take the files that are still missing, after a look at the"
+    " table, with `blizzard ingest`"
 )
 _REPLAY = (
     "Bring its last version back (from an older one what was done since would come again);"
@@ -60,8 +63,9 @@ def check_cold_start(parts: Parts) -> None:
         return
     for each in parts.members:
         _check_shares(each, sink)
-    traces = (trace for each in parts.members or (parts,) for trace in _traces(each, sink))
-    trace = next(chain(_fenced(parts, sink), traces), None)
+    world = world_of(parts, None)
+    traces = (trace for each in parts.members or (parts,) for trace in _traces(each, sink, world))
+    trace = next(chain(_fenced(parts, sink, world), traces), None)
     # Another daemon may have begun since, and left its checkpoint before any trace.
     if trace is not None and sink.stat(checkpoint_path(parts.id)) is None:
         raise ColdStartRefused(
@@ -95,9 +99,8 @@ def _remedy(parts: Parts) -> str:
     return _REPLACING if parts.asked.replaces else _ASKED
 
 
-def _fenced(parts: Parts, sink: Storage) -> Iterator[str]:
+def _fenced(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
     """What the fence record and the table's log say of the source."""
-    world = world_of(parts, None)
     record = world.record
     if record is not None and (record.moved_to or record.number):
         moved = record.moved_to and f"the state was renamed to {record.moved_to}"
@@ -109,7 +112,7 @@ def _fenced(parts: Parts, sink: Storage) -> Iterator[str]:
         yield told_of(output)
 
 
-def _traces(parts: Parts, sink: Storage) -> Iterator[str]:
+def _traces(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
     """What earlier work has left, the surest first."""
     if parts.home_id != parts.id and sink.stat(checkpoint_path(parts.id)) is not None:
         yield f"{checkpoint_path(parts.id)} names it"
@@ -121,11 +124,12 @@ def _traces(parts: Parts, sink: Storage) -> Iterator[str]:
             yield f"{entry.path} holds names that were done"
     if parts.suffix:
         return
-    yield from other_names(parts, sink)
+    yield from other_names(parts, sink, world)
 
 
-def other_names(parts: Parts, sink: Storage) -> Iterator[str]:
-    """What says that the files' state goes by another name, or is on its way from there."""
+def other_names(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
+    """What says that the files' state goes by another name, is on its way from there, or lost."""
+    yield from _orphans(parts, sink, world)
     for source_id in checkpoints(sink):
         if source_id == parts.id or "~" in source_id or is_backfill(source_id):
             continue
@@ -141,3 +145,17 @@ def other_names(parts: Parts, sink: Storage) -> Iterator[str]:
         state = load_state(sink, source_id)
         if state and state.source and state.source.uri == parts.stores.source.uri:
             yield f"{path} is of the same files"
+
+
+def _orphans(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
+    """What the table has of sources, where the state of all of them is gone."""
+    if checkpoints(sink):
+        return
+    if has_sources(world.log):
+        told = "the table's log commits batches of other names"
+    else:
+        output = newest_waiting(sink, None, world.log, parts.concurrency)
+        told = "" if output is None else told_of(output)
+    # Another source may have begun since, and have published.
+    if told and not checkpoints(sink):
+        yield f"{told}, and the state of every source is gone"

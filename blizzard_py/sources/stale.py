@@ -28,7 +28,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.handover import group_app, source_app
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.batch_ids import millis_of
-from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.checkpoint_file import load_state, read_state
 from blizzard_py.state.fence_record import (
     FenceFile,
     FenceRecord,
@@ -52,6 +52,10 @@ NO_OTHER_WAY = (
     "Bring its last version back; nothing else tells what its query remembers, so without it the"
     " query needs a new pipeline and a table of its own"
 )
+_NO_REPLAY = "; docs/mending.md says what to do if there is none"
+_NO_BACKFILL = (
+    ", or take the files that are still missing, after a look at the table, with `blizzard ingest`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +73,18 @@ class World:
 
 
 def names_in_log(parts: Parts, stored: SourceState | None) -> set[str]:
-    """Return the names under which the table's log may have batches of a source.
+    """Return the names under which the table's log may have batches of a run.
 
-    With an ``id`` of its own it may have had other names, which its checkpoint in storage tells.
+    With an ``id`` of its own a source may have had other names, which its checkpoint in storage
+    tells. Where that is lost the id does, which mostly was made of one.
     """
-    owner = None if stored is None else stored.source
-    return {parts.name} if owner is None else {parts.name, f"{owner.pipeline}/{owner.source}"}
+    names = {parts.name}
+    if stored is None:
+        words = parts.letters_id.split("_")
+        names |= {f"{'_'.join(words[:at])}/{'_'.join(words[at:])}" for at in range(1, len(words))}
+    elif stored.source is not None:
+        names.add(f"{stored.source.pipeline}/{stored.source.source}")
+    return {f"{name}{parts.run}" for name in names}
 
 
 def look(parts: Parts, record: FenceRecord | None, stored: SourceState | None) -> World:
@@ -84,11 +94,13 @@ def look(parts: Parts, record: FenceRecord | None, stored: SourceState | None) -
     """
     record = with_move(parts.stores.sink, parts.id, record)
     newest = newest_transactions(parts.stores.sink, parts.concurrency)
-    # The log tells of the live source alone; other runs have their record.
-    names = () if parts.suffix else names_in_log(parts, stored)
-    committed = (newest.get(source_app(name), 0) for name in names)
+    committed = max(newest.get(source_app(name), 0) for name in names_in_log(parts, stored))
+    if parts.suffix and committed:
+        # What runs had taken before the source was started over counts no more.
+        live = load_state(parts.stores.sink, parts.letters_id) or SourceState()
+        committed = committed if committed > live.anew_ts * 1000 else 0
     groups = newest.get(group_app(parts.letters_id), 0)
-    return World(record, max(committed, default=0), groups, newest)
+    return World(record, committed, groups, newest)
 
 
 def world_of(parts: Parts, stored: SourceState | None) -> World:
@@ -98,7 +110,7 @@ def world_of(parts: Parts, stored: SourceState | None) -> World:
 
 def waiting_of(parts: Parts, world: World, stored: SourceState | None) -> WaitingOutput | None:
     """Return the newest output of a source that may wait for its commit. Raises `StorageError`."""
-    names = {f"{name}{parts.run}" for name in names_in_log(parts, stored)}
+    names = names_in_log(parts, stored)
     return newest_waiting(parts.stores.sink, names, world.log, parts.concurrency)
 
 
@@ -193,10 +205,11 @@ def adopted(state: SourceState, parts: Parts, world: World) -> SourceState:
     )
 
 
-def current_state(parts: Parts) -> SourceState | None:
+def current_state(parts: Parts, moves_to: str = "") -> SourceState | None:
     """Return the state in storage, for who decides by it and does not own it; None without one.
 
-    A daemon may go on meanwhile. Raises `StateError` for one that the daemon would refuse, since
+    A daemon may go on meanwhile. ``moves_to`` is the id that a rename, which may have died before,
+    gives it. Raises `StateError` for one that the daemon would refuse, since
     it says of files that they are still to be done that were done long ago; `StorageError`.
     """
     sink = parts.stores.sink
@@ -207,7 +220,10 @@ def current_state(parts: Parts) -> SourceState | None:
         if state is None:
             return None
         try:
-            require_current(state, parts, world_of(parts, state))
+            world = world_of(parts, state)
+            if world.record is not None and world.record.moved_to == moves_to:
+                world = replace(world, record=replace(world.record, moved_to=""))
+            require_current(state, parts, world)
         except StateError:
             # Its owner may have published since we read it: then there is a newer one by now.
             if not looks or read_state(sink, parts.id) == state:
@@ -271,10 +287,7 @@ def _remedy(state: SourceState, parts: Parts, world: World) -> str:
             f" nothing else was put back, delete {fence_path(parts.id)}"
         )
     if parts.suffix:
-        return (
-            "Bring its last version back, or take the files that are still missing with `blizzard"
-            " ingest`, which knows what was done"
-        )
+        return f"Bring its last version back{_NO_REPLAY if parts.is_replay else _NO_BACKFILL}"
     if parts.event_time is not None:
         return NO_OTHER_WAY
     if not parts.has_files:

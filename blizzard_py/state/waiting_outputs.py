@@ -51,10 +51,11 @@ class _Mirror(ProgressDocument):
 
 
 def newest_waiting(
-    sink: Storage, names: Collection[str], log: Mapping[str, int], concurrency: int
+    sink: Storage, names: Collection[str] | None, log: Mapping[str, int], concurrency: int
 ) -> WaitingOutput | None:
     """Return the newest output of the run with these ``names`` that may wait, None if none does.
 
+    Without ``names`` it is that of any run.
     ``log`` has the newest ``txn`` of each application. Those that were committed within the
     committer's grace period are among what is looked at. Names of outputs rise with the batches of
     a source, so files are looked at from the newest name on, up to the first of the run. Costs the
@@ -66,7 +67,7 @@ def newest_waiting(
         return None
     newest = sorted(found, key=lambda entry: entry.path.rpartition("/")[2], reverse=True)
     for entry, told in _output_ids(sink, newest, concurrency):
-        if told is not None and told.source in names:
+        if told is not None and (names is None or told.source in names):
             return WaitingOutput(entry.path, told.batch, told.attempt)
     return None
 

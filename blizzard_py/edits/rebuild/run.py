@@ -35,7 +35,7 @@ from blizzard_py.sources.cold_start import other_names
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
 from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.stale import adopted, world_of
+from blizzard_py.sources.stale import World, adopted, world_of
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.identity import check_identity
@@ -94,7 +94,7 @@ class Rebuild:
                 f" or give the source `id: {record.moved_to}`"
             )
         if found.raw is None and done_before is None and not evidence.is_any:
-            self._check_name()
+            self._check_name(evidence.world)
         # In the past of the store rather than by a machine's clock: a lookback that begins too
         # early is put right by the next poll, one too late closes what is still wanted.
         last = evidence.last_written()
@@ -137,14 +137,15 @@ class Rebuild:
             beside,
         )
 
-    def _check_name(self) -> None:
+    def _check_name(self, world: World) -> None:
         """Raise `RebuildRefused` where nothing was done under this name, but under another."""
-        for trace in other_names(self._parts, self._sink):
+        for trace in other_names(self._parts, self._sink, world):
             raise RebuildRefused(
                 f"{self._parts.name}: nothing is known of work under this name, but {trace}, so"
                 " everything would be ingested again. Take that state over: give the source the"
-                " earlier name as `id:`, or run `blizzard rename`. If these files are to come here"
-                " as well, start with --fresh"
+                " earlier name as `id:`, or run `blizzard rename`. If it is lost, find out in the"
+                " table up to where rows are in and say so with --done-before PARTITION_OR_PATH."
+                " If these files are to come here as well, start with --fresh"
             )
 
     def write(self, rebuilt: Rebuilt) -> str | None:

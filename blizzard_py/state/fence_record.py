@@ -159,10 +159,17 @@ class FenceFile:
         if (self._written.number, self._written.batch) != (point.number, point.batch):
             self._write(FenceRecord(self._epoch, point.number, point.batch))
 
-    def move(self, target: str) -> None:
-        """Write down that the state has another name now. Raises as `take` does."""
+    def announce(self, target: str) -> None:
+        """Write down beside the record that the state moves to another name. Raises `StorageError`.
+
+        Before anybody can go on there: an older checkpoint that comes back is refused from now on.
+        """
         moved = json.dumps({"moved_to": target}).encode()
         self._sink.put_atomic(moved_path(self._source_id), moved)
+
+    def move(self, target: str) -> None:
+        """Write down that the state has another name now. Raises as `take` does."""
+        self.announce(target)
         self._write(replace(self.read() or FenceRecord(), moved_to=target))
 
     def _write(self, record: FenceRecord) -> None:

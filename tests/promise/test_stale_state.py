@@ -17,16 +17,18 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
-from blizzard_core.daemon import run
-from blizzard_core.errors import FencedError
+from blizzard_core.daemon import Worker, run
+from blizzard_core.errors import ColdStartRefused, FencedError
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main as blizzard
+from blizzard_py.app.operations import live_parts
 from blizzard_py.app.wiring import build
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.batch_records import BatchRecords
 from blizzard_py.ingest.batch_runner import BatchRunner
 from blizzard_py.ingest.publish import OutputNames
+from blizzard_py.replay import GivenFiles, file_parts
 from penguin_py.__main__ import main as penguin
 from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
@@ -197,6 +199,116 @@ def test_an_old_name_is_refused_with_its_old_checkpoint(tmp_path: Path) -> None:
     assert drill.start_once() == 2
     assert drill.rebuild() == 1
     assert drill.ids() == ALL[:6]
+
+
+def renamed(drill: Drill, *more: str) -> int:
+    """Rename the source, which has its new name from now on; the exit code."""
+    drill.document["pipelines"] = {"clicks": drill.document["pipelines"].pop("events")}
+    drill.write_config()
+    where = [str(drill.config), "--from", "events_main", "--pipeline", "clicks", "--source", "main"]
+    result = CliRunner().invoke(blizzard, ["rename", *where, *more])
+    drill.told = result.output
+    return result.exit_code
+
+
+def rebuilt(drill: Drill, *more: str) -> int:
+    where = [str(drill.config), "--pipeline", "clicks", "--source", "main", "--yes"]
+    result = CliRunner().invoke(blizzard, ["checkpoint", "rebuild", *where, *more])
+    drill.told = result.output
+    return result.exit_code
+
+
+def test_a_rename_of_older_state_is_refused(drill: Drill) -> None:
+    drill.put_back(STATE)
+    assert renamed(drill) == 1
+    assert "is stale" in drill.told
+    assert "give the source `id: events_main`" in drill.told
+    source = drill.document["pipelines"]["clicks"]["sources"]["main"]
+    source["id"] = "events_main"
+    drill.write_config()
+    assert rebuilt(drill, "--done-before", "date=2024-01-23") == 0
+    assert drill.start_once() == 0
+    del source["id"]
+    drill.document["pipelines"]["events"] = drill.document["pipelines"].pop("clicks")
+    assert renamed(drill) == 0
+    drill.arrive(3)
+    assert drill.start_once() == 0
+    assert drill.ids() == ALL
+
+
+def test_lost_state_is_no_cold_start_under_another_name_of_its_id(drill: Drill) -> None:
+    pipelines = drill.document["pipelines"]
+    pipelines["clicks"] = pipelines.pop("events")
+    pipelines["clicks"]["sources"]["main"]["id"] = "events_main"
+    drill.write_config()
+    for part in (STATE, FENCE):
+        shutil.rmtree(drill.lake / part)
+    assert drill.start_once() == 2
+    assert "the table's log commits batches of it" in drill.told
+    assert rebuilt(drill) == 1
+    assert rebuilt(drill, "--done-before", "date=2024-01-23") == 0
+    assert drill.start_once() == 0
+    assert drill.ids() == ALL[:9]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_lost_state_is_no_cold_start_after_a_rename(tmp_path: Path, *, waits: bool) -> None:
+    drill = Drill(tmp_path, str(tmp_path / "place"))
+    drill.arrive(0)
+    if waits:
+        assert run(build(load_config(drill.config), DirectEngine()), ONCE, threading.Event()) == 0
+    else:
+        assert drill.start_once() == 0
+    assert renamed(drill) == 0
+    for part in (STATE, FENCE):
+        shutil.rmtree(drill.lake / part)
+    workers = build(load_config(drill.config), DirectEngine())
+    assert run(workers, ONCE, threading.Event()) == 2
+    assert "the state of every source is gone" in (workers[0].activity.pulse.error or "")
+    assert rebuilt(drill) == 1
+    assert "--done-before" in drill.told
+    assert rebuilt(drill, "--done-before", "date=2024-01-21") == 0
+    drill.arrive(1)
+    assert drill.start_once() == 0
+    assert drill.ids() == ALL[:6]
+
+
+def ingest(drill: Drill, path: str) -> None:
+    """``blizzard ingest`` of a file, in this process."""
+    live = live_parts(load_config(drill.config), ("events", "main"))
+
+    def drained(worker: Worker) -> int:
+        return run([worker], ONCE, threading.Event())
+
+    GivenFiles(live, file_parts(live, DirectEngine()), drained).run([path])
+
+
+@pytest.mark.parametrize("known", ["no replay", "an older one"])
+def test_an_older_replay_is_refused_by_the_log(
+    drill: Drill, monkeypatch: pytest.MonkeyPatch, known: str
+) -> None:
+    # As it is once the committer has passed them.
+    monkeypatch.setattr("blizzard_py.sources.stale.newest_waiting", lambda *_: None)
+    names = [f"date=2024-01-25/1799-{number}.ndjson.gz" for number in range(2)]
+    for name in names:
+        drill.put(name, b"no gzip")
+    assert drill.start_once() == 0
+    if known == "an older one":
+        drill.put_rows(names[0], 9)
+        ingest(drill, names[0])
+    shutil.copytree(drill.lake, drill.copy(9))
+    drill.put_rows(names[1], 10)
+    ingest(drill, names[1])
+    assert drill.start_once() == 0
+    before = drill.ids()
+    drill.put_back(STATE, FENCE, number=9)
+    if known == "an older one":
+        ingest(drill, names[1])
+    else:
+        with pytest.raises(ColdStartRefused, match="the table's log commits batches of it"):
+            ingest(drill, names[1])
+    assert drill.start_once() == 0  # nothing of the live source has come since
+    assert drill.ids() == before
 
 
 @pytest.mark.parametrize("parts", [(STATE, FENCE), (CHECKPOINT, FENCE)], ids=["all", "checkpoint"])

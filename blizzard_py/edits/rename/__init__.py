@@ -8,13 +8,15 @@ the old id to the new one:
    nobody can go on under the old name, and the rename only goes forward. The same for
    the checkpoints of replays and backfills;
 2. journals, segments, dead letters and the inferred schema are copied;
-3. the checkpoints are created under the new ids, the source's own one last;
+3. ``_blizzard_fence/{old id}~moved.json`` says where the state goes, and the checkpoints are
+   created under the new ids, the source's own one last;
 4. the tombstones let go of what they held, and stay.
 
 Killed anywhere, the same command goes on: as long as the old tombstone holds the state
 and there is no new checkpoint, everything is copied again; after that only step 4 is left.
 It is refused while a batch is being published, since that one's outputs are staged under
-the old name. What was copied is left where it was; delete it when you like.
+the old name, and for a stale checkpoint: under the new name nobody could tell. What was copied is
+left where it was; delete it when you like.
 
 **Files that moved.** A checkpoint is of the files below one ``source_uri``. With
 ``moved_from`` it is taken over for the same files, under the same names, at another one:
@@ -22,6 +24,7 @@ the newest names that are done in every tracked partition have to be there. Dead
 name files by URI, so they are rewritten.
 """
 
-from blizzard_py.edits.rename.run import Rename, Renamed, RenameRefused
+from blizzard_py.edits.rename.current import RenameRefused
+from blizzard_py.edits.rename.run import Rename, Renamed
 
 __all__ = ["Rename", "RenameRefused", "Renamed"]

@@ -8,9 +8,10 @@ from typing import Any
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.fence import FencedFile, writer_of
-from blizzard_core.errors import BlizzardError, FencedError, NotFound
+from blizzard_core.errors import FencedError, NotFound
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_py.edits.rename.copies import copy_folder, copy_letters, count_below
+from blizzard_py.edits.rename.current import RenameRefused, check_current
 from blizzard_py.edits.rename.documents import (
     buried_epoch,
     moved_identity,
@@ -25,7 +26,7 @@ from blizzard_py.ingest.inferred_schema import schema_path
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
 from blizzard_py.state.committers import applied_groups
-from blizzard_py.state.fence_record import FenceFile
+from blizzard_py.state.fence_record import FenceFile, FenceRecord, with_move
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.siblings import RECORDS_SUFFIX, checkpoints, siblings_of
 from blizzard_py.state.source_state import Identity, SourceState, checkpoint_path
@@ -33,10 +34,6 @@ from blizzard_py.state.state_paths import StatePaths
 
 # Files that a refusal names.
 _EXAMPLES = 3
-
-
-class RenameRefused(BlizzardError):
-    """Nothing was changed; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +96,9 @@ class Rename:
             for source_id in siblings_of(self._sink, self._old):
                 self._check_run(source_id, self._document(source_id) or {})
             self._check_groups()
+            runs = siblings_of(self._sink, self._old)
+            left = [old for old in runs if MOVED_TO not in (self._document(old) or {})]
+            check_current(self._parts, self._old, (self._old, *left))
         return self._told(held, begun=target is not None)
 
     def run(self) -> Renamed:
@@ -122,15 +122,17 @@ class Rename:
                 self._check_run(source_id, self._taken(file, source_id))
         document = self._buried(self._old, self._new)
         runs = {
-            old: self._buried(old, self._new + old[len(self._old) :])
+            old: self._buried(old, self._new_of(old))
             for old in siblings_of(self._sink, self._old)
             if self._document(old) is not None
         }
         if self._document(self._new) is None:
             self._check_groups()  # nobody under the old name makes more of them from now on
             self._copy([self._old, *runs], plan, state_from_json(document, self._where(self._old)))
+            for old in (*runs, self._old):
+                FenceFile(self._sink, old).announce(self._new_of(old))
             for old, held in runs.items():
-                self._create(self._new + old[len(self._old) :], held, old)
+                self._create(self._new_of(old), held, old)
             self._create(self._new, without_batches(document), self._old)
         self._check_ours()
         self._sink.delete_tree(StatePaths(self._old).staging)
@@ -156,7 +158,7 @@ class Rename:
         """Step 2."""
         width = self._parts.concurrency
         for old in ids:
-            at, to = StatePaths(old), StatePaths(self._new + old[len(self._old) :])
+            at, to = StatePaths(old), StatePaths(self._new_of(old))
             copy_folder(self._sink, at.journal, to.journal, width)
             copy_folder(self._sink, at.ledger, to.ledger, width)
             copy_folder(self._sink, at.processed, to.processed, width)
@@ -281,7 +283,14 @@ class Rename:
     def _check_free(self) -> None:
         """Raise `RenameRefused` if there is work under the new name already."""
         if self._document(self._new) is not None:
-            raise RenameRefused(f"{self._where(self._new)} exists: that name has a state already")
+            raise RenameRefused(
+                f"{self._where(self._new)} exists: that name has a state already; choose another"
+                f" name, or keep the state's with `id: {self._old}`"
+            )
+        record = FenceFile(self._sink, self._old).read() or FenceRecord()
+        moved = with_move(self._sink, self._old, record) or record
+        if moved.moved_to == self._new and not record.moved_to:
+            return  # a run has died, and an older checkpoint was put back since
         batch = next(Journal(self._sink, self._new).batches(), None)
         if batch is not None:
             raise RenameRefused(
@@ -365,6 +374,10 @@ class Rename:
     def _records_of(live_id: str) -> str:
         """The folder of records that replays of a source read, in its dead-letter queue."""
         return f"{live_id}{RECORDS_SUFFIX}"
+
+    def _new_of(self, old: str) -> str:
+        """The new id of the source, or of a run of it."""
+        return self._new + old[len(self._old) :]
 
     def _where(self, source_id: str) -> str:
         return f"{self._sink.uri}/{checkpoint_path(source_id)}"

@@ -31,6 +31,7 @@ from tests.support.scenario import Scenario
 
 OLD = "_blizzard/events_main_checkpoint.json"
 NEW = "_blizzard/clicks_main_checkpoint.json"
+MOVED = "_blizzard_fence/events_main~moved.json"
 
 
 class MovingWorld(IngestWorld):
@@ -181,6 +182,50 @@ def test_a_death_after_the_new_daemon_has_begun_copies_nothing_again() -> None:
     assert len(list(letters.objects(world.dlq, "clicks_main"))) == left
     world.go_on_renamed()
     assert world.rows() == [*ROWS, "mended", "new"]
+
+
+def test_an_old_checkpoint_that_comes_back_runs_beside_no_new_one() -> None:
+    announced = 0
+    for at in range(400):
+        world = MovingWorld()
+        old = world.sink.read(OLD)
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        try:
+            world.rename()
+        except Died:
+            over = False
+        else:
+            over = True
+        dying.arm(-1)
+        world.sink.put_atomic(OLD, old)
+        if MOVED not in world.sink.objects:
+            continue
+        announced += 1
+        with pytest.raises(StateError, match="renamed to clicks_main"):
+            world.drain()
+        if NEW not in world.sink.objects:
+            world.rename()
+        world.go_on_renamed()
+        assert world.rows() == [*ROWS, "new"]
+        if over:
+            break
+    assert announced > 2
+
+
+@pytest.mark.parametrize("suffix", ["", "~replay"])
+def test_an_older_checkpoint_is_not_renamed(suffix: str) -> None:
+    world = MovingWorld()
+    path = f"_blizzard/events_main{suffix}_checkpoint.json"
+    old = world.sink.read(path)
+    world.put(f"{DAY}/6.json", "mended")
+    world.ingest(f"{DAY}/6.json")
+    world.drain()
+    world.sink.put_atomic(path, old)
+    before = dict(world.sink.objects)
+    with pytest.raises(RenameRefused, match=r"`id: events_main`"):
+        world.rename()
+    assert world.sink.objects == before
 
 
 def test_the_slower_of_two_at_once_finds_the_work_done(monkeypatch: pytest.MonkeyPatch) -> None:

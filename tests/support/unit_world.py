@@ -14,7 +14,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from blizzard_core.checkpoint.decode import decoded
 from blizzard_py.slices.instants import moment, stamp
 from blizzard_py.slices.units.closing import closed
 from blizzard_py.slices.units.due import Due, Terms, due, reading_of
@@ -25,19 +27,24 @@ from blizzard_py.slices.units.outcomes import (
     slice_texts,
     succeeded,
 )
-from blizzard_py.slices.units.schemes import Pair
+from blizzard_py.slices.units.schemes import Pair, partitions
 from blizzard_py.slices.units.state import (
     UnitReading,
     UnitsState,
+    checked,
     unit_key,
     unit_of,
-    units_from_json,
     units_to_json,
 )
 from blizzard_py.slices.units.trust import put_right, read_since
-from blizzard_py.units import partitions
 
 ZONES = ("UTC", "Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia", "Australia/Lord_Howe")
+
+
+def units_from_json(document: Any, where: str) -> UnitsState:
+    """The state as a checkpoint's reader makes it."""
+    return checked(decoded(UnitsState, document, where), where)
+
 
 # How much time passes between two runs, in hours, so that a history sees some partitions end.
 PACE = {"none": 20, "hourly": 1, "daily": 15, "weekly": 70, "monthly": 300, "yearly": 2500}

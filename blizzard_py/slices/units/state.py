@@ -33,7 +33,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.errors import StateError
 from blizzard_py.slices.compare import shown
 from blizzard_py.slices.instants import moment, stamp
@@ -166,11 +165,6 @@ def units_to_json(state: UnitsState) -> dict[str, Any]:
         if not document[key]:
             del document[key]
     return document
-
-
-def units_from_json(document: Any, where: str) -> UnitsState:
-    """The state in a checkpoint; raises `StateError` naming ``where`` if it is not understood."""
-    return checked(decoded(UnitsState, document, where), where)
 
 
 def checked(state: UnitsState, where: str) -> UnitsState:

@@ -16,10 +16,11 @@ from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import Server
 from blizzard_py.slices.units.due import Terms
 from blizzard_py.slices.units.grid import Layout
+from blizzard_py.slices.units.schemes import partitions
 from blizzard_py.slices.units.state import OpenUnit, UnitsState
+from blizzard_py.slices.units.values import unit_list
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.units import partitions, unit_list
 from tests.blizzard_core.test_redact import HOSTILE
 from tests.support.browser import chromium, visited
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.columns import SourceError, WatermarkError, cap, high, query, rows, where
+from blizzard_core.errors import WatermarkError
 from blizzard_py.connections.literals import literal
 from blizzard_py.connections.sql.conditions import window_where
 from blizzard_py.reading import Window
@@ -31,74 +31,6 @@ def _read(statement: str) -> list[tuple[Any, ...]]:
 
 def _where(condition: str) -> list[tuple[Any, ...]]:
     return _read(f"SELECT * FROM t WHERE {condition}")
-
-
-def test_any_column_above_its_bound_makes_a_row_due() -> None:
-    assert where({"a": 4, "b": 25}) == "a > 4 OR b > 25"
-    assert _where(where({"a": 4, "b": 25})) == [(3, 99), (None, 30), (5, 50), (9, 9)]
-
-
-def test_both_bounds_of_a_column_hold_together() -> None:
-    assert where({"a": 1, "b": 2}, {"a": 5, "b": 30}) == "(a > 1 AND a < 5) OR (b > 2 AND b < 30)"
-    inclusive = where({"a": 1}, {"a": 5}, ">=", "<=")
-    assert _where(inclusive) == [(1, None), (2, 20), (3, 99), (5, 50)]
-    assert where({"a": 1}, {"b": 5}) == "a > 1 OR b < 5"
-
-
-def test_unknown_operators_mean_the_defaults() -> None:
-    assert where({"a": 1}, {"a": 5}, "; DROP", "<>") == where({"a": 1}, {"a": 5})
-    assert where({"a": 1}, lower_op="=") == "a > 1"
-
-
-def test_null_and_missing_bounds_do_not_count() -> None:
-    assert where({"a": None}) == ""
-    assert where({}, None) == ""
-    assert where(None, {"a": 0}) == "a < 0"  # 0 is a value
-    assert where({"a": ""}) == "a > ''"
-
-
-def test_the_filter_is_anded_to_the_whole_in_parentheses() -> None:
-    condition = where({"a": 4, "b": 25}, filter="a = 9 OR a = 1")
-    assert condition == "(a > 4 OR b > 25) AND (a = 9 OR a = 1)"
-    assert _where(condition) == [(9, 9)]
-    assert _where(where({}, filter="a = 9 OR a = 1")) == [(1, None), (9, 9)]
-    assert _where(where({"a": 4}, filter="a = 9 -- or so")) == [(9, 9)]
-
-
-def test_the_second_half_keeps_out_what_lies_beyond_in_another_column() -> None:
-    upper = {"a": 5, "b": 50}
-    assert cap(upper) == "(a <= 5 OR a IS NULL) AND (b <= 50 OR b IS NULL)"
-    assert cap({"a": 5}) == cap({"a": 5, "b": None}) == cap(None) == ""
-    read = _read(query("t", lower={"a": 1, "b": 1}, upper=upper, upper_op="<=") or "")
-    assert read == [(2, 20), (None, 30), (5, 50)]
-    later = _read(query("t", lower=upper, upper={"a": 100, "b": 100}, upper_op="<=") or "")
-    assert later == [(3, 99), (9, 9)]
-
-
-def test_a_query_is_wrapped_and_a_whole_table_needs_no_statement() -> None:
-    assert query("t") is None
-    assert query("t", schema="s", lower={}) is None
-    assert query("t", schema="s", filter="x") == "SELECT * FROM s.t WHERE (x)"
-    assert query(sql="SELECT * FROM t") == "SELECT * FROM t"
-    assert query(sql="SELECT a FROM t;", lower={"a": 1}) == (
-        "SELECT * FROM (SELECT a FROM t) t1 WHERE a > 1"
-    )
-    assert _read(query(sql="SELECT a FROM t -- all", lower={"a": 4}) or "") == [(5,), (9,)]
-    with pytest.raises(SourceError):
-        query(schema="s", lower={"a": 1})
-    for command in ("DELETE FROM t", "SELECT 1; DELETE FROM t"):
-        with pytest.raises(sqlite3.Error):
-            _read(query(sql=command, lower={"a": 1}) or "")
-
-
-@pytest.mark.parametrize(
-    "name", ["a b", "a;", "a'", '"a"', "1a", "", "a.", ".a", "a..b", "a\n", "a--", None, 5]
-)
-def test_other_column_names_are_refused(name: Any) -> None:
-    for call in (where, query, cap):
-        with pytest.raises(SourceError):
-            call(**{"upper" if call is cap else "lower": {name: 1, "b": 1}})
-    assert where({"s.t.größe_1": 1}) == "s.t.größe_1 > 1"
 
 
 MOMENT = datetime(2026, 5, 4, 13, 59, 58, 120000, tzinfo=timezone(timedelta(hours=2)))
@@ -179,7 +111,7 @@ def test_literals_are_typed_for_each_dialect(
 )
 def test_what_has_no_literal_is_refused(value: Any) -> None:
     with pytest.raises(WatermarkError):
-        where({"a": value})
+        window_where(Window(up_to={"a": value}), ["a"])
 
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0")) | st.text("'\\\"-;/*%$`x")
@@ -227,45 +159,6 @@ def test_floats_lose_no_digit(duck: duckdb.DuckDBPyConnection, value: float) -> 
 def test_zoned_literals_are_instants(duck: duckdb.DuckDBPyConnection) -> None:
     same = f"SELECT {literal(MOMENT, 'duckdb')} = {literal(MOMENT.astimezone(UTC), 'duckdb')}"
     assert duck.execute(same).fetchone() == (True,)
-
-
-_BOUND = st.none() | st.integers(0, 9)
-_BOUNDS = st.fixed_dictionaries({}, optional={"a": _BOUND, "b": _BOUND})
-
-
-@given(
-    st.lists(st.tuples(_BOUND, _BOUND)),
-    _BOUNDS,
-    st.sampled_from([">", ">=", "?"]),
-    _BOUNDS,
-    st.sampled_from(["<", "<=", "?"]),
-)
-def test_rows_in_memory_are_those_that_sql_reads(
-    found: list[tuple[Any, Any]], start: Any, start_op: str, end: Any, end_op: str
-) -> None:
-    condition = where(start, end, start_op, end_op) or "TRUE"
-    with sqlite3.connect(":memory:") as lite:
-        lite.execute("CREATE TABLE t (a INTEGER, b INTEGER)")
-        lite.executemany("INSERT INTO t VALUES (?, ?)", found)
-        read = lite.execute(f"SELECT a, b FROM t WHERE {condition}").fetchall()
-    held = rows([{"a": a, "b": b} for a, b in found], ["a", "b"], start, start_op, end, end_op)
-    assert [(row["a"], row["b"]) for row in held] == read
-
-
-def test_rows_that_cannot_be_compared_are_an_error() -> None:
-    with pytest.raises(WatermarkError, match="column a"):
-        rows([{"a": "x"}], ["a"], {"a": 1})
-    assert rows([{"b": "x"}], ["a"], {"a": 1}) == []
-    assert rows([{"b": "x"}], ["a"], {"b": 1}) == [{"b": "x"}]
-
-
-def test_the_highest_values_ignore_null_and_refuse_nan() -> None:
-    assert high([{"a": 1, "b": None}, {"a": 3}, {"a": 2}], ["a", "b"]) == {"a": 3}
-    assert high([], ["a"]) == {}
-    with pytest.raises(WatermarkError):
-        high([{"a": float("nan")}], ["a"])
-    with pytest.raises(WatermarkError):
-        high([{"a": 1}, {"a": "2"}], ["a"])
 
 
 def test_a_whole_window_has_ties_nulls_and_both_halves() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.columns import SourceError, WatermarkError
+from blizzard_core.errors import SourceError, WatermarkError
 from blizzard_py.slices.digests import at_bound, digests
 
 

@@ -21,9 +21,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from blizzard_py.columns import WatermarkError, advanced, where
-from blizzard_py.connections.sql.conditions import window_where
+from blizzard_core.errors import WatermarkError
+from blizzard_py.connections.sql.conditions import either, window_where
 from blizzard_py.reading import BoundKind, Window
+from blizzard_py.slices.compare import advanced
 from blizzard_py.slices.lookback import effective
 from blizzard_py.slices.windows import window
 from blizzard_py.state.column_state import SeenSegment
@@ -157,7 +158,7 @@ def _designed(found: Window) -> str:
 
 
 def _first_half_only(found: Window) -> str:
-    return where(found.low, found.up_to, ">", "<=")
+    return either(found.low, found.up_to, (">", "<="), "")
 
 
 def _total(kind: BoundKind, condition: Condition) -> tuple[int, int]:

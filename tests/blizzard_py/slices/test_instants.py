@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_core.errors import ConfigError
-from blizzard_py.slices.instants import moment, stamp
-from blizzard_py.units import UnitError, resolve
+from blizzard_core.errors import ConfigError, UnitError
+from blizzard_py.slices.instants import moment, resolve, stamp
 
 NOW = datetime(2021, 7, 5, 18, 20, 33, 999_999, tzinfo=UTC)
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from blizzard_core.errors import UnitError
 from blizzard_core.groups import Group, decode_group, encode_group
 from blizzard_py.slices.names import (
     column_range,
@@ -19,7 +20,6 @@ from blizzard_py.slices.names import (
     unit_range,
     unit_slice,
 )
-from blizzard_py.units import UnitError
 
 DAY = timedelta(days=1)
 P0 = datetime(2020, 2, 1, tzinfo=UTC)

@@ -13,16 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.columns import (
-    WatermarkError,
-    advanced,
-    deserialize,
-    is_empty,
-    load,
-    save,
-    serialize,
-    stored,
-)
+from blizzard_core.errors import WatermarkError
+from blizzard_py.slices.compare import advanced
+from blizzard_py.slices.notation import deserialize, is_empty, serialize
 
 _ZONES = st.sampled_from([None, UTC, timezone(timedelta(hours=5, minutes=45))])
 _SCALARS = (
@@ -125,8 +118,6 @@ def test_a_bottomless_watermark_is_refused() -> None:
 def test_what_is_not_json_is_an_error_and_never_empty(text: str) -> None:
     with pytest.raises(WatermarkError):
         deserialize(text)
-    with pytest.raises(WatermarkError):
-        stored(text)
 
 
 @pytest.mark.parametrize("text", ["null", "[]", "5", '"a"', "true"])
@@ -134,13 +125,6 @@ def test_another_value_than_an_object_is_empty_or_strictly_an_error(text: str) -
     assert deserialize(text) == {}
     with pytest.raises(WatermarkError):
         deserialize(text, strict=True)
-    with pytest.raises(WatermarkError):
-        stored(text)
-
-
-def test_only_nothing_stored_is_none() -> None:
-    assert stored(None) is None
-    assert stored("{}") == {}
 
 
 def test_empty_is_none_no_columns_or_all_null() -> None:
@@ -150,75 +134,6 @@ def test_empty_is_none_no_columns_or_all_null() -> None:
     assert not is_empty({"a": 0})
     assert not is_empty({"a": "", "b": None})
     assert not is_empty({"a": False})
-
-
-class _Provider:
-    def __init__(self, text: Any = None, error: Exception | None = None) -> None:
-        self.text, self.error, self.seen = text, error, {}
-
-    def get_watermark(self, _id: str) -> Any:
-        if self.error:
-            raise self.error
-        return self.text
-
-    def update_watermark(self, key: str, text: str, **ids: Any) -> None:
-        if self.error:
-            raise self.error
-        self.text, self.seen = text, {"key": key, **ids}
-
-
-def test_what_was_saved_is_loaded_and_ids_are_handed_on() -> None:
-    provider = _Provider()
-    assert load(provider, "orders") is None
-    wm = {"at": datetime(2026, 5, 4, tzinfo=UTC)}
-    save(provider, "orders", wm, job_id="j", dataflow_run_id=None)
-    assert provider.seen == {"key": "orders", "job_id": "j", "dataflow_run_id": None}
-    assert load(provider, "orders") == wm
-    save(provider, "orders", wm, attempt=2)
-    nothing = {"job_id": None, "dataflow_run_id": None}
-    assert provider.seen == {"key": "orders", **nothing, "attempt": 2}
-
-
-def test_a_provider_that_requires_its_ids_gets_them() -> None:
-    class Strict:
-        def get_watermark(self, key: str, /) -> str | None:
-            return kept.get(key)
-
-        def update_watermark(
-            self, key: str, text: str, /, *, job_id: str | None, dataflow_run_id: str | None
-        ) -> None:
-            kept[key] = text
-            assert (job_id, dataflow_run_id) == (None, None)
-
-    kept: dict[str, str] = {}
-    save(Strict(), "orders", {"id": 7})
-    assert load(Strict(), "orders") == {"id": 7}
-
-
-def test_whatever_a_provider_raises_becomes_a_watermark_error_but_its_own() -> None:
-    broken = _Provider(error=KeyError("gone"))
-    with pytest.raises(WatermarkError, match="Failed to load watermark") as loading:
-        load(broken, "orders")
-    assert isinstance(loading.value.__cause__, KeyError)
-    with pytest.raises(WatermarkError, match="Failed to save watermark"):
-        save(broken, "orders", {})
-    own = WatermarkError("mine")
-    with pytest.raises(WatermarkError) as passed:
-        load(_Provider(error=own), "orders")
-    assert passed.value is own
-    with pytest.raises(WatermarkError) as passed:
-        save(_Provider(error=own), "orders", {})
-    assert passed.value is own
-    for text in ("", "[]", "{", {}, 5):
-        with pytest.raises(WatermarkError):
-            load(_Provider(text), "orders")
-
-
-def test_nothing_is_saved_that_cannot_be_read() -> None:
-    provider = _Provider()
-    with pytest.raises(WatermarkError):
-        save(provider, "orders", {"a": float("nan")})
-    assert provider.text is None
 
 
 def test_per_column_the_later_is_kept_and_null_replaces_nothing() -> None:

@@ -12,17 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.columns import (
-    ConfigurationError,
-    SourceError,
-    WatermarkError,
-    chunks,
-    param,
-    params,
-    ranges,
-    remaining,
-    sent_to,
-)
+from blizzard_core.errors import ConfigurationError, SourceError
+from blizzard_py.connections.sent_values import param, sent_to
+from blizzard_py.slices.cutting import chunks, ranges
 
 AWARE = datetime(2024, 1, 15, 14, 0, 0, 123999, tzinfo=timezone(timedelta(hours=2)))
 
@@ -57,18 +49,6 @@ def test_what_is_no_time_is_an_error(value: Any) -> None:
         sent_to(value, "1ms")
     with pytest.raises(SourceError):
         ranges(value, AWARE, "day")
-    if value is not None:
-        with pytest.raises(SourceError, match="updated"):
-            params({"updated": "since"}, {"updated": value})
-
-
-def test_a_missing_value_is_not_sent() -> None:
-    wm = {"updated": AWARE, "other": AWARE, "null": None}
-    mapping = {"updated": "since", "null": "n", "absent": "a"}
-    assert params(mapping, wm, "date") == {"since": "2024-01-15"}
-    assert params(mapping, None, "date") == params(mapping, {}) == {}
-    with pytest.raises(SourceError):
-        params(mapping, wm, "rfc822")
 
 
 def test_the_end_that_is_sent_is_lowered_by_the_apis_precision() -> None:
@@ -251,35 +231,3 @@ def test_ranges_cover_exactly(a: datetime, b: datetime, unit: str, amount: int) 
         assert (found[0][0], found[-1][1]) == (a, b)
         assert all(left[1] == right[0] for left, right in pairwise(found))
         assert all(low < high for low, high in found)
-
-
-def test_what_ends_at_or_below_the_stored_value_is_finished() -> None:
-    months = chunks(date(2025, 1, 1), date(2025, 4, 1), {"months": 1})
-    for nothing in (None, {}, {"d": None}):
-        assert remaining(months, nothing) == months
-    half: list[Any] = [
-        date(2025, 2, 1),
-        datetime(2025, 2, 1, tzinfo=UTC),
-        datetime(2025, 2, 15),
-        "2025-02-01",
-        {"d": date(2025, 2, 1)},
-    ]
-    for stored in half:
-        assert remaining(months, stored) == months[1:]
-    assert remaining(months, date(2025, 1, 31)) == months
-    assert remaining(months, date(2025, 4, 1)) == []
-    assert remaining(chunks(0, 20, {"step": 10}), 10) == [(10, 20)]
-    assert remaining(chunks(0, 20, {"step": 10}), 0) == [(0, 10), (10, 20)]
-    with pytest.raises(WatermarkError):
-        remaining(months, 5)
-    with pytest.raises(ConfigurationError):
-        remaining(months, {"a": 1, "b": 2})
-
-
-@given(_DAYS, _DAYS, st.integers(1, 12), _DAYS)
-def test_what_remains_ends_above_the_stored_value_and_nothing_else_does(
-    start: date, end: date, months: int, stored: date
-) -> None:
-    every = chunks(start, end, {"months": months})
-    left = remaining(every, stored)
-    assert left == [chunk for chunk in every if chunk[1] > stored]

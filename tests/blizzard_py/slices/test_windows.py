@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.columns import WatermarkError
+from blizzard_core.errors import WatermarkError
 from blizzard_py.reading import BoundKind, Nulls, Window
 from blizzard_py.slices.windows import last_full_tick, window
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.columns import ConfigurationError, folder_time, folders
+from blizzard_core.errors import ConfigurationError
+from blizzard_py.connections.lakes.date_folders import folder_time, folders
 
 DAYS = "{year}/{month}/{day}"
 

@@ -8,14 +8,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from blizzard_core.errors import UnitError
 from blizzard_py.slices.instants import stamp
 from blizzard_py.slices.units.closing import closed
 from blizzard_py.slices.units.due import Due, Terms, due, reading_of
 from blizzard_py.slices.units.outcomes import failed, marked, succeeded
 from blizzard_py.slices.units.planner import PlannedUnit
-from blizzard_py.slices.units.schemes import Pair
+from blizzard_py.slices.units.schemes import Pair, partitions
 from blizzard_py.slices.units.state import OpenUnit, UnitsState
-from blizzard_py.units import UnitError, partitions, unit_list
+from blizzard_py.slices.units.values import unit_list
 
 DAY = timedelta(days=1)
 START = datetime(2020, 2, 1, tzinfo=UTC)

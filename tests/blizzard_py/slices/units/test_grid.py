@@ -23,9 +23,9 @@ from blizzard_py.slices.units.grid import (
     grid,
 )
 from blizzard_py.slices.units.outcomes import failed, marked, succeeded
-from blizzard_py.slices.units.schemes import Pair
+from blizzard_py.slices.units.schemes import Pair, partitions
 from blizzard_py.slices.units.state import OpenUnit, UnitsState
-from blizzard_py.units import partitions, unit_list
+from blizzard_py.slices.units.values import unit_list
 
 DAY = timedelta(days=1)
 GRACE = Terms(grace=3 * DAY)

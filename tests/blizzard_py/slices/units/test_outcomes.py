@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from blizzard_core.errors import StateError
+from blizzard_core.errors import StateError, UnitError
 from blizzard_py.slices.instants import moment, stamp
 from blizzard_py.slices.units.closing import closed
 from blizzard_py.slices.units.outcomes import (
@@ -18,8 +18,8 @@ from blizzard_py.slices.units.outcomes import (
     succeeded,
     with_high,
 )
+from blizzard_py.slices.units.schemes import partitions
 from blizzard_py.slices.units.state import OpenUnit, UnitReading, UnitsState, checked
-from blizzard_py.units import UnitError, partitions
 
 DAY = timedelta(days=1)
 NOW = datetime(2020, 2, 22, 9, 30, tzinfo=UTC)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from blizzard_py.units import UnitError, limit, partitions, plan, settled, unit_list
+from blizzard_core.errors import UnitError
+from blizzard_py.slices.units.limits import limit
+from blizzard_py.slices.units.planner import moved, verdict
 
 DAY = timedelta(days=1)
 
@@ -26,16 +28,12 @@ def one(
     **more: float,
 ) -> tuple[bool, str, float, float]:
     """What becomes of a unit in [begin, end) with that high watermark, others with ``other``."""
-    state: dict[tuple[datetime, str], datetime | None] = {}
-    if high is not None:
-        state[day(begin), "{}"] = day(high)
-    if "other" in more:
-        state[day(1), "{}"] = day(more["other"])
-    [found] = plan([(day(begin), day(end))], None, state, grace, abstinent).units
-    assert found.high == (None if high is None else day(high))
-    assert found.partition == (day(begin), day(end))
-    low, to = ((at - day(1)) / DAY + 1 for at in (found.start, found.end))
-    return found.execute, found.reason, low, to
+    shift = DAY * (abstinent - grace)
+    highs = [reached for reached in (high, more.get("other")) if reached is not None]
+    cut_off = moved(day(max(highs)), shift) if highs else None
+    known = None if high is None else day(high)
+    execute, low, reason = verdict((day(begin), day(end)), known, cut_off, shift)
+    return execute, reason, (low - day(1)) / DAY + 1, end
 
 
 def test_rule_2_a_unit_without_high_watermark_is_new() -> None:
@@ -74,169 +72,12 @@ def test_rules_7_and_8_a_complete_unit_is_read_until_the_cut_off_reaches_its_end
     assert one(20, 20, grace=3, abstinent=1) == (True, "grace", 18, 20)
 
 
-def test_the_cut_off_is_that_of_the_highest_of_all() -> None:
-    ranges = [(day(1), day(5)), (day(5), day(9))]
-    assert plan(ranges, None, {}, 3, 0).cut_off is None
-    state = {(day(1), "{}"): day(5), (day(5), "{}"): day(8)}
-    assert plan(ranges, None, state, 3, 1).cut_off == day(6)
-    assert plan(ranges, None, state, 0, 0).cut_off == day(8)
-    assert plan(ranges, None, {(day(1), "{}"): None}, 0, 0).cut_off is None
-
-
-def test_the_example_of_the_specification() -> None:
-    first = plan([(day(1), day(15))], None, {}, 3, 0)
-    assert [(u.start, u.end) for u in first.units] == [(day(1), day(15))]
-    high = settled(None, day(1), day(15), ok=True)
-    second = plan([(day(1), day(16))], None, {(day(1), "{}"): high}, 3, 0)
-    assert [(u.start, u.end, u.execute) for u in second.units] == [(day(12), day(16), True)]
-
-
-def test_after_months_were_read_only_what_is_in_grace_is_read_again() -> None:
-    start = datetime(2019, 1, 1, tzinfo=UTC)
-    before = partitions(start, datetime(2020, 2, 21, tzinfo=UTC), "monthly")
-    state = {(low, "{}"): high for low, high in before}
-    after = partitions(start, datetime(2020, 2, 22, tzinfo=UTC), "monthly")
-    found = plan(after, [{}], state, 3, 0)
-    assert found.cut_off == datetime(2020, 2, 18, tzinfo=UTC)
-    assert [unit.reason for unit in found.units] == ["done"] * 13 + ["incomplete"]
-    assert found.units[-1].start == datetime(2020, 2, 18, tzinfo=UTC)
-
-
-def test_days_are_read_again_for_as_long_as_grace_lasts() -> None:
-    days = partitions(day(1), day(20), "daily")
-    state = {(low, "{}"): high for low, high in days}
-    found = plan(days, None, state, 3, 0)
-    assert [unit.partition[0] for unit in found.units if unit.execute] == [
-        day(17),
-        day(18),
-        day(19),
-    ]
-
-
-def test_units_stand_by_partition_then_by_value_and_the_first_are_executed() -> None:
-    ranges = [(day(5), day(9)), (day(1), day(5))]
-    values = unit_list("id", "b,a,c")
-    state = {(day(1), "a"): day(5)}
-    found = plan(ranges, values, state, 0, 0, limit=3)
-    told = [
-        (unit.partition[0], unit.values["id"], unit.execute, unit.reason) for unit in found.units
-    ]
-    assert told == [
-        (day(1), "b", True, "new"),
-        (day(1), "a", False, "done"),
-        (day(1), "c", True, "new"),
-        (day(5), "b", True, "new"),
-        (day(5), "a", False, "new"),
-        (day(5), "c", False, "new"),
-    ]
-    assert sum(unit.execute for unit in plan(ranges, values, state, 0, 0).units) == 5
-    assert sum(unit.execute for unit in plan(ranges, values, state, 0, 0, limit=-1).units) == 5
-
-
-def test_units_have_high_watermarks_of_their_own() -> None:
-    ranges = [(day(1), day(5))]
-    found = plan(ranges, [{"id": "a"}, {"id": "b"}], {(day(1), "b"): day(3)}, 0, 0)
-    assert [(unit.high, unit.start) for unit in found.units] == [(None, day(1)), (day(3), day(3))]
-    several = [{"id": "1", "region": "eu"}]
-    [unit] = plan(ranges, several, {(day(1), "1|eu"): day(3)}, 0, 0).units
-    assert unit.high == day(3)
-
-
-def test_the_only_unit_is_written_in_several_ways() -> None:
-    ranges = [(day(1), day(5))]
-    for units in (None, [], [{}]):
-        for name in ("{}", "", None):
-            state: Any = {(day(1), name): day(3)}
-            [found] = plan(ranges, units, state, 0, 0).units
-            assert found.values == {}
-            assert found.start == day(3)
-
-
-def test_times_of_other_zones_are_the_same_instants() -> None:
-    there = timezone(timedelta(hours=5))
-    ranges = [(day(1).astimezone(there), day(5).astimezone(there))]
-    state = {(day(1), "{}"): day(3).astimezone(there)}
-    [found] = plan(ranges, None, state, timedelta(days=1), 0).units
-    assert (found.start, found.end, found.start.tzinfo) == (day(2), day(5), UTC)
-
-
 def test_grace_beyond_the_calendar_reads_all_and_abstinence_nothing() -> None:
-    state = {(day(10), "{}"): day(20)}
-    [found] = plan([(day(10), day(20))], None, state, 1e9, 0).units
-    assert (found.execute, found.start) == (True, day(10))
-    [found] = plan([(day(10), day(21))], None, state, 0, 1e9).units
-    assert (found.execute, found.reason) == (False, "abstinent")
-
-
-def test_no_state_is_a_first_run() -> None:
-    assert plan([(day(1), day(5))], None, None, 0, 0) == plan([(day(1), day(5))], None, {}, 0, 0)
-
-
-def test_no_ranges_are_no_units() -> None:
-    found = plan([], [{"id": "a"}], {}, 3, 0)
-    assert (found.cut_off, found.units) == (None, [])
-
-
-def test_fewer_values_than_there_must_be_are_refused() -> None:
-    ranges = [(day(1), day(5))]
-    values = unit_list("id", "a,b")
-    assert len(plan(ranges, values, {}, 0, 0, min_units=2).units) == 2
-    for units, least in ((values, 3), ([], 1), (None, 1), ([{}], 1)):
-        with pytest.raises(UnitError, match="min_units"):
-            plan(ranges, units, {}, 0, 0, min_units=least)
-
-
-RANGES = [(day(1), day(5))]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ([(day(5), day(1))], None, {}, 0, 0),
-        ([(day(1), day(1))], None, {}, 0, 0),
-        ([(day(1), day(5)), (day(4), day(6))], None, {}, 0, 0),
-        ([(day(1), day(5).replace(tzinfo=None))], None, {}, 0, 0),
-        ([("2020-01-01", "2020-01-02")], None, {}, 0, 0),
-        ([day(1)], None, {}, 0, 0),
-        (None, None, {}, 0, 0),
-        (RANGES, "a,b", {}, 0, 0),
-        (RANGES, ["a"], {}, 0, 0),
-        (RANGES, {"id": "a"}, {}, 0, 0),
-        (RANGES, [{"id": "a"}, {"id": "a"}], {}, 0, 0),
-        (RANGES, [{"id": None}], {}, 0, 0),
-        (RANGES, None, [], 0, 0),
-        (RANGES, None, {"2020-01-01": day(2)}, 0, 0),
-        (RANGES, None, {(day(1), 5): day(2)}, 0, 0),
-        (RANGES, None, {(day(1), "{}"): "2020-01-02"}, 0, 0),
-        (RANGES, None, {(day(1), "{}"): day(2).replace(tzinfo=None)}, 0, 0),
-        (RANGES, None, {}, -1, 0),
-        (RANGES, None, {}, 0, -0.5),
-        (RANGES, None, {}, "3", 0),
-        (RANGES, None, {}, True, 0),
-        (RANGES, None, {}, float("nan"), 0),
-        (RANGES, None, {}, 0, 0, 5001),
-        (RANGES, None, {}, 0, 0, -2),
-        (RANGES, None, {}, 0, 0, None, -1),
-        (RANGES, None, {}, 0, 0, None, "many"),
-    ],
-)
-def test_what_makes_no_plan_is_refused(arguments: tuple[Any, ...]) -> None:
-    with pytest.raises(UnitError):
-        plan(*arguments)
-
-
-def test_a_high_watermark_is_the_end_of_the_last_success_and_never_lower() -> None:
-    assert settled(None, day(1), day(5), ok=True) == day(5)
-    assert settled(day(3), day(2), day(5), ok=True) == day(5)
-    assert settled(day(7), day(2), day(5), ok=True) == day(7)
-    assert settled(None, day(1), day(5), ok=False) is None
-    assert settled(day(3), day(2), day(5), ok=False) == day(3)
-    assert settled(None, day(1), day(1), ok=True) is None
-    for wrong in (day(1).replace(tzinfo=None), "2020-01-01", None):
-        with pytest.raises(UnitError):
-            settled(None, wrong, day(5), ok=True)  # type: ignore[arg-type]  # what a caller may try
-    with pytest.raises(UnitError):
-        settled(None, day(5), day(1), ok=True)
+    partition, ever = (day(10), day(20)), timedelta(days=3_700_000)
+    cut_off = moved(day(20), -ever)
+    assert verdict(partition, day(20), cut_off, -ever) == (True, day(10), "grace")
+    cut_off = moved(day(20), ever)
+    assert verdict((day(10), day(21)), day(20), cut_off, ever) == (False, day(21), "abstinent")
 
 
 @pytest.mark.parametrize(

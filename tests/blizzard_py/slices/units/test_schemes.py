@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.units import UnitError, composite, partitions, resolve, scheme
+from blizzard_core.errors import UnitError
+from blizzard_py.slices.instants import resolve
+from blizzard_py.slices.units.schemes import composite, partitions, scheme
 
 ZONES = [
     "UTC",

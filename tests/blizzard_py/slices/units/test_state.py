@@ -20,9 +20,9 @@ from blizzard_py.slices.units.state import (
     key_parts,
     unit_key,
     unit_of,
-    units_from_json,
     units_to_json,
 )
+from tests.support.unit_world import units_from_json
 
 SPEC = {
     "from": "2019-01-01T00:00:00.000Z",

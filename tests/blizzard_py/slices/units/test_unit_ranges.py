@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
+from blizzard_core.errors import UnitError
 from blizzard_py.slices.units.ranges import Part, UnitRange, laid_out, problems, spec_of
-from blizzard_py.units import UnitError
 
 NOW = datetime(2020, 2, 22, 9, 30, 30, tzinfo=UTC)
 

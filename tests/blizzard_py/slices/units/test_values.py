@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.slices.units.values import look_alikes, told_apart
-from blizzard_py.units import UnitError, unit_list, unit_name, units_from
+from blizzard_core.errors import UnitError
+from blizzard_py.slices.units.values import (
+    look_alikes,
+    told_apart,
+    unit_list,
+    unit_name,
+    units_from,
+)
 
 ROWS = [
     {"id": "a", "status": "OK", "n": 1},

@@ -222,14 +222,29 @@ def _named(units: Any) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def _highs(state: Any) -> dict[tuple[datetime, str], datetime | None]:
-    """The state, its times in UTC and names as `unit_name` has them."""
+def _highs(state: Any) -> Mapping[tuple[datetime, str], datetime | None]:
+    """The state, its times in UTC and names as `unit_name` has them; itself if it is that."""
     if not isinstance(state, Mapping):
         raise UnitError(f"{shown(state)} is no state: (start of the partition, unit) to a time")
-    found: dict[tuple[datetime, str], datetime | None] = {}
+    is_plain = True
+    known: datetime | None = None
     for key, high in state.items():
-        if not isinstance(key, tuple) or len(key) != 2 or not isinstance(key[1], str | None):
+        if not isinstance(key, tuple) or len(key) != 2:
             raise UnitError(f"{shown(key)} is no key: (start of the partition, unit)")
-        begin = in_utc(key[0], "state")
-        found[begin, key[1] or LONE] = None if high is None else in_utc(high, "state")
-    return found
+        begin, name = key
+        if not name or type(name) is not str:
+            if name is not None and not isinstance(name, str):
+                raise UnitError(f"{shown(key)} is no key: (start of the partition, unit)")
+            is_plain = False
+        # Units of a partition mostly stand together.
+        if begin is not known and in_utc(begin, "state") is not begin:
+            is_plain = False
+        known = begin
+        if high is not None and in_utc(high, "state") is not high:
+            is_plain = False
+    if is_plain:  # the state of a large plan is not copied
+        return state
+    return {
+        (in_utc(begin, "state"), name or LONE): None if high is None else in_utc(high, "state")
+        for (begin, name), high in state.items()
+    }

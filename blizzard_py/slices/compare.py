@@ -86,7 +86,8 @@ def order(column: str, left: Any, right: Any) -> int:
         pass  # of one type that has no order: told below as any other pair
     raise WatermarkError(
         f"column {column}: {shown(left)} ({kinds[0]}) and {shown(right)} ({kinds[1]}) "
-        "cannot be compared; did the column's type change?"
+        "cannot be compared; if the column's type was changed on purpose, set the watermark with"
+        " `blizzard checkpoint set --column`"
     )
 
 

@@ -58,6 +58,6 @@ def moment(date: str) -> float | None:
 
 def _asked(retry_after: str, server_now: float) -> float | None:
     if retry_after.isascii() and retry_after.isdigit():
-        return float(retry_after[:9])
+        return float(retry_after.lstrip("0")[:9] or 0)  # of more digits it is hours in any case
     at = moment(retry_after)
     return None if at is None else max(0.0, at - server_now)

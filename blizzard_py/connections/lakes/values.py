@@ -60,7 +60,7 @@ class Ordered:
             case "text":
                 return values.cast(pa.large_string())
             case _:
-                return values
+                return values.cast(_widest_known(values.type))
 
     def key(self, value: Any) -> Key:
         """The key of a watermark's value. Raises `SourceError` if its type is another one."""
@@ -139,6 +139,13 @@ def compared(keys: pa.Array, key: Key, operator: str) -> pa.Array:
         return function(keys, pa.scalar(key, keys.type))
     except (pa.ArrowInvalid, OverflowError):  # a number that the column's type cannot hold
         return function(keys, pa.scalar(Decimal(key)))
+
+
+def _widest_known(kind: pa.DataType) -> pa.DataType:
+    """The type of the same decimals that Arrow knows the highest of: not the short ones."""
+    if pa.types.is_dictionary(kind):
+        return _widest_known(kind.value_type)
+    return pa.decimal128(kind.precision, kind.scale) if kind.bit_width < 128 else kind
 
 
 def _moment(moment: dt.datetime) -> int:

@@ -27,6 +27,7 @@ def test_statuses_that_may_pass(status: int, *, again: bool) -> None:
         (" 7 ", 7),
         ("0", 0),
         ("3600", 60),
+        ("000000000007", 7),
         ("9" * 400, 60),
         ("Sun, 06 Nov 1994 08:49:47 GMT", 10),
         ("Sun, 06 Nov 1994 08:49:07 GMT", 0),

@@ -144,6 +144,8 @@ VALUES: list[tuple[str, list[Any], pa.DataType]] = [
         [Decimal("-5.00"), Decimal("-4.99"), Decimal("0.00")],
         pa.decimal128(5, 2),
     ),
+    ("short decimals", [Decimal("-1.50"), Decimal("0.01")], pa.decimal32(5, 2)),
+    ("less short decimals", [Decimal("-1.50"), Decimal("0.01")], pa.decimal64(12, 2)),
     ("text by bytes", ["Z", "a", "é", "\uffee", "\U0001f600"], pa.string()),
     ("long text", ["x" * 100, "x" * 100 + "a", "x" * 99 + "y"], pa.large_string()),
     ("categories", ["a", "b"], pa.dictionary(pa.int32(), pa.string())),

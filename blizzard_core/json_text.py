@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, NoReturn
+
+# What may be half of a surrogate pair, escaped or as bytes; others than those of bytes are no text.
+_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 def json_value(text: bytes | str) -> Any:
@@ -17,6 +21,15 @@ def json_value(text: bytes | str) -> Any:
         return json.loads(text, parse_constant=_refused, parse_float=_finite)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def written_value(text: bytes) -> Any:
+    """As `json_value`; and text in it is of characters, or of bytes of a name that are none."""
+    value = json_value(text)
+    # Most have neither, which is looked for a hundred times as fast.
+    if (b"\\u" in text or b"\xed" in text) and _HALF_PAIR.search(text):
+        json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    return value
 
 
 def _refused(constant: str) -> NoReturn:

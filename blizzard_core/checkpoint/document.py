@@ -28,14 +28,13 @@ Anything that is not exactly understood (bad JSON, a wrong type, an unknown
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from blizzard_core.checkpoint.decode import RESTORE, decoded
 from blizzard_core.errors import NotFound, StateError
-from blizzard_core.json_text import json_value
+from blizzard_core.json_text import written_value
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import PartitionProgress, Progress, State
@@ -197,19 +196,13 @@ def load(storage: Storage, path: str, parse: Callable[[Any, str], T]) -> T | Non
     return parse(parsed(raw, where), where)
 
 
-# What may be half of a surrogate pair, escaped or as bytes; others than those of bytes are no text.
-_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
-
-
 def parsed(raw: bytes, where: str) -> Any:
     """The JSON object in ``raw``. Raises `StateError` naming ``where``.
 
     Text in it is of characters, or of bytes of a local name that are none (`order_key`).
     """
     try:
-        value = json_value(raw)
-        if _HALF_PAIR.search(raw):
-            json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+        value = written_value(raw)
     except ValueError as error:
         raise StateError(
             f"{where}: is not valid JSON ({error}); restore it, or move it away to start over"

@@ -6,23 +6,19 @@ What is odd in a commit is left out of what is told: nothing is decided by it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import msgspec
 
 from blizzard_core.bounds import SHOWN_COMMIT_BYTES
-from blizzard_core.delta_json import COMMIT, LOG, relative
+from blizzard_core.delta_json import commit_entries, hinted, relative, version_of
 from blizzard_core.errors import NotFound
-from blizzard_core.json_text import json_value
 from blizzard_core.observability.written import moment_of, number_of, text_of
 from blizzard_core.storage.protocol import Entry, Storage
 
 # How many are told.
 TOLD = 60
-# A version's name has twenty digits.
-_MOST_VERSIONS = 10**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,10 @@ _STATS = msgspec.json.Decoder(_Stats)
 
 
 class CommitTail:
-    """The newest commits of one table, each of which is read once."""
+    """The newest commits of one table, each of which is read once.
+
+    deltalake's `history()` reads all of them each time, and tells no paths.
+    """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -73,10 +72,11 @@ class CommitTail:
 
     def look(self) -> list[Commit]:
         """The newest `TOLD`, the latest first. Raises `StorageError`."""
-        hint = _hint(self._storage)
-        entries = deque(_listed(self._storage, hint), maxlen=TOLD)
+        hint = hinted(self._storage) or 0
+        # From a little before the checkpoint on: most of a long log is older.
+        entries = deque(commit_entries(self._storage, max(0, hint - TOLD)), maxlen=TOLD)
         if hint and not entries:  # it was of a log that was replaced, or is no hint of anybody's
-            entries = deque(_listed(self._storage, 0), maxlen=TOLD)
+            entries = deque(commit_entries(self._storage), maxlen=TOLD)
         known = {}
         for entry in entries:
             key = (entry.path, entry.modified)
@@ -94,28 +94,8 @@ class CommitTail:
         return commit_of(raw, entry, self._storage.uri)
 
 
-def _listed(storage: Storage, checkpoint: int) -> Iterator[Entry]:
-    """The commits from a little before this checkpoint on: most of a long log is older."""
-    after = f"{LOG}/{max(0, checkpoint - TOLD):020d}"
-    try:
-        for page in storage.list_range(after, f"{LOG}/:"):  # ":" follows "9"
-            yield from (entry for entry in page.entries if COMMIT.fullmatch(entry.path))
-    except NotFound:  # a local table that nothing was written to yet
-        return
-
-
-def _hint(storage: Storage) -> int:
-    try:
-        document = json_value(storage.read(f"{LOG}/_last_checkpoint"))
-    except (NotFound, ValueError):
-        return 0
-    version = document.get("version") if isinstance(document, dict) else None
-    return version if isinstance(version, int) and 0 <= version < _MOST_VERSIONS else 0
-
-
 def commit_of(raw: bytes, entry: Entry, root: str) -> Commit:
     """What a commit's file says, of which ``raw`` is the beginning. Pure."""
-    named = COMMIT.fullmatch(entry.path)
     info: dict[str, Any] = {}
     paths, rows, size, removed = [], 0, 0, 0
     whole = len(raw) >= entry.size
@@ -138,7 +118,7 @@ def commit_of(raw: bytes, entry: Entry, root: str) -> Commit:
     millis = number_of(info.get("timestamp"))
     moment = None if millis is None else moment_of(millis / 1000)
     return Commit(
-        int(named[1]) if named else -1,
+        version_of(entry.path),
         entry.modified if moment is None else moment,
         text_of(info.get("operation")) or "",
         (text_of(ours.get("app_id")) or "?") if isinstance(ours, dict) else None,
@@ -160,17 +140,5 @@ def _rows(stats: str | None) -> int:
 
 def told(commit: Commit) -> dict[str, Any]:
     """A commit as the page gets it: without its paths."""
-    return {
-        name: getattr(commit, name)
-        for name in (
-            "version",
-            "at",
-            "operation",
-            "ours",
-            "files",
-            "rows",
-            "bytes",
-            "removed",
-            "whole",
-        )
-    }
+    names = (each.name for each in fields(commit) if each.name != "paths")
+    return {name: getattr(commit, name) for name in names}

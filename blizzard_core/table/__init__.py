@@ -1,5 +1,5 @@
-"""What a Delta table takes: of its log's declarations, and of the columns of files. Pure.
+"""A Delta table: what it takes, and which of its commits brought which files.
 
-Both daemons ask here: Penguin of each file before it commits it, Blizzard of a pipeline's
-columns before the first file is made.
+Both daemons ask here what its log's declarations and columns take: Penguin of each file before it
+commits it, Blizzard of a pipeline's columns before the first file is made.
 """

@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from blizzard_core.delta_json import delta_versions
 from blizzard_core.quarantine import quarantined, spelled
 from blizzard_core.storage.protocol import Entry
+from blizzard_core.table.committed import delta_versions
 from blizzard_core.text import counted, iso
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.dead_letters.reasons import reason_of

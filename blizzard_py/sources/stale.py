@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from blizzard_core.delta_transactions import newest_transactions
+from blizzard_core.delta_json import newest_transactions
 from blizzard_core.errors import StateError
 from blizzard_core.handover import group_app, source_app
 from blizzard_py.sources.parts import Parts

@@ -1,36 +1,38 @@
-"""The Delta log's own files, read through the storage: what delta-rs has no call for.
+"""What Penguin reads of a Delta log (`blizzard_core.delta_json`), and what killed writers left.
 
 * `known_paths`: every path the log knows, **adds and removes**. A path that was
   removed must never be added again, since its rows would come back, and
   delta-rs does not list removes. They stand in the newest checkpoint and in the
   commits after it.
 * `last_own_commit`: our commitInfo of the version that carries our ``txn``.
-
-Formats: https://github.com/delta-io/delta/blob/master/PROTOCOL.md. Anything in
-the log that is not understood is a `StateError`: a path overlooked here could
-double rows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from blizzard_core.delta_checkpoint import newest_checkpoint
-from blizzard_core.delta_json import COMMIT, LOG, commit_path
-from blizzard_core.errors import NotFound, StateError
-from blizzard_core.json_text import json_value
-from blizzard_core.storage.protocol import Storage
-from penguin_py.delta.checkpoint_files import (
-    TIMES,
-    checkpoint_paths,
-    known_at,
-    told_by,
+from blizzard_core.delta_json import (
+    LOG,
+    TRANSACTION,
+    Columns,
+    Tail,
+    columns_in,
+    columns_up_to,
+    commit_path,
+    newest_actions,
+    read_commit,
+    relative,
+    tail_of,
+    transactions_in,
 )
+from blizzard_core.errors import NotFound, StateError
+from blizzard_core.storage.protocol import Storage
 from penguin_py.model import Known, OwnCommit
 
 # commitInfo key of ours, holding commit id, progress and output ids.
@@ -48,6 +50,13 @@ SEARCHED_AT_ONCE = (1, 15, 48)
 STAMP_BYTES = 4096
 # Of an anchor: two commits that somebody made of one version agree once in 10¹⁴ times.
 ANCHOR_BYTES = 6
+
+_INFO = "commitInfo"
+_ADD = ("add.path", "add.modificationTime", "add.dataChange")
+_REMOVE = ("remove.path", "remove.deletionTimestamp")
+_PATHS = (*_ADD, *_REMOVE)
+# In milliseconds: the numbers of the log have 64 bits.
+_LATEST = 2**63
 
 # delta-rs stages `N.json` as `N.json#M` on local disks, other writers beside it.
 _LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|_commit_.*\.tmp")
@@ -105,24 +114,16 @@ def anchor(stamped: bytes | None) -> str:
 
 
 def features(storage: Storage) -> list[str]:
-    """The table features of the newest protocol that a commit of the log has; a last resort.
+    """The table features of the newest protocol that the log has; a last resort.
 
     For a log that delta-rs does not open, to tell by name why.
     """
-    names = [
-        entry.path
-        for page in storage.list_range(f"{LOG}/", f"{LOG}/:")
-        for entry in page.entries
-        if COMMIT.fullmatch(entry.path)
-    ]
-    for path in reversed(names[-COMMITS_SEARCHED:]):
-        for action in read_commit(storage, int(path[-25:-5])) or ():
-            protocol = action.get("protocol")
-            if isinstance(protocol, Mapping):
-                kinds = ("readerFeatures", "writerFeatures")
-                lists = (protocol.get(kind) for kind in kinds)
-                return [str(name) for names in lists if isinstance(names, list) for name in names]
-    return []
+    try:
+        protocol = newest_actions(storage, ("protocol",), SEARCHED_AT_ONCE[1]).get("protocol", {})
+    except StateError:
+        return []
+    lists = (protocol.get(kind) for kind in ("readerFeatures", "writerFeatures"))
+    return [str(name) for names in lists if isinstance(names, list) for name in names]
 
 
 def known_paths(
@@ -134,16 +135,26 @@ def known_paths(
     are left out. ``transactions`` is filled on the way with the newest ``txn`` of
     each application. Raises `StateError` if the log is not whole.
     """
-    after = -1
     seen: dict[str, int] = {} if transactions is None else transactions
-    found = newest_checkpoint(storage, version)
-    if found is not None:
-        after, parts = found
-        for part in parts:
-            yield from checkpoint_paths(storage, part, seen)
-    for actions in _commits(storage, after, version, pool):
-        seen.update(_transactions(actions))
-        yield from _commit_paths(actions, storage.uri)
+    wanted = (*_PATHS, *TRANSACTION)
+    for columns in columns_up_to(storage, version, wanted, pool, tail_of(storage, version)):
+        seen |= transactions_in(columns)
+        yield from _known(columns, storage.uri)
+
+
+def _known(columns: Columns, root: str) -> Iterator[Known]:
+    """What the columns `_PATHS` say of paths in the table's directory ``root``."""
+    for path, millis, change in zip(*(columns[name] for name in _ADD), strict=True):
+        if (plain := relative(path, root)) is not None:
+            yield Known(plain, 0, _seconds(millis), "rewrite" if change is False else "data")
+    for path, millis in zip(*(columns[name] for name in _REMOVE), strict=True):
+        if (plain := relative(path, root)) is not None:
+            yield Known(plain, 0, _seconds(millis), "removal")
+
+
+def _seconds(millis: Any) -> float:
+    """A time of the log; 0 for what is none, also where it has more digits than any time."""
+    return millis / 1000 if isinstance(millis, int) and abs(millis) < _LATEST else 0.0
 
 
 def last_own_commit(
@@ -155,7 +166,8 @@ def last_own_commit(
     commits of others came after it.
     """
     if hint is not None and 0 <= hint <= version:
-        found = _own(read_commit(storage, hint), hint, app_id, txn)
+        columns = _told(storage, hint)
+        found = None if columns is None else _own(columns, hint, app_id, txn)
         if found is not None:
             return found
     sizes = iter(SEARCHED_AT_ONCE)
@@ -163,24 +175,29 @@ def last_own_commit(
     while version >= 0:
         size = next(sizes, size)
         numbers = range(version, max(-1, version - size), -1)
-        for number, actions in zip(
-            numbers, pool.map(lambda v: read_commit(storage, v), numbers), strict=True
+        for number, columns in zip(
+            numbers, pool.map(partial(_told, storage), numbers), strict=True
         ):
-            if actions is None:
+            if columns is None:
                 return None
-            found = _own(actions, number, app_id, txn)
+            found = _own(columns, number, app_id, txn)
             if found is not None:
                 return found
         version -= size
     return None
 
 
-def _own(
-    actions: list[dict[str, Any]] | None, number: int, app_id: str, txn: int
-) -> OwnCommit | None:
-    if actions is None or _transactions(actions).get(app_id) != txn:
+def _told(storage: Storage, version: int) -> Columns | None:
+    """What a commit says of itself and of transactions; None if it is gone."""
+    actions = read_commit(storage, version, (_INFO, "txn"))
+    where = f"{storage.uri}/{commit_path(version)}"
+    return None if actions is None else columns_in(actions, (_INFO, *TRANSACTION), where)
+
+
+def _own(columns: Columns, number: int, app_id: str, txn: int) -> OwnCommit | None:
+    if transactions_in(columns).get(app_id) != txn:
         return None
-    document = _our_document(actions)
+    document = next(filter(None, map(_ours, columns[_INFO])), {})
     # A second instance repeats the txn of the live one; the commit is still its own.
     return OwnCommit(number, document) if document.get("app_id", app_id) == app_id else None
 
@@ -210,10 +227,8 @@ def penguin_news(storage: Storage, after: int, version: int, pool: Executor) -> 
     """
     found = News()
     wanted = range(after + 1, version + 1)
-    for document in pool.map(lambda number: _document_of(storage, number), wanted):
-        if document:
-            found.output_ids += _ids_in(document)
-            found.document = document
+    for info in pool.map(partial(commit_info, storage), wanted):
+        _take_document(found, info)
     return found
 
 
@@ -227,13 +242,13 @@ def paths_of(storage: Storage, wanted: Collection[str], version: int, pool: Exec
     first = max(0, version + 1 - COMMITS_SEARCHED)
     for start in range(version, first - 1, -SEARCHED_AT_ONCE[-1]):
         numbers = range(start, max(first - 1, start - SEARCHED_AT_ONCE[-1]), -1)
-        documents = pool.map(lambda number: _document_of(storage, number), numbers)
-        for number, document in zip(numbers, documents, strict=True):
-            brought = _ids_in(document)
+        infos = pool.map(partial(commit_info, storage), numbers)
+        for number, brought in zip(numbers, map(ids_in, infos), strict=True):
             if missing.intersection(brought):
                 missing.difference_update(brought)
-                actions = read_commit(storage, number) or []
-                paths = _commit_paths(actions, storage.uri)
+                actions = read_commit(storage, number, ("add",)) or []
+                columns = columns_in(actions, _PATHS, f"{storage.uri}/{commit_path(number)}")
+                paths = _known(columns, storage.uri)
                 found += [known.path for known in paths if known.told_by == "data"]
         if not missing:
             break
@@ -241,112 +256,36 @@ def paths_of(storage: Storage, wanted: Collection[str], version: int, pool: Exec
 
 
 def commit_info(storage: Storage, version: int) -> Mapping[str, object]:
-    """Read what a commit says of itself; empty for one that is gone. Raises `StateError`.
-
-    Without parsing the adds, of which there may be 100,000: writers begin the line so.
-    """
-    path = commit_path(version)
-    try:
-        lines = storage.read(path).splitlines()
-    except NotFound:
-        return {}
-    told = (line for line in lines if line.startswith(b'{"commitInfo"'))
-    for action in _actions(told, f"{storage.uri}/{path}"):
-        if isinstance(info := action.get("commitInfo"), Mapping):
-            return info
-    return {}
-
-
-def _document_of(storage: Storage, version: int) -> Mapping[str, object]:
-    """Read our part of a commitInfo; empty for a commit of others, and for one that is gone."""
-    return _ours(commit_info(storage, version))
+    """Read what a commit says of itself; empty for one that is gone. Raises `StateError`."""
+    # Without parsing the adds, of which there may be 100,000.
+    actions = read_commit(storage, version, (_INFO,)) or ()
+    return next((info for each in actions if isinstance(info := each.get(_INFO), dict)), {})
 
 
 def news(storage: Storage, after: int, version: int, pool: Executor) -> News:
     """What versions ``after < v <= version`` tell. Raises `StateError`."""
     found = News()
-    for actions in _commits(storage, after, version, pool):
-        found.paths += [entry.path for entry in _commit_paths(actions, storage.uri)]
-        document = _our_document(actions)
-        if document:
-            found.output_ids += _ids_in(document)
-            found.document = document
-        found.transactions.update(_transactions(actions))
+    wanted = (*_PATHS, *TRANSACTION, _INFO)
+    for columns in columns_up_to(storage, version, wanted, pool, Tail(after, (), ())):
+        found.paths += [entry.path for entry in _known(columns, storage.uri)]
+        for info in columns[_INFO]:
+            _take_document(found, info)
+        found.transactions |= transactions_in(columns)
     return found
 
 
-def _transactions(actions: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    found = {}
-    for action in actions:
-        txn = action.get("txn")
-        if isinstance(txn, Mapping) and isinstance(txn.get("version"), int):
-            found[str(txn.get("appId"))] = int(txn["version"])
-    return found
-
-
-def _commits(
-    storage: Storage, after: int, version: int, pool: Executor
-) -> Iterator[list[dict[str, Any]]]:
-    wanted = range(after + 1, version + 1)
-    for number, actions in zip(
-        wanted, pool.map(lambda v: read_commit(storage, v), wanted), strict=True
-    ):
-        if actions is None:
-            raise StateError(
-                f"{storage.uri}/{commit_path(number)}: is missing, and no checkpoint that can be"
-                " read here covers it; which files the table had is not certain. Restore the"
-                " entry, or a whole checkpoint of a later version, from a backup"
-            )
-        yield actions
+def _take_document(found: News, info: Mapping[str, object]) -> None:
+    if document := _ours(info):
+        found.output_ids += ids_in(info)
+        found.document = document
 
 
 def ids_in(info: Mapping[str, object]) -> list[str]:
     """The output ids that a commit of any Penguin tells of; none for other writers."""
-    return _ids_in(_ours(info))
-
-
-def _ids_in(document: Mapping[str, object]) -> list[str]:
-    ids = document.get("output_ids")
+    ids = _ours(info).get("output_ids")
     return [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
-
-
-def read_commit(storage: Storage, version: int) -> list[dict[str, Any]] | None:
-    """The actions of a version, None if there is no such file. Raises `StateError`."""
-    path = commit_path(version)
-    try:
-        raw = storage.read(path)
-    except NotFound:
-        return None
-    return _actions(raw.splitlines(), f"{storage.uri}/{path}")
-
-
-def _actions(lines: Iterable[bytes], where: str) -> list[dict[str, Any]]:
-    try:
-        actions = [json_value(line) for line in lines if line.strip()]
-    except ValueError as error:
-        raise StateError(f"{where}: is not a readable commit ({error})") from error
-    if not all(isinstance(action, dict) for action in actions):
-        raise StateError(f"{where}: holds a line that is not an action")
-    return actions
-
-
-def _our_document(actions: Iterable[Mapping[str, Any]]) -> Mapping[str, object]:
-    for action in actions:
-        info = action.get("commitInfo")
-        if isinstance(info, Mapping) and (ours := _ours(info)):
-            return ours
-    return {}
 
 
 def _ours(info: Mapping[str, object]) -> Mapping[str, object]:
     ours = info.get(OUR_KEY)
     return ours if isinstance(ours, Mapping) else {}
-
-
-def _commit_paths(actions: Iterable[Mapping[str, Any]], root: str) -> Iterator[Known]:
-    for action in actions:
-        for kind, key in TIMES:
-            body = action.get(kind)
-            if isinstance(body, Mapping) and isinstance(body.get("path"), str):
-                told = told_by(kind, body.get("dataChange"))
-                yield from known_at(body["path"], body.get(key), told, root)

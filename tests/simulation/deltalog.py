@@ -99,13 +99,13 @@ class SimulatedLog(DeltaLog):
             self._current = None
         if table is None:
             return None
-        while (actions := deltalog.read_commit(self._storage, table.version + 1)) is not None:
+        while (actions := delta_json.read_commit(self._storage, table.version + 1)) is not None:
             table.apply(actions, table.version + 1)
         newest = opened(self._storage) if self._table.delta_log_cleanup else None
         if newest is not None and newest.version > table.version:
             # The entries behind what was read are cleaned up: a log checkpoint has them.
             table = self._handle = newest
-            while (actions := deltalog.read_commit(self._storage, table.version + 1)) is not None:
+            while (actions := delta_json.read_commit(self._storage, table.version + 1)) is not None:
                 table.apply(actions, table.version + 1)
         if self._current is None or table.version != self._current.version:
             columns = [*_ROW, *(pa.field(n, pa.string()) for n in table.partition_columns)]
@@ -182,7 +182,7 @@ class SimulatedWriter(LogWriter):
         """Whether what came first lets us go on behind it, as delta-rs decides."""
         if table is None:
             raise CommitFailedError("there is a table already") from conflict
-        won = deltalog.read_commit(self._storage, version) or []
+        won = delta_json.read_commit(self._storage, version) or []
         theirs = {action["txn"]["appId"] for action in won if "txn" in action}
         if ours & theirs:
             raise CommitFailedError("a concurrent transaction of the same id") from conflict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any
@@ -12,12 +12,11 @@ from unittest import mock
 
 import msgspec
 
-from blizzard_core import delta_transactions
+from blizzard_core import delta_json
+from blizzard_core.delta_json import Columns
 from blizzard_core.errors import NotFound, Unavailable
-from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.files import discovery
 from blizzard_py.sources.files.late_files import LateFiles
-from penguin_py.delta import log as deltalog
 from tests.simulation.plan import FLAT_KEYS
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Executor
@@ -60,8 +59,7 @@ def patched(world: World) -> Iterator[None]:
     }
     with (
         mock.patch.object(uuid, "uuid4", uuid4),
-        mock.patch.object(deltalog, "checkpoint_paths", _checkpoint_paths),
-        mock.patch.object(delta_transactions, "_of_checkpoint", _transactions),
+        mock.patch.object(delta_json, "_pieces", _pieces),
         _replacing(replaced | limits),
         _watching(world),
     ):
@@ -89,50 +87,28 @@ class _Held:
     def read(self, _path: str) -> bytes:
         return self._data
 
-    def read_range(self, _path: str, start: int, end: int) -> bytes:
-        return self._data[start:end]
 
-    def stat(self, path: str) -> Entry:
-        return Entry(path, len(self._data), 0.0)
+_READ_PIECES = delta_json._pieces
 
 
 @lru_cache(maxsize=512)
-def _parsed(uri: str, path: str, data: bytes) -> tuple[tuple[Entry, ...], dict[str, int]]:
-    transactions: dict[str, int] = {}
+def _parsed(uri: str, path: str, data: bytes, wanted: tuple[str, ...]) -> tuple[Columns, ...]:
     held: Any = _Held(uri, data)
-    return tuple(_READ_CHECKPOINT(held, path, transactions)), transactions
+    return tuple(_READ_PIECES(held, path, None, wanted))
 
 
-_READ_CHECKPOINT = deltalog.checkpoint_paths
+def _pieces(
+    storage: Any, path: str, _size: int | None, wanted: Sequence[str]
+) -> tuple[Columns, ...]:
+    """A log checkpoint; the same bytes are taken apart once.
 
-
-@lru_cache(maxsize=512)
-def _parsed_transactions(uri: str, path: str, data: bytes) -> dict[str, int]:
-    held: Any = _Held(uri, data)
-    return _READ_TRANSACTIONS(held, path)
-
-
-_READ_TRANSACTIONS = delta_transactions._of_checkpoint
-
-
-def _transactions(storage: Any, path: str) -> dict[str, int]:
-    """Those of a log checkpoint. Arrow reads it in threads of its own, which are not simulated."""
+    Arrow reads ranges in threads of its own, which are not simulated.
+    """
     try:
         data = storage.read(path)
     except NotFound as error:
         raise Unavailable(f"{path}: was cleaned up while the log was read") from error
-    return _parsed_transactions(storage.uri, path, data)
-
-
-def _checkpoint_paths(storage: Any, path: str, transactions: dict[str, int]) -> Iterator[Entry]:
-    """The paths of a log checkpoint; the same bytes are taken apart once."""
-    try:
-        data = storage.read(path)
-    except NotFound as error:
-        raise Unavailable(f"{path}: was cleaned up while the log was read") from error
-    entries, newest = _parsed(storage.uri, path, data)
-    yield from entries
-    transactions.update(newest)
+    return _parsed(storage.uri, path, data, tuple(wanted))
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from blizzard_core.errors import SourceError
-from blizzard_core.json_text import json_value
+from blizzard_core.delta_json import Action, actions_of
+from blizzard_core.errors import SourceError, StateError
 from blizzard_py.connections.lakes.values import order_of
 
 CHANGE = "_change_type"
@@ -45,7 +45,6 @@ class Commit:
 
     version: int
     timestamp: float = 0.0
-    table_id: str | None = None
     properties: Mapping[str, str] | None = None
     adds: list[FileAction] = field(default_factory=list)
     removes: list[FileAction] = field(default_factory=list)
@@ -55,36 +54,32 @@ class Commit:
 def parsed(raw: bytes, version: int, where: str) -> Commit:
     """One log entry. Raises `SourceError` if it is cut or makes no sense: rows could be missed."""
     commit = Commit(version)
-    lines = [line for line in raw.split(b"\n") if line.strip()]
     try:
-        for line in lines:
-            _take(commit, json_value(line))
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        actions = actions_of(raw, where)
+        for action in actions:
+            _take(commit, action)
+    except (StateError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise SourceError(
             f"{where}: this entry of the table's log is cut or damaged ({type(error).__name__});"
             " restore it, nothing after it can be trusted"
         ) from error
-    if not lines:
+    if not actions:
         raise SourceError(f"{where}: this entry of the table's log is empty; restore it")
     return commit
 
 
-def _take(commit: Commit, action: Mapping[str, Any]) -> None:
+def _take(commit: Commit, action: Action) -> None:
     if info := action.get("commitInfo"):
         stamp = info.get("inCommitTimestamp") or info.get("timestamp") or 0
         commit.timestamp = int(stamp) / 1000
     if metadata := action.get("metaData"):
-        commit.table_id = str(metadata["id"])
         commit.properties = dict(metadata.get("configuration") or {})
-    if add := action.get("add"):
-        commit.adds.append(_file(add))
-    if remove := action.get("remove"):
-        commit.removes.append(_file(remove))
-    if change := action.get("cdc"):
-        commit.changes.append(_file(change))
+    for kind, files in (("add", commit.adds), ("remove", commit.removes), ("cdc", commit.changes)):
+        if file := action.get(kind):
+            files.append(_file(file))
 
 
-def _file(action: Mapping[str, Any]) -> FileAction:
+def _file(action: Action) -> FileAction:
     return FileAction(
         # Of a URI in the log; a place on a disk has no percent signs of its own.
         unquote(action["path"]),

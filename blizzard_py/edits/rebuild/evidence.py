@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.delta_json import added, commits, committed_versions, listed, read_each
+from blizzard_core.delta_json import commits
 from blizzard_core.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.several import listed, read_each
+from blizzard_core.table.committed import added, committed_versions
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Doubt, Place
 from blizzard_py.ingest.group_publishing import Groups

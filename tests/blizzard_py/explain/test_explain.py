@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_core.delta_json import LOG_FILES, committed_versions, delta_versions, removed
 from blizzard_core.errors import ConfigError, StateError, Unavailable
 from blizzard_core.settings.sources import SourceCompression
+from blizzard_core.table.committed import LOG_FILES, committed_versions, delta_versions, removed
 from blizzard_core.text import iso, printable
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.explain import Explanation, explain, lines, located

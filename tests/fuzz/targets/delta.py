@@ -18,6 +18,7 @@ from blizzard_core import delta_json
 from blizzard_core.errors import BlizzardError, SourceError, StateError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import open_storage
+from blizzard_core.table.committed import added
 from blizzard_py.connections.lakes import delta_log
 from blizzard_py.connections.lakes.sink_table import sink_table
 from penguin_py.delta import log
@@ -53,7 +54,7 @@ def entries(data: bytes) -> None:
     store = MemoryStorage()
     store.objects[delta_json.commit_path(0)] = (data, 0.0)
     store.objects[f"{log.LOG}/_last_checkpoint"] = (data.partition(b"\n")[0], 0.0)
-    refused = _refused(lambda: log.read_commit(store, 0))
+    refused = _refused(lambda: delta_json.read_commit(store, 0))
     known = _refused(lambda: list(log.known_paths(store, 0, _pool())))
     hold("whoever reads the paths reads the entry", known or not refused)
     _refused(lambda: log.news(store, -1, 0, _pool()))
@@ -61,7 +62,7 @@ def entries(data: bytes) -> None:
     _refused(lambda: log.last_own_commit(store, _APP, 1, 0, _pool()))
     _refused(lambda: log.paths_of(store, ["p/s/b/1/0"], 0, _pool()))
     _refused(lambda: log.features(store))
-    _refused(lambda: list(delta_json.added(data, "mem://log", store.uri)))
+    _refused(lambda: list(added(data, "mem://log", store.uri)))
     _refused(lambda: sink_table(store))
     with contextlib.suppress(SourceError):
         delta_log.parsed(data, 0, "mem://log")
@@ -74,6 +75,7 @@ def checkpoints(data: bytes) -> None:
     store = MemoryStorage()
     store.objects[_CHECKPOINT] = (data, 0.0)
     _refused(lambda: list(log.known_paths(store, 0, _pool(), {})))
+    _refused(lambda: delta_json.newest_transactions(store, 1))
     _refused(lambda: sink_table(store))
 
 

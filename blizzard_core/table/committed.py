@@ -1,0 +1,93 @@
+"""Which of a table's commits added files, or let them go, as its Delta log tells. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal
+
+from blizzard_core.delta_json import actions_of, columns_in, commit_entries, relative, version_of
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.several import read_each
+
+# How many commits of the Delta log are read for one reason at most.
+LOG_FILES = 1000
+# A commit follows its files; by how much the clocks of the two may differ.
+LOG_SLACK_SECS = 300.0
+
+
+def delta_versions(
+    sink: Storage, wanted: Collection[str], since: float, concurrency: int
+) -> tuple[dict[str, int], bool]:
+    """Paths of the table with the versions that added them, and whether that is all there is.
+
+    ``since`` is when the files began to be written: commits before it cannot
+    hold them, so they are read from there on and the first hit is near. False
+    means that the log was cleaned up or is longer than what is read here, so a
+    file that was not found may be committed all the same. For who decides by the answer
+    there is `committed_versions`.
+    """
+    recent, whole = _recent(list(commit_entries(sink)), since)
+    return _versions(sink, wanted, recent, concurrency), whole
+
+
+def committed_versions(
+    sink: Storage, wanted: Collection[str], since: float, concurrency: int
+) -> tuple[dict[str, int], bool]:
+    """As `delta_versions`, but not by ``since`` alone: the newest commits are always read.
+
+    They seem older than they are where the store's clock was put back in between.
+    """
+    there, whole = _by_any_clock(sink, since)
+    return _versions(sink, wanted, there, concurrency), whole
+
+
+def removed(
+    sink: Storage, wanted: Collection[str], since: float, concurrency: int
+) -> tuple[set[str], bool]:
+    """Those of the paths that the table let go, and whether that is all there is to know.
+
+    It is read as much as for `committed_versions`, whose two answers these are.
+    """
+    there, whole = _by_any_clock(sink, since)
+    found: set[str] = set()
+    for where, raw in read_each(sink, there, concurrency):
+        found.update(path for path in _paths(raw, where, sink.uri, "remove") if path in wanted)
+    return found, whole
+
+
+def added(raw: bytes, where: str, root: str) -> Iterator[str]:
+    """The paths below ``root`` that a commit adds. Raises `StateError` naming ``where``."""
+    return _paths(raw, where, root, "add")
+
+
+def _versions(
+    sink: Storage, wanted: Collection[str], there: Iterable[str], concurrency: int
+) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for where, raw in read_each(sink, there, concurrency):
+        for path in added(raw, where, sink.uri):
+            if path in wanted:
+                found.setdefault(path, version_of(where))
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _by_any_clock(sink: Storage, since: float) -> tuple[list[str], bool]:
+    """`_recent`, and the newest commits."""
+    there = list(commit_entries(sink))
+    recent, whole = _recent(there, since)
+    return list(dict.fromkeys([*recent, *(entry.path for entry in there[-LOG_FILES:])])), whole
+
+
+def _recent(there: Sequence[Entry], since: float) -> tuple[list[str], bool]:
+    """The commits that may tell of files written since, and whether none of these is missing."""
+    since -= LOG_SLACK_SECS
+    recent = [entry.path for entry in there if entry.modified >= since]
+    reaches_back = not there or not version_of(there[0].path) or there[0].modified < since
+    return recent[:LOG_FILES], reaches_back and len(recent) <= LOG_FILES
+
+
+def _paths(raw: bytes, where: str, root: str, kind: Literal["add", "remove"]) -> Iterator[str]:
+    [paths] = columns_in(actions_of(raw, where, (kind,)), (f"{kind}.path",), where).values()
+    return (path for each in paths if (path := relative(each, root)) is not None)

@@ -1,0 +1,143 @@
+"""A Delta log, as deltalake itself writes, checkpoints and cleans it, and as others may."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from blizzard_core.delta_json import (
+    actions_of,
+    checkpoint_columns,
+    columns_in,
+    commit_path,
+    newest_actions,
+    newest_transactions,
+    tail_of,
+)
+from blizzard_core.errors import StateError
+from blizzard_core.storage.local import LocalStorage
+from tests.support.memory_store import MemoryStorage
+
+
+def commit(folder: Path, **versions: int) -> None:
+    write_deltalake(
+        str(folder),
+        pa.table({"id": [1]}),
+        mode="append",
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(app, version) for app, version in versions.items()]
+        ),
+    )
+
+
+def found(folder: Path) -> dict[str, int]:
+    return dict(newest_transactions(LocalStorage(str(folder)), 4))
+
+
+def test_no_log_has_no_transactions(tmp_path: Path) -> None:
+    assert found(tmp_path / "nowhere") == {}
+    assert found(tmp_path) == {}
+
+
+def test_the_newest_version_of_each_application_is_found(tmp_path: Path) -> None:
+    commit(tmp_path, a=1, b=5)
+    commit(tmp_path, a=2)
+    commit(tmp_path)
+    assert found(tmp_path) == {"a": 2, "b": 5}
+
+
+@pytest.mark.parametrize("behind", [0, 2])
+def test_transactions_outlive_the_commits_that_had_them(tmp_path: Path, behind: int) -> None:
+    commit(tmp_path, a=1, b=5)
+    for _ in range(3):
+        commit(tmp_path)
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    for number in range(behind):
+        commit(tmp_path, a=10 + number)
+    for number in range(4):
+        (tmp_path / "_delta_log" / f"{number:020d}.json").unlink()
+    assert found(tmp_path) == {"a": 9 + behind if behind else 1, "b": 5}
+
+
+def test_a_damaged_commit_is_named(tmp_path: Path) -> None:
+    commit(tmp_path, a=1)
+    path = tmp_path / "_delta_log" / f"{1:020d}.json"
+    path.write_text('{"txn":{"appId":"a","version":"x"}}\n')
+    with pytest.raises(StateError, match=r"0001\.json.*version"):
+        found(tmp_path)
+
+
+_ACTIONS: list[dict[str, Any]] = [
+    {"protocol": {"minReaderVersion": 3}},
+    {"txn": {"appId": "a", "version": 7}},
+]
+_FILES: list[dict[str, Any]] = [
+    {"add": {"path": f"{number}.parquet", "dataChange": bool(number)}} for number in range(3)
+] + [{"remove": {"path": "old.parquet"}}]
+_UUID = "80a083e8-7026-4e79-81be-64bd76c43a11"
+
+
+def _put(storage: MemoryStorage, name: str, actions: list[dict[str, Any]]) -> None:
+    sink = io.BytesIO()
+    kinds = dict.fromkeys(kind for action in actions for kind in action)
+    pq.write_table(pa.Table.from_pylist([{**dict.fromkeys(kinds), **a} for a in actions]), sink)
+    storage.put_atomic(f"_delta_log/{name}", sink.getvalue())
+
+
+def _classic(storage: MemoryStorage) -> None:
+    _put(storage, f"{5:020d}.checkpoint.parquet", [*_ACTIONS, *_FILES])
+
+
+def _multi_part(storage: MemoryStorage) -> None:
+    for number, actions in enumerate(([*_ACTIONS, _FILES[0]], _FILES[1:]), 1):
+        _put(storage, f"{5:020d}.checkpoint.{number:010d}.{2:010d}.parquet", actions)
+
+
+def _sidecars(storage: MemoryStorage) -> list[dict[str, Any]]:
+    for number, actions in enumerate((_FILES[:2], _FILES[2:])):
+        _put(storage, f"_sidecars/{number}.parquet", actions)
+    return [*_ACTIONS, *({"sidecar": {"path": f"{number}.parquet"}} for number in range(2))]
+
+
+def _second_form(storage: MemoryStorage) -> None:
+    _put(storage, f"{5:020d}.checkpoint.{_UUID}.parquet", _sidecars(storage))
+
+
+def _second_form_in_json(storage: MemoryStorage) -> None:
+    text = "\n".join(map(json.dumps, _sidecars(storage)))
+    storage.put_atomic(f"_delta_log/{5:020d}.checkpoint.{_UUID}.json", text.encode())
+
+
+@pytest.mark.parametrize("write", [_classic, _multi_part, _second_form, _second_form_in_json])
+def test_checkpoints_of_each_form_are_read(write: Callable[[MemoryStorage], None]) -> None:
+    storage = MemoryStorage()
+    _put(storage, f"{4:020d}.checkpoint.parquet", [{"txn": {"appId": "a", "version": 1}}])
+    write(storage)
+    storage.put_atomic(commit_path(6), b'{"txn":{"appId":"b","version":2}}\n')
+    tail = tail_of(storage)
+    assert (tail.version, [entry.path for entry in tail.commits]) == (5, [commit_path(6)])
+    assert newest_transactions(storage, 4) == {"a": 7, "b": 2}
+    assert newest_actions(storage, ["protocol"], 4)["protocol"]["minReaderVersion"] == 3
+    wanted = ("add.path", "add.dataChange", "remove.path")
+    pieces = list(checkpoint_columns(storage, tail, wanted))
+    assert [[value for piece in pieces for value in piece[name]] for name in wanted] == [
+        ["0.parquet", "1.parquet", "2.parquet"],
+        [False, True, True],
+        ["old.parquet"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"add":{"size":1}}', b'{"add":3}', b"[]", b'{"add":{"pa', b'{"add":{"path":1}}']
+)
+def test_an_add_that_is_not_understood_is_refused(line: bytes) -> None:
+    with pytest.raises(StateError, match="mem://here"):
+        columns_in(actions_of(line, "mem://here"), ("add.path",), "mem://here")

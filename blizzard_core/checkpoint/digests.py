@@ -1,21 +1,35 @@
-"""Sets of names as sorted 16-byte digests: how they are made and looked up. Pure.
+"""Sets of names as sorted 16-byte digests: how they are made, looked up and stored.
 
 What is kept of a name is its BLAKE2b digest, so a million names are 16 MB however long they
 are, on disk and in memory alike, and are loaded by reading them. Two names with one digest
-would be taken for one: with n names the chance that any two agree is n²/2¹²⁹. Who keeps a set
-decides how it is stored (`blizzard_py.state.processed_set`, `penguin_py.delta.output_ids`).
+would be taken for one: with n names the chance that any two agree is n²/2¹²⁹.
+
+On disk a set is a few immutable *segments*, ``{name}.digests``: the magic, the count, a checksum
+over name and content, then the digests, sorted. Which of them count, and up to where, is said by
+who keeps the set (`blizzard_py.state.processed_set`, `penguin_py.delta.output_ids`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from blizzard_core.errors import StateError
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.several import listed
+
 WIDTH = 16
+SUFFIX = ".digests"
+# Segments shorter than this are merged with what comes: 64 KB are written anyhow.
+TAIL = 4096
+
+_MAGIC = b"blzdone1"
+_HEADER = struct.Struct("<8sQ16s")  # magic, count, checksum
 
 Digests: TypeAlias = npt.NDArray[np.bytes_]
 
@@ -43,3 +57,60 @@ def among(digests: Digests, ordered: Digests) -> npt.NDArray[np.bool_]:
     at[at == len(ordered)] = 0
     found: npt.NDArray[np.bool_] = ordered[at] == digests
     return found
+
+
+def staying(counts: Sequence[int], fresh: int, tail: int = TAIL) -> int:
+    """How many segments, the longest first, stay beside ``fresh`` digests; the rest join these.
+
+    All but the last then have at least ``tail`` and twice as many as the next, so there are at
+    most log₂(n / tail) + 2. A digest is rewritten only into a segment half as long again (or
+    within the tail), so at most log₁.₅(n / tail) + 1 times beyond the tail.
+    """
+    place = len(counts)
+    while place and counts[place - 1] < max(2 * fresh, tail):
+        place -= 1
+        fresh += counts[place]
+    return place
+
+
+def segments_in(storage: Storage, folder: str) -> Iterator[Entry]:
+    """What lies in a folder and is called as a segment is. Raises `StorageError`."""
+    entries = listed(storage, f"{folder}/", f"{folder}0")  # "0" follows "/"
+    return (entry for entry in entries if entry.path.endswith(SUFFIX))
+
+
+def count_in(entry: Entry) -> int:
+    """How many digests a segment has by its size."""
+    return max(0, entry.size - _HEADER.size) // WIDTH
+
+
+def write_segment(storage: Storage, path: str, digests: Digests) -> None:
+    """Write a segment of sorted digests, whole or not at all. Raises `StorageError`."""
+    content = digests.tobytes()
+    header = _HEADER.pack(_MAGIC, len(digests), _checksum(path, content))
+    storage.put_atomic(path, header + content)
+
+
+def read_segment(storage: Storage, path: str, remedy: str) -> Digests:
+    """The digests of a segment. Raises `NotFound`, and `StateError` for what is not whole."""
+    where = f"{storage.uri}/{path}"
+    raw = storage.read(path)
+    content = raw[_HEADER.size :]
+    if len(raw) < _HEADER.size or len(content) % WIDTH:
+        raise StateError(f"{where}: is cut short, or no segment of digests; {remedy}")
+    magic, count, checksum = _HEADER.unpack_from(raw)
+    if magic != _MAGIC:
+        raise StateError(
+            f"{where}: is not a segment of digests in the form that this release reads; {remedy}"
+        )
+    if checksum != _checksum(path, content) or count * WIDTH != len(content):
+        raise StateError(f"{where}: is damaged, its checksum does not match; {remedy}")
+    return from_bytes(content)
+
+
+def _checksum(path: str, content: bytes) -> bytes:
+    """Over the name too, so that one segment cannot stand in for another."""
+    name = path.rpartition("/")[2].removesuffix(SUFFIX)
+    digest = hashlib.blake2b(name.encode(), digest_size=WIDTH)
+    digest.update(content)
+    return digest.digest()

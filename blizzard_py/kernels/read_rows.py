@@ -20,7 +20,7 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_py.kernels.decode.extract import members
 from blizzard_py.reading import ReadMarks, Recognition, Told
 from blizzard_py.slices.digests import DIGEST, at_bound, digests
-from blizzard_py.state.seen_rows import read_segment
+from blizzard_py.state.processed_set import digests_at
 
 Kept = npt.NDArray[np.bool_]
 
@@ -32,7 +32,7 @@ class RowFilter:
         self._known = recognition
         seen: dict[Told, bytes] = {}
         for path, told in recognition.seen:
-            seen[told] = seen.get(told, b"") + read_segment(sink, path)
+            seen[told] = seen.get(told, b"") + digests_at(sink, path).tobytes()
         self._seen = {told: _array(marks) for told, marks in seen.items()}
         self._digests = bytearray()
 

@@ -30,11 +30,11 @@ from typing import Literal
 
 import numpy as np
 
-from blizzard_core.checkpoint.digests import Digests
+from blizzard_core.checkpoint.digests import TAIL, Digests
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.journal import Journal, Record
 from blizzard_py.state.journal_tally import JournalTally, check_tally
-from blizzard_py.state.processed_set import TAIL, Segment, digests_of
+from blizzard_py.state.processed_set import Segment, digests_of
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.state_paths import StatePaths
 

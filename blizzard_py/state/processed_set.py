@@ -1,20 +1,15 @@
 """The set of files done, for sources whose names do not sort (``use_watermark: false``).
 
-What is kept of a path is 16 bytes: its BLAKE2b digest. So a million names are
-16 MB, on disk and in memory alike, however long they are, and are loaded by
-reading them: there is nothing to parse. (The paths themselves, sorted and
-compressed with zstd, come to more than that as soon as a random UUID is in
-them, take seconds to load, and would be digests in memory all the same.) The
-price is that names cannot be listed from the set, only looked up.
+Of a path 16 bytes are kept, and names cannot be listed from the set, only looked up. (The paths
+themselves, sorted and compressed with zstd, come to more than that as soon as a random UUID is in
+them, take seconds to load, and would be digests in memory all the same.) Two paths with one digest
+would mean a file that is skipped: with ten million files done the chance that any two agree is
+10⁻²⁵, far below that of an undetected error on disk. To bring it about on purpose takes 2⁶⁴
+digests, and hits only the files of whoever does it.
 
-Two paths with one digest would mean a file that is skipped. With n files done
-the chance that any two agree is n²/2¹²⁹: 10⁻²⁵ for ten million, 10⁻²¹ for a
-thousand million, far below that of an undetected error on disk. To bring it
-about on purpose takes 2⁶⁴ digests, and hits only the files of whoever does it.
-
-**On disk** the set is a few immutable segments, ``{folder}/{epoch}~{uuidv7}.digests``: the
-magic, the count, a checksum over name and content, then the digests, sorted. Which
-segments make the set stands in the source's checkpoint, so a new one counts from the
+**On disk** the set is segments ``{folder}/{epoch}~{uuidv7}.digests``
+(`blizzard_core.checkpoint.digests`). Which segments make the set stands in the source's
+checkpoint, so a new one counts from the
 save that names it. The order is: `write` the addition, save the checkpoint with
 `ProcessedSet.segments` of what it returns, `discard` what it replaced. A crash in
 between leaves a segment that nothing names; `sweep` removes it. A segment's name
@@ -22,11 +17,6 @@ begins with the epoch of its writer, and only what older epochs wrote is removed
 daemon that was replaced and does not know it yet takes nothing away from its
 successor. A segment that is named and missing, damaged, or of another count is a
 `StateError`, never an empty set.
-
-**Compaction** keeps every segment but the last at least `TAIL` digests and
-twice as long as the next, so that there are at most log₂(n / `TAIL`) + 2. A
-digest is rewritten only into a segment half as long again (or within the tail),
-so at most log₁.₅(n / `TAIL`) + 1 times beyond the tail's 64 KB per addition.
 
 **Forgetting.** Files vanish from sources, and the set should follow; but a
 listing that lacks files may also be a disk that is not mounted, and what is
@@ -38,9 +28,7 @@ names missed the first time; they are no part of the set.
 
 from __future__ import annotations
 
-import hashlib
-import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -49,16 +37,23 @@ import numpy as np
 import numpy.typing as npt
 from uuid_utils import uuid7
 
-from blizzard_core.checkpoint.digests import WIDTH, Digests, among, digested, from_bytes
+from blizzard_core.checkpoint.digests import (
+    SUFFIX,
+    TAIL,
+    Digests,
+    among,
+    count_in,
+    digested,
+    read_segment,
+    segments_in,
+    staying,
+    write_segment,
+)
 from blizzard_core.errors import NotFound, StateError
-from blizzard_core.storage.protocol import Page, Storage, join, order_key
+from blizzard_core.storage.protocol import Storage, join, order_key
+from blizzard_core.storage.several import listed
 
-TAIL = 4096
 FORGET_SECS = 7 * 86_400.0
-
-_MAGIC = b"blzdone1"
-_HEADER = struct.Struct("<8sQ16s")  # magic, count, checksum
-_SUFFIX = ".digests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +124,12 @@ class ProcessedSet:
         fresh = found[~self._holds(found)]
         if not len(fresh):
             return None
-        kept = list(self._parts)
-        merged = [fresh]
-        count = len(fresh)
-        while kept and kept[-1].segment.count < max(2 * count, TAIL):
-            last = kept.pop()
-            merged.append(last.digests)
-            count += last.segment.count
-        replaced = tuple(one.segment.name for one in self._parts[len(kept) :])
+        place = staying([one.segment.count for one in self._parts], len(fresh), TAIL)
+        merged = self._parts[place:]
+        digests = np.sort(np.concatenate([fresh, *(one.digests for one in merged)]))
         marks = () if self._missing is None else (self._missing,)
-        return Change((*kept, *marks), np.sort(np.concatenate(merged)), None, replaced)
+        replaced = tuple(one.segment.name for one in merged)
+        return Change((*self._parts[:place], *marks), digests, None, replaced)
 
     def forgetting(self, listed: Digests, now: float) -> Change | None:
         """The change that follows from a full listing; None while there is nothing to do.
@@ -196,9 +187,7 @@ def write(storage: Storage, folder: str, change: Change, epoch: int) -> Processe
     if not len(change.digests):
         return ProcessedSet(change.kept)
     segment = Segment(f"{epoch:08d}~{uuid7()}", len(change.digests), change.missing_since)
-    content = change.digests.tobytes()
-    header = _HEADER.pack(_MAGIC, segment.count, _checksum(segment.name, content))
-    storage.put_atomic(path_of(folder, segment.name), header + content)
+    write_segment(storage, path_of(folder, segment.name), change.digests)
     return ProcessedSet((*change.kept, _Loaded(segment, change.digests)))
 
 
@@ -242,43 +231,27 @@ _REMEDY = (
 
 
 def _load(storage: Storage, folder: str, segment: Segment) -> _Loaded:
-    count, content = _read(storage, folder, segment.name)
-    if count != segment.count:
+    digests = digests_at(storage, path_of(folder, segment.name))
+    if len(digests) != segment.count:
         raise StateError(
-            f"{storage.uri}/{path_of(folder, segment.name)}: holds {count} names and the checkpoint"
-            f" says {segment.count}; {_REMEDY}"
+            f"{storage.uri}/{path_of(folder, segment.name)}: holds {len(digests)} names and the"
+            f" checkpoint says {segment.count}; {_REMEDY}"
         )
-    return _Loaded(segment, from_bytes(content))
+    return _Loaded(segment, digests)
 
 
-def _read(storage: Storage, folder: str, name: str) -> tuple[int, bytes]:
-    """How many digests a segment has, and the digests."""
-    path = path_of(folder, name)
-    where = f"{storage.uri}/{path}"
-    remedy = _REMEDY
-    try:
-        raw = storage.read(path)
-    except NotFound as error:
-        raise StateError(f"{where}: the checkpoint lists it and it is missing; {remedy}") from error
-    content = raw[_HEADER.size :]
-    if len(raw) < _HEADER.size or len(content) % WIDTH:
-        raise StateError(f"{where}: is cut short; {remedy}")
-    magic, count, checksum = _HEADER.unpack_from(raw)
-    if magic != _MAGIC:
-        raise StateError(f"{where}: is not a segment of processed names; {remedy}")
-    if checksum != _checksum(name, content) or count * WIDTH != len(content):
-        raise StateError(f"{where}: is damaged, its checksum does not match; {remedy}")
-    return count, content
-
-
-def content_of(storage: Storage, path: str) -> bytes:
-    """The digests of the segment at ``path``, end to end, whatever its count is.
+def digests_at(storage: Storage, path: str) -> Digests:
+    """What a segment that the checkpoint lists has, whatever its count is.
 
     Raises `StateError` if it is missing, damaged or none.
     """
-    name = path.rpartition("/")[2].removesuffix(_SUFFIX)
-    folder = path.rpartition("/")[0]
-    return _read(storage, folder, name)[1]
+    try:
+        return read_segment(storage, path, _REMEDY)
+    except NotFound as error:
+        where = f"{storage.uri}/{path}"
+        raise StateError(
+            f"{where}: the checkpoint lists it and it is missing; {_REMEDY}"
+        ) from error
 
 
 def found(storage: Storage, folder: str) -> tuple[Segment, ...]:
@@ -287,21 +260,18 @@ def found(storage: Storage, folder: str) -> tuple[Segment, ...]:
     Each holds names that were done when it was written, so together they hold no other.
     Raises `StorageError`.
     """
-    segments = []
-    for page in _pages(storage, folder):
-        for entry in page.entries:
-            name = entry.path.rpartition("/")[2]
-            if name.endswith(_SUFFIX) and entry.size > _HEADER.size:
-                count = (entry.size - _HEADER.size) // WIDTH
-                segments.append(Segment(name.removesuffix(_SUFFIX), count))
-    return tuple(segments)
+    return tuple(
+        Segment(entry.path.rpartition("/")[2].removesuffix(SUFFIX), count)
+        for entry in segments_in(storage, folder)
+        if (count := count_in(entry))
+    )
 
 
 def lost(named: Sequence[Segment], there: Sequence[Segment]) -> list[Segment]:
     """Return the segments that a checkpoint has ``named`` and that are gone, but for merged ones.
 
     A later segment that is as long was made of it: beside one that stays, later ones have at
-    most half its names (see *Compaction* above). Names are only added, so there are as many.
+    most half its names (`staying`). Names are only added, so there are as many.
     """
     names = {segment.name for segment in there}
     is_whole = sum(one.count for one in there) >= sum(one.count for one in named)
@@ -318,24 +288,16 @@ def _made(segment: Segment) -> str:
     return segment.name.rpartition("~")[2]
 
 
-def _pages(storage: Storage, folder: str) -> Iterator[Page]:
-    try:
-        yield from storage.list_range(f"{folder}/", f"{folder}0")  # "0" follows "/"
-    except NotFound:  # a local table that nothing was written to yet
-        return
-
-
 def sweep(storage: Storage, folder: str, segments: Iterable[Segment], epoch: int) -> int:
     """Remove what crashes left in ``folder``; returns how many objects.
 
     That is what is not listed and was written in an older epoch than this writer's.
     """
-    listed = {path_of(folder, segment.name) for segment in segments}
+    named = {path_of(folder, segment.name) for segment in segments}
     orphans = [
         entry.path
-        for page in _pages(storage, folder)
-        for entry in page.entries
-        if entry.path not in listed and epoch_of(entry.path) < epoch
+        for entry in listed(storage, f"{folder}/", f"{folder}0")  # "0" follows "/"
+        if entry.path not in named and epoch_of(entry.path) < epoch
     ]
     for path in orphans:
         storage.delete(path)
@@ -350,14 +312,7 @@ def epoch_of(path: str) -> int:
 
 def path_of(folder: str, name: str) -> str:
     """Where a segment is."""
-    return join(folder, f"{name}{_SUFFIX}")
-
-
-def _checksum(name: str, content: bytes) -> bytes:
-    """Over the name too, so that one segment cannot stand in for another."""
-    digest = hashlib.blake2b(name.encode(), digest_size=WIDTH)
-    digest.update(content)
-    return digest.digest()
+    return join(folder, f"{name}{SUFFIX}")
 
 
 # -- the checkpoint's list --------------------------------------------------------
@@ -381,6 +336,6 @@ def segments_to_json(segments: Iterable[Segment]) -> list[dict[str, Any]]:
     ]
 
 
-def segments_of(listed: Iterable[SegmentDocument]) -> tuple[Segment, ...]:
+def segments_of(documents: Iterable[SegmentDocument]) -> tuple[Segment, ...]:
     """The segments that a checkpoint lists."""
-    return tuple(Segment(one.segment, one.count, one.missing_since) for one in listed)
+    return tuple(Segment(one.segment, one.count, one.missing_since) for one in documents)

@@ -14,25 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import takewhile
 
 import numpy as np
 
-from blizzard_core.checkpoint.digests import Digests, from_bytes
+from blizzard_core.checkpoint.digests import TAIL, Digests, from_bytes, staying
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state import processed_set
 from blizzard_py.state.column_state import SeenSegment
-from blizzard_py.state.processed_set import TAIL, Change, Segment
+from blizzard_py.state.processed_set import Change, Segment
 from blizzard_py.state.state_paths import StatePaths
 
 
 def segment_path(source_id: str, segment: SeenSegment) -> str:
     """Where a segment is, relative to the table."""
     return processed_set.path_of(StatePaths(source_id).seen, segment.segment)
-
-
-def read_segment(storage: Storage, path: str) -> bytes:
-    """The digests of a segment, end to end. Raises `StateError` if it is gone or damaged."""
-    return processed_set.content_of(storage, path)
 
 
 @dataclass(slots=True)
@@ -65,12 +62,12 @@ class SeenRows:
         fresh = b"".join(self.storage.read(path) for path in staged)
         if fresh:
             parts: list[Digests] = [from_bytes(fresh)]
-            count = len(parts[0])
-            while kept and kept[-1].count < max(2 * count, TAIL) and _are_alike(kept[-1], like):
-                last = kept.pop()
-                path = segment_path(self.source_id, last)
-                parts.append(from_bytes(read_segment(self.storage, path)))
-                count += last.count
+            alike = list(takewhile(partial(_are_alike, like), reversed(kept)))[::-1]
+            joining = alike[staying([one.count for one in alike], len(parts[0]), TAIL) :]
+            for one in joining:
+                path = segment_path(self.source_id, one)
+                parts.append(processed_set.digests_at(self.storage, path))
+            kept = kept[: len(kept) - len(joining)]
             kept.append(self._written(np.unique(np.concatenate(parts)), like))
         names = {one.segment for one in kept}
         self._replaced += [one for one in listed if one.segment not in names]

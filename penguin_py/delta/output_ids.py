@@ -3,30 +3,36 @@
 An id is first in the commitInfo of its commit and in the memory (see
 `penguin_py.memory.state`). Before these grow long they are folded into *segments*:
 immutable objects ``_penguin/output_ids/{version}-{uuid}-{table}.digests`` of sorted
-16-byte digests and a checksum. The name says up to which version of the log every id
-is in the segments, so a start reads only the commits after it, and neither log
-clean-up nor a lost mirror can make an old id unknown. It also says of which table, and
-which commit that version was (its *anchor*, the first digits of the UUID, which is of
-version 8 then). So a log that lost commits, or was made anew, is noticed
+16-byte digests (`blizzard_core.checkpoint.digests`). The name says up to which version
+of the log every id is in the segments, so a start reads only the commits after it, and
+neither log clean-up nor a lost mirror can make an old id unknown. It also says of which
+table, and which commit that version was (its *anchor*, the first digits of the UUID,
+which is of version 8 then). So a log that lost commits, or was made anew, is noticed
 (`OutputIds.check`), also where somebody else's commits have its numbers by now: ids of
 commits that are no more would keep honest files out.
 
 All instances of a table share the segments. Two that fold at the same time leave the
-same ids twice, which is harmless: it is a set. Folding merges a segment into one at
-least half its size, so there are few of them and an id is rewritten a few times only.
+same ids twice, which is harmless: it is a set.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 import uuid
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from blizzard_core.checkpoint.digests import WIDTH, Digests, among, digested, from_bytes
+from blizzard_core.checkpoint.digests import (
+    Digests,
+    among,
+    digested,
+    read_segment,
+    segments_in,
+    staying,
+    write_segment,
+)
 from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.storage.protocol import Storage
 
@@ -37,6 +43,10 @@ IDS_KEPT = 4096
 VERSIONS_KEPT = 100
 # A listing is out of date when another instance merges what it names.
 TRIES = 5
+_REMEDY = (
+    "restore it, or delete it and accept that rows committed long ago are no longer recognised by"
+    " their output ids"
+)
 
 _NAME = re.compile(
     r"(?P<version>\d{20})-(?:(?P<anchor>[0-9a-f]{12})8[0-9a-f]{19}|[0-9a-f]{32})"
@@ -59,17 +69,6 @@ def replaced_mark(output_id: str) -> str:
     return f"replaced/{output_id}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Segment:
-    """Sorted digests, as stored under ``path``."""
-
-    path: str
-    digests: Digests = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.digests)
-
-
 @dataclass(frozen=True, slots=True)
 class _Either:
     """What is in one of two containers."""
@@ -90,7 +89,7 @@ class OutputIds:
     def __init__(self, storage: Storage, table_id: str = "") -> None:
         self._storage = storage
         self._mark = f"-{digests_of([table_id]).tobytes()[:8].hex()}" if table_id else ""
-        self._segments: list[Segment] | None = None
+        self._segments: dict[str, Digests] | None = None
         self._paths = _listed(storage)
         self._folded = _version_of(self._paths)
         self._left_out: tuple[str, ...] = ()
@@ -140,7 +139,7 @@ class OutputIds:
         if not isinstance(output_id, str):
             return False
         wanted = digests_of([output_id])
-        return any(among(wanted, segment.digests)[0] for segment in self._loaded())
+        return any(among(wanted, digests)[0] for digests in self._loaded().values())
 
     def beside(self, recent: Iterable[str]) -> Container[str]:
         """Both these and the ids in the segments."""
@@ -157,31 +156,27 @@ class OutputIds:
         ``anchor`` tells that version's commit from others. Durable on return. Dying in
         between leaves ids in two segments, or some that are left out again.
         """
-        digests = np.unique(digests_of(output_ids))
-        kept: list[Segment] = []
-        merged: list[Segment] = []
-        for segment in sorted(self._loaded(), key=len):
-            if len(segment) <= 2 * len(digests):
-                digests = np.union1d(digests, segment.digests)
-                merged.append(segment)
-            else:
-                kept.append(segment)
-        data = digests.tobytes()
-        name = f"{FOLDER}/{version:020d}-{_unique(anchor)}{self._mark}.digests"
-        segment = Segment(name, digests)
-        self._storage.put_atomic(segment.path, data + _checksum(data))
-        self._segments = [*kept, segment]
+        fresh = np.unique(digests_of(output_ids))
+        parts = sorted(self._loaded().items(), key=lambda part: -len(part[1]))
+        place = staying([len(digests) for _, digests in parts], len(fresh))
+        merged = dict(parts[place:])
+        path = f"{FOLDER}/{version:020d}-{_unique(anchor)}{self._mark}.digests"
+        digests = np.unique(np.concatenate([fresh, *merged.values()]))
+        write_segment(self._storage, path, digests)
+        self._segments = {**dict(parts[:place]), path: digests}
         self._folded = version
-        for old in [*(each.path for each in merged), *self._left_out]:
+        for old in (*merged, *self._left_out):
             self._storage.delete(old)
         self._left_out = ()
 
-    def _loaded(self) -> list[Segment]:
+    def _loaded(self) -> dict[str, Digests]:
         if self._segments is None:
             for _ in range(TRIES):
+                paths = [path for path in _listed(self._storage) if path not in self._left_out]
                 try:
-                    paths = [p for p in _listed(self._storage) if p not in self._left_out]
-                    self._segments = [_read(self._storage, path) for path in paths]
+                    self._segments = {
+                        path: read_segment(self._storage, path, _REMEDY) for path in paths
+                    }
                     return self._segments
                 except NotFound:
                     continue
@@ -190,11 +185,7 @@ class OutputIds:
 
 
 def _listed(storage: Storage) -> list[str]:
-    try:
-        pages = list(storage.list_range(f"{FOLDER}/", f"{FOLDER}0"))
-    except NotFound:
-        return []  # a local table whose directory is not there yet
-    paths = [entry.path for page in pages for entry in page.entries]
+    paths = [entry.path for entry in segments_in(storage, FOLDER)]
     return [path for path in paths if _NAME.fullmatch(path.removeprefix(f"{FOLDER}/"))]
 
 
@@ -218,18 +209,3 @@ def _is_lost(path: str, anchor: Callable[[int], str]) -> bool:
 
 def _version_of(paths: Iterable[str]) -> int:
     return max((int(path.rpartition("/")[2][:20]) for path in paths), default=-1)
-
-
-def _read(storage: Storage, path: str) -> Segment:
-    raw = storage.read(path)
-    data, checksum = raw[:-WIDTH], raw[-WIDTH:]
-    if len(raw) % WIDTH or checksum != _checksum(data):
-        raise StateError(
-            f"{storage.uri}/{path}: is damaged; restore it, or delete it and accept that rows"
-            " committed long ago are no longer recognised by their output ids"
-        )
-    return Segment(path, from_bytes(data))
-
-
-def _checksum(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=WIDTH, person=b"output ids").digest()

@@ -100,7 +100,7 @@ def segments(data: bytes) -> None:
     """Digests are whole, or refused by name."""
     store = MemoryStorage()
     store.objects[processed_set.path_of("f", _SEGMENT)] = (data, 0.0)
-    _understood(lambda: processed_set.content_of(store, processed_set.path_of("f", _SEGMENT)))
+    _understood(lambda: processed_set.digests_at(store, processed_set.path_of("f", _SEGMENT)))
     name = f"_penguin/output_ids/{0:020d}-{'0' * 32}.digests"
     store.objects[name] = (data, 0.0)
     _understood(lambda: "p/s/b/1/0" in OutputIds(store))

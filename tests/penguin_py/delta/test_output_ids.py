@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from blizzard_core.checkpoint.digests import WIDTH
+from blizzard_core.checkpoint.digests import TAIL, read_segment
 from blizzard_core.errors import StateError, Unavailable
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Page, Storage
@@ -41,8 +42,8 @@ def test_what_was_folded_is_known_ever_after(storage: Storage) -> None:
         assert "p/3/3" in found.beside(["p/new"])
     # Few objects, however many folds there were, and every id in one of them only.
     assert len(segments(storage)) < 8
-    sizes = [len(storage.read(path)) - WIDTH for path in segments(storage)]
-    assert sum(sizes) == 64 * 50 * WIDTH
+    sizes = [len(read_segment(storage, path, "")) for path in segments(storage)]
+    assert sum(sizes) == 64 * 50 < TAIL
 
 
 def test_two_instances_that_fold_leave_nothing_out(storage: Storage) -> None:
@@ -86,13 +87,32 @@ def test_a_segment_merged_away_while_it_is_read_is_looked_for_again(storage: Sto
         assert "a" in OutputIds(Stale(storage, 1000))  # type: ignore[arg-type]  # a proxy
 
 
-@pytest.mark.parametrize("damage", [slice(0, 40), slice(16, None), slice(0, 0)])
-def test_a_damaged_segment_stops_the_table_by_name(storage: Storage, damage: slice) -> None:
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (slice(0, 64), "is damaged"),
+        (slice(0, 40), "is cut short"),
+        (slice(16, None), "is not a segment"),
+        (slice(0, 0), "is cut short"),
+    ],
+)
+def test_a_damaged_segment_stops_the_table_by_name(
+    storage: Storage, damage: slice, told: str
+) -> None:
     ids = OutputIds(storage)
     ids.fold(["a", "b", "c"], 7)
     (path,) = segments(storage)
     storage.put_atomic(path, storage.read(path)[damage])
-    with pytest.raises(StateError, match=r"output_ids/0+7-.*is damaged"):
+    with pytest.raises(StateError, match=rf"output_ids/0+7-.*{told}.*restore it"):
+        assert "a" in OutputIds(storage)
+
+
+def test_a_segment_of_the_earlier_form_is_refused_by_name(storage: Storage) -> None:
+    """Digests and a checksum behind them: taken for another form, it would hold no id."""
+    content = bytes(range(64))
+    checksum = hashlib.blake2b(content, digest_size=16, person=b"output ids").digest()
+    storage.put_atomic(f"{FOLDER}/{7:020d}-{'0' * 32}.digests", content + checksum)
+    with pytest.raises(StateError, match=r"output_ids/0+7-.*is not a segment of digests in the"):
         assert "a" in OutputIds(storage)
 
 

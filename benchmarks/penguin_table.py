@@ -23,8 +23,8 @@ from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Page, Storage
 from penguin_py.delta.table import DeltaLog
+from penguin_py.intake.file_statistics import file_statistics
 from penguin_py.pipeline import TablePipeline
-from penguin_py.planning.file_statistics import file_statistics
 from penguin_py.settings import tables_of
 
 DAYS = [f"date=2024-{month:02d}-{day:02d}" for month in range(1, 13) for day in range(1, 29)]

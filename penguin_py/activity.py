@@ -12,8 +12,8 @@ from blizzard_core.observability.activity import Activity, Finished, Letter, Pol
 from blizzard_core.quarantine import MISSING
 from blizzard_core.storage.protocol import Entry
 from penguin_py import metrics
-from penguin_py.memory.state import Memory
 from penguin_py.model import CHORES, CommitConflict, Rejection, TableState
+from penguin_py.planning.memory import Memory
 
 # What delta-rs gives no sign of life in: a commit, which may write a log checkpoint of a
 # large table, and a chore, which may rewrite much of the table.

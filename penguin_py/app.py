@@ -26,11 +26,11 @@ from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.discarding import Discarded, DiscardRefused
 from penguin_py.intake.footers import REMEDY
-from penguin_py.intake.verdict import Forecast
-from penguin_py.memory.state import Snapshot
 from penguin_py.model import CLOCK_SKEW_SECS
 from penguin_py.page import desk_of
 from penguin_py.pipeline import TablePipeline
+from penguin_py.planning.memory import Snapshot
+from penguin_py.planning.verdict import Forecast
 from penguin_py.settings import Table, tables_of
 
 

@@ -23,10 +23,10 @@ from penguin_py.intake.naming import movers
 from penguin_py.intake.ownership import REMEDY, Foreign
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings
-from penguin_py.intake.verdict import Forecast, Judge, Verdict
-from penguin_py.memory.state import Memory, Snapshot, commit_document, merged_ids
 from penguin_py.model import CommitConflict, CommitPlan, CommitRefused, Rejection
 from penguin_py.planning.batches import Batches
+from penguin_py.planning.memory import Memory, Snapshot, commit_document, merged_ids
+from penguin_py.planning.verdict import Forecast, Judge, Verdict
 from penguin_py.poll import Poll
 from penguin_py.settings import Table
 from penguin_py.table_view import TableView

@@ -34,10 +34,10 @@ from penguin_py.intake.ownership import Owners
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings
 from penguin_py.intake.settled import settled
-from penguin_py.intake.verdict import Forecast, Judge
-from penguin_py.memory.state import Memory, Snapshot
 from penguin_py.model import Rejection
+from penguin_py.planning.memory import Memory, Snapshot
 from penguin_py.planning.partition_values import NOT_TEXT, is_text
+from penguin_py.planning.verdict import Forecast, Judge
 from penguin_py.poll import LIST_CONCURRENCY, Poll
 from penguin_py.settings import Table
 from penguin_py.table_view import TableView

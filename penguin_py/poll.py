@@ -20,7 +20,7 @@ from blizzard_core.watermark.scan import Scan, scan
 from penguin_py.activity import TableActivity
 from penguin_py.intake.footers import REMEDY, Names
 from penguin_py.intake.naming import behind_grouped, movers
-from penguin_py.memory.state import Snapshot
+from penguin_py.planning.memory import Snapshot
 from penguin_py.planning.partition_values import is_text
 from penguin_py.settings import Table
 from penguin_py.table_view import TableView

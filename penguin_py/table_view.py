@@ -1,6 +1,6 @@
 """What a process knows of one table, kept in step with the table's log.
 
-That is the memory (`penguin_py.memory.state`), the paths that no watermark covers and the
+That is the memory (`penguin_py.planning.memory`), the paths that no watermark covers and the
 log has all the same, and the versions that they are of. All of it can be found
 again in storage, so it is dropped whenever it might be wrong.
 """
@@ -25,8 +25,8 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import COMMON_VERSION
 from penguin_py.intake.naming import is_grouped
 from penguin_py.intake.reconcile import beyond, came_since, copied_at, safe_horizon
-from penguin_py.memory.recovery import check_no_state, check_partitioning, gathered, recover
-from penguin_py.memory.state import (
+from penguin_py.model import Known, Rejection, TableState
+from penguin_py.planning.memory import (
     Memory,
     Seen,
     Snapshot,
@@ -38,7 +38,7 @@ from penguin_py.memory.state import (
     mirror_to_json,
     stored,
 )
-from penguin_py.model import Known, Rejection, TableState
+from penguin_py.planning.recovery import check_no_state, check_partitioning, gathered, recover
 from penguin_py.settings import Table
 
 # Files that are looked at to find out whether the directory was copied.

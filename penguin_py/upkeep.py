@@ -23,8 +23,8 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.naming import is_grouped
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings, came_since, compare, copied_at, safe_horizon
-from penguin_py.memory.state import Memory
 from penguin_py.model import Known, TableState
+from penguin_py.planning.memory import Memory
 from penguin_py.planning.partition_values import is_text
 from penguin_py.settings import Table
 

@@ -8,15 +8,45 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from penguin_py.planning.replacing import COLUMNS, ActiveFiles, Bounds
+from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN
 
+# The columns whose values say which rows a group replaces.
+COLUMNS = (UNIT_COLUMN, SOURCE_FILE_COLUMN)
 # The bounds of a column by the path that the log spells: low, high, nulls.
 Logged = Mapping[str, tuple[str | None, str | None, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the log says of a text column's values, file by file; None where it says nothing."""
+
+    low: pa.Array
+    high: pa.Array
+    nulls: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveFiles:
+    """The files of a table as arrays of one length.
+
+    ``paths`` are as the log spells them. ``bounds`` has the columns of `COLUMNS` that the
+    table has; ``partitions`` all partition columns, typed.
+    """
+
+    paths: pa.Array
+    sizes: pa.Array
+    rows: pa.Array
+    bounds: Mapping[str, Bounds]
+    partitions: Mapping[str, pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.paths)
 
 
 def active_files(

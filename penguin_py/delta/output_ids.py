@@ -1,7 +1,7 @@
 """Every output id that was ever committed to a table, so that none is committed again.
 
 An id is first in the commitInfo of its commit and in the memory (see
-`penguin_py.memory.state`). Before these grow long they are folded into *segments*:
+`penguin_py.planning.memory`). Before these grow long they are folded into *segments*:
 immutable objects ``_penguin/output_ids/{version}-{uuid}-{table}.digests`` of sorted
 16-byte digests (`blizzard_core.checkpoint.digests`). The name says up to which version
 of the log every id is in the segments, so a start reads only the commits after it, and

@@ -35,7 +35,7 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.contract import feature_objections, objections, replace_objections
 from blizzard_core.text import shortened
 from penguin_py.delta import log as deltalog
-from penguin_py.delta.active_files import active_files, lacking
+from penguin_py.delta.active_files import ActiveFiles, active_files, lacking
 from penguin_py.delta.declarations import declared_by, has_vectors
 from penguin_py.delta.logged_bounds import LoggedBounds
 from penguin_py.delta.messages import (
@@ -55,7 +55,6 @@ from penguin_py.model import (
     OwnCommit,
     TableState,
 )
-from penguin_py.planning.replacing import ActiveFiles
 from penguin_py.settings import Table
 
 _KEPT = "delta.deletedFileRetentionDuration"

@@ -12,8 +12,8 @@ from penguin_py.delta.output_ids import replaced_mark
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import Marks
 from penguin_py.groups.verdict import Going
-from penguin_py.memory.state import Snapshot, commit_document, merged_ids
 from penguin_py.model import Add, CommitPlan
+from penguin_py.planning.memory import Snapshot, commit_document, merged_ids
 from penguin_py.settings import Table
 from penguin_py.table_view import TableView
 

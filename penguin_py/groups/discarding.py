@@ -28,8 +28,8 @@ from penguin_py.groups.verdict import (
     whole_outputs_of,
 )
 from penguin_py.intake.manifests import Manifests
-from penguin_py.memory.state import Snapshot
 from penguin_py.model import CommitConflict, CommitPlan, TableState
+from penguin_py.planning.memory import Snapshot
 from penguin_py.planning.replacing import ranges_of
 from penguin_py.table_view import TableView
 

@@ -17,8 +17,8 @@ from blizzard_core.groups import UNIT_FILE_PREFIX
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.groups.notes import Notes
 from penguin_py.groups.rows import Rewritten, rewrite
+from penguin_py.intake.file_statistics import file_statistics
 from penguin_py.model import Add, TableState
-from penguin_py.planning.file_statistics import file_statistics
 from penguin_py.planning.replacing import Ranges
 
 

@@ -17,7 +17,7 @@ from blizzard_core.delta_json import relative
 from blizzard_core.groups import Group
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import Misfit
-from penguin_py.delta.active_files import spelled_values
+from penguin_py.delta.active_files import ActiveFiles, spelled_values
 from penguin_py.delta.output_ids import discard_mark
 from penguin_py.delta.replace_entry import is_removable
 from penguin_py.delta.table import DeltaLog
@@ -26,15 +26,14 @@ from penguin_py.groups.outputs import Outputs
 from penguin_py.groups.rewriting import Mixed
 from penguin_py.groups.rows import Looked, look_into
 from penguin_py.intake.naming import is_blizzards
-from penguin_py.intake.verdict import rules_of
 from penguin_py.model import CommitPlan, Remove, TableState
 from penguin_py.planning.commit_plan import make_plan
 from penguin_py.planning.replacing import (
-    ActiveFiles,
     Ranges,
     replaced_by,
     touched,
 )
+from penguin_py.planning.verdict import rules_of
 from penguin_py.settings import Table
 
 # Paths of files that are known to lack the columns are forgotten when they are so many more

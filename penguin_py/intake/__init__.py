@@ -1,1 +1,1 @@
-"""Files on their way in: footers read, owners told, and what becomes of each."""
+"""Files on their way in: footers read and held against the contract, owners told."""

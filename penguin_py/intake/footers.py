@@ -32,10 +32,7 @@ from blizzard_core.errors import NotFound, StorageError, Unavailable
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.table.extent import check_extent
 from blizzard_core.table.schema_fit import Misfit, check_note
-from penguin_py.intake.naming import is_grouped
-from penguin_py.intake.raw_footer import FooterCheck
-from penguin_py.model import Footer, Rejection
-from penguin_py.planning.file_contract import (
+from penguin_py.intake.file_contract import (
     ARROW_KEY,
     MOST_DECODED,
     check_calendar,
@@ -44,6 +41,9 @@ from penguin_py.planning.file_contract import (
     decoded_bytes,
     noted,
 )
+from penguin_py.intake.naming import is_grouped
+from penguin_py.intake.raw_footer import FooterCheck
+from penguin_py.model import Footer, Rejection
 
 TAIL_BYTES = 1 << 16
 # Magic at both ends and the footer's length: no Parquet file is shorter.

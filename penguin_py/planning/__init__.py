@@ -1,1 +1,1 @@
-"""What a commit will hold: values, types and statistics that every reader understands. Pure."""
+"""What a commit will hold, and what is remembered of those before it, also after a restart."""

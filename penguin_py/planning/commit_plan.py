@@ -22,9 +22,9 @@ from blizzard_core.table.schema_fit import (
     merge,
     table_schema,
 )
+from penguin_py.intake.file_contract import check_nulls
+from penguin_py.intake.file_statistics import StatisticsWriter
 from penguin_py.model import Add, CommitPlan, Footer, Rejection, TableState
-from penguin_py.planning.file_contract import check_nulls
-from penguin_py.planning.file_statistics import StatisticsWriter
 from penguin_py.planning.partition_values import (
     check_addressable,
     columns_of,

@@ -22,9 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN, Group
-
-# The columns whose values say which rows a group replaces.
-COLUMNS = (UNIT_COLUMN, SOURCE_FILE_COLUMN)
+from penguin_py.delta.active_files import ActiveFiles, Bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,33 +105,6 @@ def unreplaced_by(group: Group, left: Iterable[tuple[str, str]]) -> Unreplaced:
         is_met = place < len(own.firsts) and own.firsts[place] < behind
         (due if is_met else rest).append((first, behind))
     return Unreplaced(tuple(due), tuple(rest))
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What the log says of a text column's values, file by file; None where it says nothing."""
-
-    low: pa.Array
-    high: pa.Array
-    nulls: pa.Array
-
-
-@dataclass(frozen=True, slots=True)
-class ActiveFiles:
-    """The files of a table as arrays of one length.
-
-    ``paths`` are as the log spells them. ``bounds`` has the columns of `COLUMNS` that the
-    table has; ``partitions`` all partition columns, typed.
-    """
-
-    paths: pa.Array
-    sizes: pa.Array
-    rows: pa.Array
-    bounds: Mapping[str, Bounds]
-    partitions: Mapping[str, pa.Array]
-
-    def __len__(self) -> int:
-        return len(self.paths)
 
 
 @dataclass(frozen=True, slots=True)

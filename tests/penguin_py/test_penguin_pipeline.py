@@ -31,8 +31,8 @@ from blizzard_core.errors import (
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.table import DeltaLog
-from penguin_py.intake.verdict import Judge, Verdict
 from penguin_py.model import CommitConflict
+from penguin_py.planning.verdict import Judge, Verdict
 from penguin_py.table_view import TableView
 from tests.support.faulty_log import alone, around
 from tests.support.penguin_world import World, parquet

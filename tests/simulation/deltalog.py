@@ -21,10 +21,10 @@ from deltalake.exceptions import CommitFailedError
 from blizzard_core import delta_json
 from blizzard_core.errors import Conflict, NotFound, StorageError
 from penguin_py.delta import log as deltalog
+from penguin_py.delta.active_files import ActiveFiles
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import LogWriter, Marks
 from penguin_py.model import CommitPlan, TableState
-from penguin_py.planning.replacing import ActiveFiles
 from tests.simulation.engine import rows_of
 from tests.simulation.store import Client
 

@@ -13,7 +13,7 @@ from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import JOURNAL_FOLDER
-from penguin_py.memory.state import committed, mirror_from_json, mirror_to_json
+from penguin_py.planning.memory import committed, mirror_from_json, mirror_to_json
 from tests.support.memory_store import MemoryStorage
 
 STATES = Path(__file__).parents[2] / "data" / "states"

@@ -17,7 +17,7 @@ from blizzard_py.state.journal import Journal
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from penguin_py.delta.output_ids import OutputIds
-from penguin_py.memory.state import Memory, committed, mirror_from_json, mirror_to_json
+from penguin_py.planning.memory import Memory, committed, mirror_from_json, mirror_to_json
 from tests.fuzz.mutate import behind, json_document
 from tests.fuzz.target import Target, hold
 from tests.support.memory_store import MemoryStorage

@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.table.schema_fit import Misfit
 from penguin_py.groups.rows import Looked, look_into, rewrite
-from penguin_py.planning.file_statistics import file_statistics
+from penguin_py.intake.file_statistics import file_statistics
 from penguin_py.planning.replacing import ranges_of
 from tests.support.thrift_tree import Tree, edited
 

@@ -12,8 +12,8 @@ from penguin_py.committer import Committer
 from penguin_py.delta.output_ids import OutputIds
 from penguin_py.delta.writer import LogWriter
 from penguin_py.intake.quarantine import Quarantine
-from penguin_py.memory import recovery
 from penguin_py.planning import commit_plan as penguin_plan
+from penguin_py.planning import recovery
 from penguin_py.table_view import TableView
 from penguin_py.upkeep import Upkeep
 from tests.simulation.guards.registry import always, empty, guard, never, none, nothing

@@ -35,7 +35,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN
 from blizzard_core.handover import nan_columns_of
-from penguin_py.planning.bound_values import Write, bound_writer
+from penguin_py.intake.bound_values import Write, bound_writer
 
 # Delta's own default: statistics for the first columns of the schema only, each
 # field of a struct counted as one.

@@ -15,8 +15,9 @@ from blizzard_core.watermark.progress import Progress
 from penguin_py.delta.log import COMMITS_SEARCHED, COMMON_APP_ID
 from penguin_py.delta.output_ids import OutputIds
 from penguin_py.delta.table import DeltaLog
-from penguin_py.memory.file_ids import ids_of_files, ids_of_mirrors
-from penguin_py.memory.state import (
+from penguin_py.model import CHORES, OwnCommit, TableState
+from penguin_py.planning.file_ids import ids_of_files, ids_of_mirrors
+from penguin_py.planning.memory import (
     SETTLED_SECS,
     Memory,
     committed,
@@ -26,7 +27,6 @@ from penguin_py.memory.state import (
     mirror_path,
     rebuilt,
 )
-from penguin_py.model import CHORES, OwnCommit, TableState
 from penguin_py.settings import Table
 
 
@@ -39,7 +39,7 @@ def recover(
     folded: int,
     now: float,
 ) -> Memory:
-    """The memory for ``state``, in the order that `penguin_py.memory.state` gives.
+    """The memory for ``state``, in the order that `penguin_py.planning.memory` gives.
 
     ``accept`` tells which of the log's names could be files of ours; all of them
     are read only if nothing else is left; then `Memory.commit_id` is empty. Output

@@ -15,8 +15,8 @@ from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.footers import read_footers
 from penguin_py.intake.naming import is_grouped
-from penguin_py.memory.state import Memory, mirror_from_json, mirror_path
 from penguin_py.model import TableState
+from penguin_py.planning.memory import Memory, mirror_from_json, mirror_path
 
 # Footers that are held at once.
 AT_ONCE = 256

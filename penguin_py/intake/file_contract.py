@@ -29,8 +29,8 @@ import pyarrow.parquet as pq
 from blizzard_core.bounds import FILE_LEVELS, GROUP_ROWS, ROWS_PER_BYTE
 from blizzard_core.table.extent import check_width, children, leaves
 from blizzard_core.table.schema_fit import Misfit
+from penguin_py.intake.file_statistics import column_bounds, leaf_columns, row_groups
 from penguin_py.model import Footer
-from penguin_py.planning.file_statistics import column_bounds, leaf_columns, row_groups
 
 # Where Arrow's writer notes types that Parquet has none for.
 ARROW_KEY = b"ARROW:schema"

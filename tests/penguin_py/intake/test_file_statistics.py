@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core.handover import NAN_COLUMNS_KEY
-from penguin_py.planning.bound_values import raised
-from penguin_py.planning.file_statistics import (
+from penguin_py.intake.bound_values import raised
+from penguin_py.intake.file_statistics import (
     HIGHEST_TEXT,
     INDEXED_COLUMNS,
     TEXT_CHARACTERS,

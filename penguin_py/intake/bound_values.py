@@ -1,6 +1,6 @@
 """Bounds of columns as the JSON values of the Delta log, from what footers hold. Pure.
 
-A value is certain or None; `penguin_py.planning.file_statistics` says what becomes of None.
+A value is certain or None; `penguin_py.intake.file_statistics` says what becomes of None.
 """
 
 from __future__ import annotations

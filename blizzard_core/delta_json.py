@@ -49,6 +49,8 @@ _END = f"{LOG}/:"  # ":" follows "9"
 # Parquet begins and ends with it; between the two is at least a footer and its length.
 _MAGIC = b"PAR1"
 _SHORTEST = 12
+# Of a checkpoint that are held at once.
+_ROWS = 1 << 14
 _SIDECAR = "sidecar.path"
 # What these are, and that none is missing, is certain for whoever asks for them.
 _CERTAIN: Mapping[str, tuple[type, pa.DataType]] = {
@@ -173,10 +175,13 @@ def _is_whole(storage: Storage, part: Entry) -> bool:
 def actions_of(raw: bytes, where: str, kinds: Collection[str] = ()) -> list[Action]:
     """A commit's actions, or those of ``kinds`` and some more. Raises `StateError`."""
     markers = [f'"{kind}"'.encode() for kind in kinds]
+    lines = raw.split(b"\n")
+    if markers:
+        # Most of what is looked for by its kind is not there, which is soon told.
+        there = [marker for marker in markers if marker in raw]
+        lines = [line for line in lines if any(map(line.__contains__, there))] if there else []
     found: list[Action] = []
-    for line in raw.split(b"\n"):
-        if not line.strip() or (markers and not any(marker in line for marker in markers)):
-            continue
+    for line in filter(bytes.strip, lines):
         try:
             action = written_value(line)
         except ValueError as error:
@@ -258,7 +263,7 @@ def _pieces(
             leaves = [schema.column(i).path for i in range(len(schema))]
             # pyarrow takes the name of a kind for all of its fields.
             there = [n for n in wanted if any(f"{leaf}.".startswith(f"{n}.") for leaf in leaves)]
-            for batch in file.iter_batches(columns=there):
+            for batch in file.iter_batches(_ROWS, columns=there):
                 yield {name: _values(batch, name) for name in wanted}
     except NotFound as error:
         raise Unavailable(f"{where}: was cleaned up while the log was read") from error

@@ -68,7 +68,7 @@ FEATURES: Mapping[str, Feature] = {
     "columnMapping": Feature(True, "unless the mode is set: files have their own names"),
     "deletionVectors": Feature(True, "appended files have none; others' count as they stand"),
     "timestampNtz": Feature(True, "added by Penguin itself where a column needs it"),
-    "v2Checkpoint": Feature(True, "unless delta.checkpointPolicy is v2: sidecars are not read"),
+    "v2Checkpoint": Feature(True, "unless delta.checkpointPolicy is v2: no sidecars are written"),
     "variantType": Feature(True, "unless a column is one: files hold no variants"),
     "variantType-preview": Feature(True, "unless a column is one: files hold no variants"),
     "identityColumns": Feature(False, "values would have to be drawn from the log", _NEEDS_NEW),
@@ -137,7 +137,7 @@ PROPERTIES: Sequence[tuple[str, str | None, str]] = (
         "delta.checkpointPolicy",
         "classic",
         (
-            "checkpoints may have sidecar files, which are not read here; set it to classic (ALTER"
+            "checkpoints may have sidecar files, which are not written here; set it to classic (ALTER"
             " TABLE … SET TBLPROPERTIES ('delta.checkpointPolicy' = 'classic')) and make a"
             " checkpoint, as DeltaTable(URI).create_checkpoint() of deltalake does; the feature"
             " may stay"

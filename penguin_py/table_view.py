@@ -167,7 +167,7 @@ class TableView:
         """The output ids that no file may have that is to be committed."""
         known = self.output_ids(snapshot.memory)
         version = -1 if snapshot.state is None else snapshot.state.version
-        return BarredIds(known, TakenOut(self._storage, version, self._delta.pool))
+        return BarredIds(known, TakenOut(self._delta, version))
 
     def knows(self, path: str) -> bool:
         """Whether the log has a path that the watermarks leave open."""

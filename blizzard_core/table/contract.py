@@ -137,8 +137,8 @@ PROPERTIES: Sequence[tuple[str, str | None, str]] = (
         "delta.checkpointPolicy",
         "classic",
         (
-            "checkpoints may have sidecar files, which are not written here; set it to classic (ALTER"
-            " TABLE … SET TBLPROPERTIES ('delta.checkpointPolicy' = 'classic')) and make a"
+            "checkpoints may have sidecar files, which are not written here; set it to classic"
+            " (ALTER TABLE … SET TBLPROPERTIES ('delta.checkpointPolicy' = 'classic')) and make a"
             " checkpoint, as DeltaTable(URI).create_checkpoint() of deltalake does; the feature"
             " may stay"
         ),

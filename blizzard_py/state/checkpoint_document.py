@@ -59,7 +59,7 @@ from blizzard_py.slices.units.state import UnitsState, checked, units_to_json
 from blizzard_py.state.column_state import ColumnState, columns_to_json
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.lateness import Lateness
-from blizzard_py.state.processed_set import SegmentDocument, segments_of, segments_to_json
+from blizzard_py.state.processed_set import Segment, segments_to_json
 from blizzard_py.state.source_state import (
     Batch,
     Closing,
@@ -100,11 +100,11 @@ class CheckpointDocument(ProgressDocument):
     totals: Totals | None = None
     queue: tuple[Entry, ...] | None = None
     sweep: Sweep | None = None
-    ledger: tuple[SegmentDocument, ...] | None = None
+    ledger: tuple[Segment, ...] | None = None
     lateness: Lateness | None = None
     window: tuple[tuple[str, float], ...] | None = None
     origin: str | None = None
-    processed: tuple[SegmentDocument, ...] | None = None
+    processed: tuple[Segment, ...] | None = None
     letters: tuple[str, ...] | None = None
     anew_ts: float | None = None
     columns: ColumnState | None = None
@@ -191,11 +191,11 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.last_update_ts,
         found.queue or (),
         found.sweep or Sweep(),
-        segments_of(found.ledger or ()),
+        found.ledger or (),
         found.lateness or (),
         found.window or (),
         found.origin,
-        None if found.processed is None else segments_of(found.processed),
+        found.processed,
         found.letters or (),
         found.source,
         found.anew_ts or 0.0,

@@ -29,7 +29,7 @@ names missed the first time; they are no part of the set.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import msgspec
@@ -58,16 +58,16 @@ FORGET_SECS = 7 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment as the checkpoint lists it; ``missing_since`` in epoch seconds."""
+    """One segment as the checkpoint lists it, by its file's name; times in epoch seconds."""
 
-    name: str
-    count: int
+    segment: Annotated[str, msgspec.Meta(pattern="^[^/]+$")]
+    count: Annotated[int, msgspec.Meta(ge=1)]
     missing_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Loaded:
-    segment: Segment
+    listed: Segment
     digests: Digests = field(repr=False)
 
 
@@ -88,17 +88,17 @@ class ProcessedSet:
     """The paths done. Immutable: a change yields another set. 16 bytes per path."""
 
     def __init__(self, loaded: Iterable[_Loaded] = ()) -> None:
-        self._loaded = tuple(sorted(loaded, key=lambda one: -one.segment.count))
-        self._parts = tuple(one for one in self._loaded if one.segment.missing_since is None)
-        self._missing = next((o for o in self._loaded if o.segment.missing_since is not None), None)
+        self._loaded = tuple(sorted(loaded, key=lambda one: -one.listed.count))
+        self._parts = tuple(one for one in self._loaded if one.listed.missing_since is None)
+        self._missing = next((o for o in self._loaded if o.listed.missing_since is not None), None)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
         """What the checkpoint has to list for this set, longest first."""
-        return tuple(one.segment for one in self._loaded)
+        return tuple(one.listed for one in self._loaded)
 
     def __len__(self) -> int:
-        return sum(one.segment.count for one in self._parts)
+        return sum(one.listed.count for one in self._parts)
 
     def __contains__(self, path: str) -> bool:
         return bool(self._holds(digests_of([path]))[0])
@@ -124,11 +124,11 @@ class ProcessedSet:
         fresh = found[~self._holds(found)]
         if not len(fresh):
             return None
-        place = staying([one.segment.count for one in self._parts], len(fresh), TAIL)
+        place = staying([one.listed.count for one in self._parts], len(fresh), TAIL)
         merged = self._parts[place:]
         digests = np.sort(np.concatenate([fresh, *(one.digests for one in merged)]))
         marks = () if self._missing is None else (self._missing,)
-        replaced = tuple(one.segment.name for one in merged)
+        replaced = tuple(one.listed.segment for one in merged)
         return Change((*self._parts[:place], *marks), digests, None, replaced)
 
     def forgetting(self, listed: Digests, now: float) -> Change | None:
@@ -146,20 +146,20 @@ class ProcessedSet:
             return self.sparing()
         if mark is None:
             return Change(self._parts, self._absent(listed), now, ())
-        if now - (mark.segment.missing_since or 0.0) < FORGET_SECS:
+        if now - (mark.listed.missing_since or 0.0) < FORGET_SECS:
             return None
         everything = np.sort(np.concatenate([one.digests for one in self._parts]))
         gone = among(everything, self._absent(listed)) & among(everything, mark.digests)
         if not gone.any():
             return self.sparing()
-        replaced = (*(one.segment.name for one in self._parts), mark.segment.name)
+        replaced = (*(one.listed.segment for one in self._parts), mark.listed.segment)
         return Change((), everything[~gone], None, replaced)
 
     def sparing(self) -> Change | None:
         """The change that follows where no name is to be dropped: those missed are not noted."""
         if self._missing is None:
             return None
-        return Change(self._parts, _NONE, None, (self._missing.segment.name,))
+        return Change(self._parts, _NONE, None, (self._missing.listed.segment,))
 
     def _absent(self, listed: Digests) -> Digests:
         there = np.sort(listed)
@@ -187,7 +187,7 @@ def write(storage: Storage, folder: str, change: Change, epoch: int) -> Processe
     if not len(change.digests):
         return ProcessedSet(change.kept)
     segment = Segment(f"{epoch:08d}~{uuid7()}", len(change.digests), change.missing_since)
-    write_segment(storage, path_of(folder, segment.name), change.digests)
+    write_segment(storage, path_of(folder, segment.segment), change.digests)
     return ProcessedSet((*change.kept, _Loaded(segment, change.digests)))
 
 
@@ -198,10 +198,10 @@ def written_again(
 
     Raises as `load` and `write`.
     """
-    kept = {segment.name for segment in named}
+    kept = {segment.segment for segment in named}
     found: list[Segment] = []
     for segment in segments:
-        if segment.name in kept:
+        if segment.segment in kept:
             found.append(segment)
             continue
         one = _load(storage, folder, segment)
@@ -231,10 +231,10 @@ _REMEDY = (
 
 
 def _load(storage: Storage, folder: str, segment: Segment) -> _Loaded:
-    digests = digests_at(storage, path_of(folder, segment.name))
+    digests = digests_at(storage, path_of(folder, segment.segment))
     if len(digests) != segment.count:
         raise StateError(
-            f"{storage.uri}/{path_of(folder, segment.name)}: holds {len(digests)} names and the"
+            f"{storage.uri}/{path_of(folder, segment.segment)}: holds {len(digests)} names and the"
             f" checkpoint says {segment.count}; {_REMEDY}"
         )
     return _Loaded(segment, digests)
@@ -273,19 +273,19 @@ def lost(named: Sequence[Segment], there: Sequence[Segment]) -> list[Segment]:
     A later segment that is as long was made of it: beside one that stays, later ones have at
     most half its names (`staying`). Names are only added, so there are as many.
     """
-    names = {segment.name for segment in there}
+    names = {segment.segment for segment in there}
     is_whole = sum(one.count for one in there) >= sum(one.count for one in named)
 
     def is_merged(gone: Segment) -> bool:
         later = (one for one in there if _made(one) > _made(gone))
         return is_whole and any(one.count >= gone.count for one in later)
 
-    return [one for one in named if one.name not in names and not is_merged(one)]
+    return [one for one in named if one.segment not in names and not is_merged(one)]
 
 
 def _made(segment: Segment) -> str:
     """Return the part of a segment's name that sorts by the time of writing."""
-    return segment.name.rpartition("~")[2]
+    return segment.segment.rpartition("~")[2]
 
 
 def sweep(storage: Storage, folder: str, segments: Iterable[Segment], epoch: int) -> int:
@@ -293,7 +293,7 @@ def sweep(storage: Storage, folder: str, segments: Iterable[Segment], epoch: int
 
     That is what is not listed and was written in an older epoch than this writer's.
     """
-    named = {path_of(folder, segment.name) for segment in segments}
+    named = {path_of(folder, segment.segment) for segment in segments}
     orphans = [
         entry.path
         for entry in listed(storage, f"{folder}/", f"{folder}0")  # "0" follows "/"
@@ -315,27 +315,6 @@ def path_of(folder: str, name: str) -> str:
     return join(folder, f"{name}{SUFFIX}")
 
 
-# -- the checkpoint's list --------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentDocument:
-    """A segment as the checkpoint lists it: the name of a file in the folder, and its count."""
-
-    segment: Annotated[str, msgspec.Meta(pattern="^[^/]+$")]
-    count: Annotated[int, msgspec.Meta(ge=1)]
-    missing_since: float | None = None
-
-
 def segments_to_json(segments: Iterable[Segment]) -> list[dict[str, Any]]:
     """The checkpoint's ``processed`` key: ``[{"segment": name, "count": n}, …]``."""
-    return [
-        {"segment": s.name, "count": s.count}
-        | ({} if s.missing_since is None else {"missing_since": s.missing_since})
-        for s in segments
-    ]
-
-
-def segments_of(documents: Iterable[SegmentDocument]) -> tuple[Segment, ...]:
-    """The segments that a checkpoint lists."""
-    return tuple(Segment(one.segment, one.count, one.missing_since) for one in documents)
+    return [{k: v for k, v in asdict(each).items() if v is not None} for each in segments]

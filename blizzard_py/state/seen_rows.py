@@ -81,7 +81,7 @@ class SeenRows:
     def _written(self, digests: Digests, like: SeenSegment) -> SeenSegment:
         change = Change((), digests, None, ())
         [segment] = processed_set.write(self.storage, self._folder, change, self.epoch).segments
-        return replace(like, segment=segment.name, count=segment.count)
+        return replace(like, segment=segment.segment, count=segment.count)
 
     @property
     def _folder(self) -> str:

@@ -1,21 +1,22 @@
 """What Penguin reads of a Delta log (`blizzard_core.delta_json`), and what killed writers left.
 
+`LogReader` is the part of `penguin_py.delta.table.DeltaLog` that only reads:
+
 * `known_paths`: every path the log knows, **adds and removes**. A path that was
   removed must never be added again, since its rows would come back, and
   delta-rs does not list removes. They stand in the newest checkpoint and in the
   commits after it.
-* `last_own_commit`: our commitInfo of the version that carries our ``txn``.
+* `own_commit`: our commitInfo of the version that carries our ``txn``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from blizzard_core.delta_json import (
     LOG,
@@ -58,6 +59,8 @@ _PATHS = (*_ADD, *_REMOVE)
 # In milliseconds: the numbers of the log have 64 bits.
 _LATEST = 2**63
 
+T = TypeVar("T")
+
 # delta-rs stages `N.json` as `N.json#M` on local disks, other writers beside it.
 _LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|_commit_.*\.tmp")
 
@@ -76,70 +79,165 @@ class News:
     document: Mapping[str, object] | None = None
 
 
-def exists(storage: Storage) -> bool:
-    """Whether the table's directory has a log. One LIST.
+class LogReader:
+    """Reads one table's log; ``pool`` is where requests run at the same time."""
 
-    Raises `NotFound` if the directory or bucket itself is missing, and the other
-    storage errors: better words than delta-rs has for them.
-    """
-    return any(page.entries for page in storage.list_range(f"{LOG}/", f"{LOG}0"))
+    def __init__(self, storage: Storage, pool: Executor) -> None:
+        self._storage = storage
+        self.pool = pool
 
+    def exists(self) -> bool:
+        """Whether the table's directory has a log. One LIST.
 
-def has_commit(storage: Storage, version: int) -> bool:
-    """Whether the log goes as far as ``version``. One GET of one byte."""
-    try:
-        storage.read_range(commit_path(version), 0, 1)
-    except NotFound:
-        return False
-    return True
+        Raises `NotFound` if the directory or bucket itself is missing, and the other
+        storage errors: better words than delta-rs has for them.
+        """
+        return any(page.entries for page in self._storage.list_range(f"{LOG}/", f"{LOG}0"))
 
+    def has_commit(self, version: int) -> bool:
+        """Whether the log has the entry of this version as such. One GET of one byte."""
+        return self._beginning(version, 1) is not None
 
-def stamp(storage: Storage, version: int) -> bytes | None:
-    """What tells this version's commit from another one of the same number; None if it is gone.
+    def stamp(self, version: int) -> bytes | None:
+        """What tells a version's commit from another of the same number; None if it is gone.
 
-    A table may be deleted and made anew under a running process. One GET.
-    """
-    try:
-        return storage.read_range(commit_path(version), 0, STAMP_BYTES)
-    except NotFound:
+        A table may be deleted and made anew under a running process. One GET.
+        """
+        return self._beginning(version, STAMP_BYTES)
+
+    def _beginning(self, version: int, size: int) -> bytes | None:
+        try:
+            return self._storage.read_range(commit_path(version), 0, size)
+        except NotFound:
+            return None
+
+    def anchor(self, version: int) -> str:
+        """A commit's `stamp` in few digits (`anchored`)."""
+        return anchored(self.stamp(version))
+
+    def features(self) -> list[str]:
+        """The table features of the newest protocol that the log has; a last resort.
+
+        For a log that delta-rs does not open, to tell by name why.
+        """
+        try:
+            found = newest_actions(self._storage, ("protocol",), SEARCHED_AT_ONCE[1])
+        except StateError:
+            return []
+        protocol = found.get("protocol", {})
+        lists = (protocol.get(kind) for kind in ("readerFeatures", "writerFeatures"))
+        return [str(name) for names in lists if isinstance(names, list) for name in names]
+
+    def known_paths(
+        self, version: int, transactions: dict[str, int] | None = None
+    ) -> Iterator[Known]:
+        """Every path that the log up to ``version`` adds or removes.
+
+        Times are 0 where the log does not say. Files outside the table's directory
+        are left out. ``transactions`` is filled on the way with the newest ``txn`` of
+        each application. Raises `StateError` if the log is not whole.
+        """
+        seen: dict[str, int] = {} if transactions is None else transactions
+        wanted = (*_PATHS, *TRANSACTION)
+        tail = tail_of(self._storage, version)
+        for columns in columns_up_to(self._storage, version, wanted, self.pool, tail):
+            seen |= transactions_in(columns)
+            yield from _known(columns, self._storage.uri)
+
+    def last_own_commit(
+        self, app_id: str, txn: int, version: int, hint: int | None = None
+    ) -> OwnCommit | None:
+        """Our commit with ``txn`` at or before ``version``; None once its JSON was cleaned up.
+
+        ``hint`` is where it is thought to be: then it costs one GET, however many
+        commits of others came after it.
+        """
+        if hint is not None and 0 <= hint <= version:
+            columns = self._told(hint)
+            found = None if columns is None else _own(columns, hint, app_id, txn)
+            if found is not None:
+                return found
+        for number, columns in self.newest_first(version, self._told):
+            if columns is None:
+                return None
+            found = _own(columns, number, app_id, txn)
+            if found is not None:
+                return found
         return None
 
+    def newest_first(
+        self, version: int, read: Callable[[int], T], least: int = 0
+    ) -> Iterator[tuple[int, T]]:
+        """What ``read`` says of each version from this one back to ``least``; ever more at once."""
+        sizes = iter(SEARCHED_AT_ONCE)
+        size = 1
+        while version >= least:
+            size = next(sizes, size)
+            numbers = range(version, max(least - 1, version - size), -1)
+            yield from zip(numbers, self.pool.map(read, numbers), strict=True)
+            version -= size
 
-def anchor(stamped: bytes | None) -> str:
-    """A commit's `stamp` in twelve digits, to be kept beside what is known of the log up to it.
+    def _told(self, version: int) -> Columns | None:
+        """What a commit says of itself and of transactions; None if it is gone."""
+        actions = read_commit(self._storage, version, (_INFO, "txn"))
+        where = f"{self._storage.uri}/{commit_path(version)}"
+        return None if actions is None else columns_in(actions, (_INFO, *TRANSACTION), where)
+
+    def commit_info(self, version: int) -> Mapping[str, object]:
+        """Read what a commit says of itself; empty for one that is gone. Raises `StateError`."""
+        # Without parsing the adds, of which there may be 100,000.
+        actions = read_commit(self._storage, version, (_INFO,)) or ()
+        return next((info for each in actions if isinstance(info := each.get(_INFO), dict)), {})
+
+    def penguin_news(self, after: int, version: int) -> News:
+        """What all Penguins say in commits ``after < v <= version``; no paths, no transactions.
+
+        As far as the log goes. The mirror has that of one instance only, and may be lost.
+        """
+        found = News()
+        for info in self.pool.map(self.commit_info, range(after + 1, version + 1)):
+            _take_document(found, info)
+        return found
+
+    def news(self, after: int, version: int) -> News:
+        """What versions ``after < v <= version`` tell. Raises `StateError`."""
+        found = News()
+        wanted = (*_PATHS, *TRANSACTION, _INFO)
+        tail = Tail(after, (), ())
+        for columns in columns_up_to(self._storage, version, wanted, self.pool, tail):
+            found.paths += [entry.path for entry in _known(columns, self._storage.uri)]
+            for info in columns[_INFO]:
+                _take_document(found, info)
+            found.transactions |= transactions_in(columns)
+        return found
+
+    def paths_of(self, output_ids: Collection[str], version: int) -> list[str]:
+        """What the commits add that brought these output ids, and more of the same commits.
+
+        Among the newest `COMMITS_SEARCHED` and as far as the log goes.
+        """
+        missing = set(output_ids)
+        found: list[str] = []
+        least = max(0, version + 1 - COMMITS_SEARCHED)
+        for number, info in self.newest_first(version, self.commit_info, least):
+            brought = ids_in(info)
+            if missing.intersection(brought):
+                missing.difference_update(brought)
+                actions = read_commit(self._storage, number, ("add",)) or []
+                columns = columns_in(actions, _PATHS, f"{self._storage.uri}/{commit_path(number)}")
+                paths = _known(columns, self._storage.uri)
+                found += [known.path for known in paths if known.told_by == "data"]
+            if not missing:
+                break
+        return found
+
+
+def anchored(stamped: bytes | None) -> str:
+    """A commit's stamp in twelve digits, to be kept beside what is known of the log up to it.
 
     Empty where there is none.
     """
     return "" if stamped is None else hashlib.blake2b(stamped, digest_size=ANCHOR_BYTES).hexdigest()
-
-
-def features(storage: Storage) -> list[str]:
-    """The table features of the newest protocol that the log has; a last resort.
-
-    For a log that delta-rs does not open, to tell by name why.
-    """
-    try:
-        protocol = newest_actions(storage, ("protocol",), SEARCHED_AT_ONCE[1]).get("protocol", {})
-    except StateError:
-        return []
-    lists = (protocol.get(kind) for kind in ("readerFeatures", "writerFeatures"))
-    return [str(name) for names in lists if isinstance(names, list) for name in names]
-
-
-def known_paths(
-    storage: Storage, version: int, pool: Executor, transactions: dict[str, int] | None = None
-) -> Iterator[Known]:
-    """Every path that the log up to ``version`` adds or removes.
-
-    Times are 0 where the log does not say. Files outside the table's directory
-    are left out. ``transactions`` is filled on the way with the newest ``txn`` of
-    each application. Raises `StateError` if the log is not whole.
-    """
-    seen: dict[str, int] = {} if transactions is None else transactions
-    wanted = (*_PATHS, *TRANSACTION)
-    for columns in columns_up_to(storage, version, wanted, pool, tail_of(storage, version)):
-        seen |= transactions_in(columns)
-        yield from _known(columns, storage.uri)
 
 
 def _known(columns: Columns, root: str) -> Iterator[Known]:
@@ -157,49 +255,29 @@ def _seconds(millis: Any) -> float:
     return millis / 1000 if isinstance(millis, int) and abs(millis) < _LATEST else 0.0
 
 
-def last_own_commit(
-    storage: Storage, app_id: str, txn: int, version: int, pool: Executor, hint: int | None = None
-) -> OwnCommit | None:
-    """Our commit with ``txn`` at or before ``version``; None once its JSON was cleaned up.
-
-    ``hint`` is where it is thought to be: then it costs one GET, however many
-    commits of others came after it.
-    """
-    if hint is not None and 0 <= hint <= version:
-        columns = _told(storage, hint)
-        found = None if columns is None else _own(columns, hint, app_id, txn)
-        if found is not None:
-            return found
-    sizes = iter(SEARCHED_AT_ONCE)
-    size = 1
-    while version >= 0:
-        size = next(sizes, size)
-        numbers = range(version, max(-1, version - size), -1)
-        for number, columns in zip(
-            numbers, pool.map(partial(_told, storage), numbers), strict=True
-        ):
-            if columns is None:
-                return None
-            found = _own(columns, number, app_id, txn)
-            if found is not None:
-                return found
-        version -= size
-    return None
-
-
-def _told(storage: Storage, version: int) -> Columns | None:
-    """What a commit says of itself and of transactions; None if it is gone."""
-    actions = read_commit(storage, version, (_INFO, "txn"))
-    where = f"{storage.uri}/{commit_path(version)}"
-    return None if actions is None else columns_in(actions, (_INFO, *TRANSACTION), where)
-
-
 def _own(columns: Columns, number: int, app_id: str, txn: int) -> OwnCommit | None:
     if transactions_in(columns).get(app_id) != txn:
         return None
     document = next(filter(None, map(_ours, columns[_INFO])), {})
     # A second instance repeats the txn of the live one; the commit is still its own.
     return OwnCommit(number, document) if document.get("app_id", app_id) == app_id else None
+
+
+def _take_document(found: News, info: Mapping[str, object]) -> None:
+    if document := _ours(info):
+        found.output_ids += ids_in(info)
+        found.document = document
+
+
+def ids_in(info: Mapping[str, object]) -> list[str]:
+    """The output ids that a commit of any Penguin tells of; none for other writers."""
+    ids = _ours(info).get("output_ids")
+    return [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
+
+
+def _ours(info: Mapping[str, object]) -> Mapping[str, object]:
+    ours = info.get(OUR_KEY)
+    return ours if isinstance(ours, Mapping) else {}
 
 
 def sweep_leftovers(storage: Storage, older_than: float) -> int:
@@ -218,74 +296,3 @@ def sweep_leftovers(storage: Storage, older_than: float) -> int:
     for path in doomed:
         storage.delete(path)
     return len(doomed)
-
-
-def penguin_news(storage: Storage, after: int, version: int, pool: Executor) -> News:
-    """What all Penguins say in the commits ``after < v <= version``; no paths, no transactions.
-
-    As far as the log goes. The mirror has that of one instance only, and may be lost.
-    """
-    found = News()
-    wanted = range(after + 1, version + 1)
-    for info in pool.map(partial(commit_info, storage), wanted):
-        _take_document(found, info)
-    return found
-
-
-def paths_of(storage: Storage, wanted: Collection[str], version: int, pool: Executor) -> list[str]:
-    """What the commits add that brought these output ids, and more of the same commits.
-
-    Among the newest `COMMITS_SEARCHED` and as far as the log goes.
-    """
-    missing = set(wanted)
-    found: list[str] = []
-    first = max(0, version + 1 - COMMITS_SEARCHED)
-    for start in range(version, first - 1, -SEARCHED_AT_ONCE[-1]):
-        numbers = range(start, max(first - 1, start - SEARCHED_AT_ONCE[-1]), -1)
-        infos = pool.map(partial(commit_info, storage), numbers)
-        for number, brought in zip(numbers, map(ids_in, infos), strict=True):
-            if missing.intersection(brought):
-                missing.difference_update(brought)
-                actions = read_commit(storage, number, ("add",)) or []
-                columns = columns_in(actions, _PATHS, f"{storage.uri}/{commit_path(number)}")
-                paths = _known(columns, storage.uri)
-                found += [known.path for known in paths if known.told_by == "data"]
-        if not missing:
-            break
-    return found
-
-
-def commit_info(storage: Storage, version: int) -> Mapping[str, object]:
-    """Read what a commit says of itself; empty for one that is gone. Raises `StateError`."""
-    # Without parsing the adds, of which there may be 100,000.
-    actions = read_commit(storage, version, (_INFO,)) or ()
-    return next((info for each in actions if isinstance(info := each.get(_INFO), dict)), {})
-
-
-def news(storage: Storage, after: int, version: int, pool: Executor) -> News:
-    """What versions ``after < v <= version`` tell. Raises `StateError`."""
-    found = News()
-    wanted = (*_PATHS, *TRANSACTION, _INFO)
-    for columns in columns_up_to(storage, version, wanted, pool, Tail(after, (), ())):
-        found.paths += [entry.path for entry in _known(columns, storage.uri)]
-        for info in columns[_INFO]:
-            _take_document(found, info)
-        found.transactions |= transactions_in(columns)
-    return found
-
-
-def _take_document(found: News, info: Mapping[str, object]) -> None:
-    if document := _ours(info):
-        found.output_ids += ids_in(info)
-        found.document = document
-
-
-def ids_in(info: Mapping[str, object]) -> list[str]:
-    """The output ids that a commit of any Penguin tells of; none for other writers."""
-    ids = _ours(info).get("output_ids")
-    return [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
-
-
-def _ours(info: Mapping[str, object]) -> Mapping[str, object]:
-    ours = info.get(OUR_KEY)
-    return ours if isinstance(ours, Mapping) else {}

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from blizzard_core.delta_json import Tail, columns_up_to, tail_of
 from blizzard_core.storage.protocol import Storage
 from penguin_py.delta.active_files import Logged, bounds_in
-from penguin_py.delta.log import has_commit
+from penguin_py.delta.log import LogReader
 
 _WANTED = ("add.path", "add.stats", "remove.path")
 
@@ -22,6 +22,7 @@ class LoggedBounds:
     def __init__(self, storage: Storage, pool: Executor, column: str) -> None:
         self._storage = storage
         self._pool = pool
+        self._log = LogReader(storage, pool)
         self._column = column
         self._version = -1
         self._bounds: dict[str, tuple[str | None, str | None, int | None]] = {}
@@ -32,7 +33,7 @@ class LoggedBounds:
             return self._bounds
         tail = Tail(self._version, (), ())
         is_behind = -1 < self._version < version
-        if not is_behind or not has_commit(self._storage, self._version + 1):
+        if not is_behind or not self._log.has_commit(self._version + 1):
             newest = tail_of(self._storage, version)
             if not is_behind or newest.version > self._version:
                 tail, self._version, self._bounds = newest, -1, {}

@@ -9,11 +9,9 @@ has no row in the table, wherever a compaction has put its rows in the meantime.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
-from concurrent.futures import Executor
+from collections.abc import Container, Iterator, Mapping
 
-from blizzard_core.storage.protocol import Storage
-from penguin_py.delta.log import COMMITS_SEARCHED, SEARCHED_AT_ONCE, commit_info, ids_in
+from penguin_py.delta.log import COMMITS_SEARCHED, LogReader, ids_in
 from penguin_py.delta.output_ids import discard_mark, replaced_mark
 
 # What a group's commit has among its output ids: rows of groups come by their source alone.
@@ -27,11 +25,11 @@ class TakenOut:
     came before it counts as in the table. Not thread-safe.
     """
 
-    def __init__(self, storage: Storage, version: int, pool: Executor) -> None:
-        self._storage = storage
-        self._pool = pool
-        self._next = version
-        self._last = max(0, version + 1 - COMMITS_SEARCHED)
+    def __init__(self, log: LogReader, version: int) -> None:
+        least = max(0, version + 1 - COMMITS_SEARCHED)
+        self._infos: Iterator[tuple[int, Mapping[str, object]]] = log.newest_first(
+            version, log.commit_info, least
+        )
         # The newest version whose content counts, of those that were not read yet.
         self._counting = version
         self._there: set[str] = set()
@@ -39,19 +37,9 @@ class TakenOut:
 
     def has(self, output_id: str) -> bool:
         """Whether its commit counts no more. Raises `StateError`, `StorageError`."""
-        while output_id not in self._there and self._next >= self._last:
-            self._read_on()
+        while output_id not in self._there and (told := next(self._infos, None)) is not None:
+            self._take(*told)
         return output_id in self._out and output_id not in self._there
-
-    def _read_on(self) -> None:
-        first = max(self._last, self._next + 1 - SEARCHED_AT_ONCE[-1])
-        numbers = range(self._next, first - 1, -1)
-        self._next = first - 1
-        infos = self._pool.map(lambda number: commit_info(self._storage, number), numbers)
-        for number, info in zip(numbers, infos, strict=True):
-            if number < self._last:
-                return
-            self._take(number, info)
 
     def _take(self, number: int, info: Mapping[str, object]) -> None:
         ids = ids_in(info)
@@ -63,7 +51,7 @@ class TakenOut:
             return
         went_back = _version_of(info.get("operationParameters"))
         if went_back is None:
-            self._last = number  # nobody knows what counts before it
+            self._infos = iter(())  # nobody knows what counts before it
         else:
             self._counting = min(went_back, number - 1)
 

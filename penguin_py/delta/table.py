@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
@@ -34,9 +34,9 @@ from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.contract import feature_objections, objections, replace_objections
 from blizzard_core.text import shortened
-from penguin_py.delta import log as deltalog
 from penguin_py.delta.active_files import ActiveFiles, active_files, lacking
 from penguin_py.delta.declarations import declared_by, has_vectors
+from penguin_py.delta.log import LogReader, anchored
 from penguin_py.delta.logged_bounds import LoggedBounds
 from penguin_py.delta.messages import (
     commit_remedy,
@@ -51,7 +51,6 @@ from penguin_py.model import (
     CommitConflict,
     CommitPlan,
     CommitRefused,
-    Known,
     OwnCommit,
     TableState,
 )
@@ -66,13 +65,12 @@ _RESTORE = (
 T = TypeVar("T")
 
 
-class DeltaLog:
+class DeltaLog(LogReader):
     """One table's log, as of the last `refresh`; ``writer`` makes its entries. Not thread-safe."""
 
     def __init__(self, table: Table, storage: Storage, pool: Executor) -> None:
+        super().__init__(storage, pool)
         self._table = table
-        self._storage = storage
-        self._pool = pool
         self._options = delta_options(table.uri, table.storage_options, os.environ)
         self.writer = LogWriter(table, self._options)
         self._handle: DeltaTable | None = None
@@ -111,17 +109,15 @@ class DeltaLog:
         return self._became(state)
 
     def _became(self, state: TableState | None) -> TableState | None:
-        self._stamp = None if state is None else deltalog.stamp(self._storage, state.version)
-        self._current = (
-            None if state is None else replace(state, anchor=deltalog.anchor(self._stamp))
-        )
+        self._stamp = None if state is None else self.stamp(state.version)
+        self._current = None if state is None else replace(state, anchor=anchored(self._stamp))
         return self._current
 
     def _forget_replaced(self) -> None:
         """Have the log opened anew if the one that was read has gone: another may be there."""
         if self._handle is None or self._current is None:
             return
-        if deltalog.stamp(self._storage, self._current.version) != self._stamp:
+        if self.stamp(self._current.version) != self._stamp:
             self._handle = None
             self.replaced += 1
 
@@ -133,50 +129,17 @@ class DeltaLog:
         refresh before anything is written. Raises `StorageError`.
         """
         state = None if self._handle is None else self._current
-        if state is None or deltalog.has_commit(self._storage, state.version + 1):
+        if state is None or self.has_commit(state.version + 1):
             return None
         return state
-
-    def known_paths(
-        self, version: int, transactions: dict[str, int] | None = None
-    ) -> Iterator[Known]:
-        """See `deltalog.known_paths`."""
-        return deltalog.known_paths(self._storage, version, self._pool, transactions)
-
-    def news(self, after: int, version: int) -> deltalog.News:
-        """See `deltalog.news`."""
-        return deltalog.news(self._storage, after, version, self._pool)
-
-    def penguin_news(self, after: int, version: int) -> deltalog.News:
-        """See `deltalog.penguin_news`."""
-        return deltalog.penguin_news(self._storage, after, version, self._pool)
-
-    def paths_of(self, output_ids: Collection[str], version: int) -> list[str]:
-        """See `deltalog.paths_of`."""
-        return deltalog.paths_of(self._storage, output_ids, version, self._pool)
 
     def own_commit(
         self, txn_version: int, version: int, hint: int | None = None
     ) -> OwnCommit | None:
-        """Our commit of this ``txn``, at or before ``version``; see `deltalog.last_own_commit`."""
+        """Our commit of this ``txn``, at or before ``version``; see `last_own_commit`."""
         if not txn_version:
             return None
-        return deltalog.last_own_commit(
-            self._storage, self._table.app_id, txn_version, version, self._pool, hint
-        )
-
-    def anchor(self, version: int) -> str:
-        """What tells this version's commit from another one of the same number, if it is there."""
-        return deltalog.anchor(deltalog.stamp(self._storage, version))
-
-    @property
-    def pool(self) -> Executor:
-        """Where requests of this table run at the same time."""
-        return self._pool
-
-    def has_commit(self, version: int) -> bool:
-        """Whether the log has the entry of this version as such, and not in a checkpoint only."""
-        return deltalog.has_commit(self._storage, version)
+        return self.last_own_commit(self._table.app_id, txn_version, version, hint)
 
     def active_files(self) -> ActiveFiles:
         """The files of the table as of the last `refresh`. Raises `StateError`, `StorageError`."""
@@ -185,7 +148,7 @@ class DeltaLog:
         lacks = lacking(found, state.schema, state.partition_columns)
         for column in lacks:
             if column not in self._logged:
-                self._logged[column] = LoggedBounds(self._storage, self._pool, column)
+                self._logged[column] = LoggedBounds(self._storage, self.pool, column)
         logged = {column: self._logged[column].at(state.version) for column in lacks}
         return active_files(found, state.schema, state.partition_columns, logged)
 
@@ -308,7 +271,7 @@ class DeltaLog:
 
     def _exists(self) -> bool:
         try:
-            return deltalog.exists(self._storage)
+            return self.exists()
         except NotFound:
             # A missing bucket is an error; a local directory is made by its first writer.
             if not self._table.is_local:
@@ -360,7 +323,7 @@ class DeltaLog:
             # no list of what another library gives up by.
             if not is_failure(error):
                 raise
-            told = feature_objections(deltalog.features(self._storage))
+            told = feature_objections(self.features())
             raise StateError(
                 f"{self._table.uri}: {'; '.join(told)}"
                 if told

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,35 +91,26 @@ def _put(storage: MemoryStorage, name: str, actions: list[dict[str, Any]]) -> No
     storage.put_atomic(f"_delta_log/{name}", sink.getvalue())
 
 
-def _classic(storage: MemoryStorage) -> None:
-    _put(storage, f"{5:020d}.checkpoint.parquet", [*_ACTIONS, *_FILES])
-
-
-def _multi_part(storage: MemoryStorage) -> None:
-    for number, actions in enumerate(([*_ACTIONS, _FILES[0]], _FILES[1:]), 1):
-        _put(storage, f"{5:020d}.checkpoint.{number:010d}.{2:010d}.parquet", actions)
-
-
 def _sidecars(storage: MemoryStorage) -> list[dict[str, Any]]:
     for number, actions in enumerate((_FILES[:2], _FILES[2:])):
         _put(storage, f"_sidecars/{number}.parquet", actions)
     return [*_ACTIONS, *({"sidecar": {"path": f"{number}.parquet"}} for number in range(2))]
 
 
-def _second_form(storage: MemoryStorage) -> None:
-    _put(storage, f"{5:020d}.checkpoint.{_UUID}.parquet", _sidecars(storage))
-
-
-def _second_form_in_json(storage: MemoryStorage) -> None:
-    text = "\n".join(map(json.dumps, _sidecars(storage)))
-    storage.put_atomic(f"_delta_log/{5:020d}.checkpoint.{_UUID}.json", text.encode())
-
-
-@pytest.mark.parametrize("write", [_classic, _multi_part, _second_form, _second_form_in_json])
-def test_checkpoints_of_each_form_are_read(write: Callable[[MemoryStorage], None]) -> None:
-    storage = MemoryStorage()
+@pytest.mark.parametrize("form", ["classic", "of two parts", "with sidecars", "of JSON"])
+def test_checkpoints_of_each_form_are_read(form: str) -> None:
+    storage, name = MemoryStorage(), f"{5:020d}.checkpoint"
     _put(storage, f"{4:020d}.checkpoint.parquet", [{"txn": {"appId": "a", "version": 1}}])
-    write(storage)
+    if form == "classic":
+        _put(storage, f"{name}.parquet", [*_ACTIONS, *_FILES])
+    elif form == "of two parts":
+        _put(storage, f"{name}.{1:010d}.{2:010d}.parquet", [*_ACTIONS, _FILES[0]])
+        _put(storage, f"{name}.{2:010d}.{2:010d}.parquet", _FILES[1:])
+    elif form == "with sidecars":
+        _put(storage, f"{name}.{_UUID}.parquet", _sidecars(storage))
+    else:
+        text = "\n".join(map(json.dumps, _sidecars(storage)))
+        storage.put_atomic(f"_delta_log/{name}.{_UUID}.json", text.encode())
     storage.put_atomic(commit_path(6), b'{"txn":{"appId":"b","version":2}}\n')
     tail = tail_of(storage)
     assert (tail.version, [entry.path for entry in tail.commits]) == (5, [commit_path(6)])

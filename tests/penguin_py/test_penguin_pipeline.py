@@ -29,7 +29,7 @@ from blizzard_core.errors import (
     Unavailable,
 )
 from blizzard_core.storage.protocol import Storage
-from penguin_py.delta import log as deltalog
+from penguin_py.delta.log import LogReader
 from penguin_py.delta.table import DeltaLog
 from penguin_py.model import CommitConflict
 from penguin_py.planning.verdict import Judge, Verdict
@@ -508,7 +508,7 @@ def test_an_unknown_outcome_says_so(world: World, monkeypatch: pytest.MonkeyPatc
 
         def commit(write: Callable[[], None]) -> None:
             write()
-            patch.setattr(deltalog, "exists", unreachable)
+            patch.setattr(LogReader, "exists", unreachable)
             raise OSError("connection reset")
 
         def unreachable(_storage: Storage) -> bool:
@@ -849,7 +849,7 @@ def test_a_hole_in_the_log_stops_the_table(world: World) -> None:
     storage = world.storage
     storage.delete("_delta_log/00000000000000000001.json")
     with pytest.raises(StateError, match="is missing"):
-        list(deltalog.known_paths(storage, 2, world.pool))
+        list(LogReader(storage, world.pool).known_paths(2))
 
 
 def test_a_log_that_disappears_while_running_stops_the_table(world: World) -> None:

@@ -21,6 +21,7 @@ from tests.simulation.plan import FLAT_KEYS
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Executor
 from tests.simulation.world import Scan, World
+from tests.support.memory_store import MemoryStorage
 
 # Those of the product, and nobody else's, have their threads replaced.
 _PACKAGES = ("blizzard_core.", "blizzard_py.", "penguin_py.")
@@ -77,23 +78,13 @@ def _compact(world: World, document: Any) -> bytes:
     return msgspec.json.encode(document)
 
 
-class _Held:
-    """A storage with one object, which was read already."""
-
-    def __init__(self, uri: str, data: bytes) -> None:
-        self.uri = uri
-        self._data = data
-
-    def read(self, _path: str) -> bytes:
-        return self._data
-
-
 _READ_PIECES = delta_json._pieces
 
 
 @lru_cache(maxsize=512)
 def _parsed(uri: str, path: str, data: bytes, wanted: tuple[str, ...]) -> tuple[Columns, ...]:
-    held: Any = _Held(uri, data)
+    held = MemoryStorage(uri)
+    held.put_atomic(path, data)
     return tuple(_READ_PIECES(held, path, None, wanted))
 
 

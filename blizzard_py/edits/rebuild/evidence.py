@@ -92,8 +92,8 @@ class Evidence:
         """The segments that tell what is done: all, or since a start over those that it names."""
         if self._state is None or not self._anew_ts:
             return found
-        named = {s.name for s in (*self._state.ledger, *(self._state.processed or ()))}
-        return tuple(segment for segment in found if segment.name in named)
+        named = {s.segment for s in (*self._state.ledger, *(self._state.processed or ()))}
+        return tuple(segment for segment in found if segment.segment in named)
 
     def _counts(self, record: Record) -> bool:
         """Whether a batch is not one from before a start over, of which nothing is left."""
@@ -106,7 +106,7 @@ class Evidence:
 
     def epochs(self) -> int:
         """The highest epoch that anything of the source was written in."""
-        names = [segment.name for found in self._found for segment in found]
+        names = [segment.segment for found in self._found for segment in found]
         staged = (path.split("/")[0] for path in self._staged_paths())
         return max(
             (*map(processed_set.epoch_of, names), *(int(e) for e in staged if e.isdigit())),
@@ -306,7 +306,7 @@ class Evidence:
             *processed_set.lost(self._state.ledger, self.segments),
             *processed_set.lost(self._state.processed or (), self.set_segments),
         ):
-            yield Doubt(f"segment {segment.name}, which the checkpoint names, is gone")
+            yield Doubt(f"segment {segment.segment}, which the checkpoint names, is gone")
 
     def _missing_names(self) -> Iterator[Doubt]:
         """Batches whose names in grace stood in the journal only."""

@@ -22,19 +22,17 @@ from blizzard_py.state.processed_set import (
     TAIL,
     ProcessedSet,
     Segment,
-    SegmentDocument,
     digests_of,
     discard,
     load,
     lost,
-    segments_of,
     segments_to_json,
     sweep,
     write,
 )
 from tests.support.memory_store import Died, Dying, MemoryStorage
 
-LISTED = tuple[SegmentDocument, ...]
+LISTED = tuple[Segment, ...]
 FOLDER = "_blizzard/p_s_processed"
 NOW = 1_000_000.0
 
@@ -247,15 +245,15 @@ def test_another_count_than_the_checkpoint_says_is_refused() -> None:
     storage = MemoryStorage()
     (segment,) = added(storage, ProcessedSet(), names(10)).segments
     with pytest.raises(StateError, match="holds 10 names and the checkpoint says 9"):
-        load(storage, FOLDER, [Segment(segment.name, 9)])
+        load(storage, FOLDER, [Segment(segment.segment, 9)])
 
 
 def test_one_segment_cannot_stand_in_for_another() -> None:
     storage = MemoryStorage()
     (one,) = added(storage, ProcessedSet(), names(10)).segments
     (two,) = added(storage, ProcessedSet(), names(10, start=50)).segments
-    storage.objects[f"{FOLDER}/{one.name}.digests"] = storage.objects[
-        f"{FOLDER}/{two.name}.digests"
+    storage.objects[f"{FOLDER}/{one.segment}.digests"] = storage.objects[
+        f"{FOLDER}/{two.segment}.digests"
     ]
     with pytest.raises(StateError, match="damaged"):
         load(storage, FOLDER, [one])
@@ -365,7 +363,7 @@ def test_the_list_goes_through_json() -> None:
         {"segment": "a", "count": 3},
         {"segment": "b", "count": 2, "missing_since": 17.0},
     ]
-    assert segments_of(decoded(LISTED, document, "f")) == segments
+    assert decoded(LISTED, document, "f") == segments
 
 
 @pytest.mark.parametrize(
@@ -403,4 +401,4 @@ def test_a_segment_that_became_part_of_a_later_one_is_not_lost(
 ) -> None:
     named = [Segment("a~1", 5000), Segment("a~2", 100)]
     found = lost(named, [Segment(name, count) for name, count in there])
-    assert [segment.name for segment in found] == gone
+    assert [segment.segment for segment in found] == gone

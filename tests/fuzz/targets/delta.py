@@ -21,8 +21,8 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.table.committed import added
 from blizzard_py.connections.lakes import delta_log
 from blizzard_py.connections.lakes.sink_table import sink_table
-from penguin_py.delta import log
 from penguin_py.delta.active_files import bounds_in
+from penguin_py.delta.log import COMMON_APP_ID, LogReader
 from penguin_py.delta.table import DeltaLog
 from penguin_py.settings import tables_of
 from tests.fuzz.mutate import json_lines
@@ -31,7 +31,7 @@ from tests.fuzz.target import Target, hold
 from tests.support.memory_store import MemoryStorage
 
 _APP = "penguin-events"
-_CHECKPOINT = f"{log.LOG}/{0:020d}.checkpoint.parquet"
+_CHECKPOINT = f"{delta_json.LOG}/{0:020d}.checkpoint.parquet"
 
 
 @cache
@@ -53,15 +53,16 @@ def entries(data: bytes) -> None:
     """A log entry is understood, or refused by name, by whoever reads one."""
     store = MemoryStorage()
     store.objects[delta_json.commit_path(0)] = (data, 0.0)
-    store.objects[f"{log.LOG}/_last_checkpoint"] = (data.partition(b"\n")[0], 0.0)
+    store.objects[f"{delta_json.LOG}/_last_checkpoint"] = (data.partition(b"\n")[0], 0.0)
+    reader = LogReader(store, _pool())
     refused = _refused(lambda: delta_json.read_commit(store, 0))
-    known = _refused(lambda: list(log.known_paths(store, 0, _pool())))
+    known = _refused(lambda: list(reader.known_paths(0)))
     hold("whoever reads the paths reads the entry", known or not refused)
-    _refused(lambda: log.news(store, -1, 0, _pool()))
-    _refused(lambda: log.penguin_news(store, -1, 0, _pool()))
-    _refused(lambda: log.last_own_commit(store, _APP, 1, 0, _pool()))
-    _refused(lambda: log.paths_of(store, ["p/s/b/1/0"], 0, _pool()))
-    _refused(lambda: log.features(store))
+    _refused(lambda: reader.news(-1, 0))
+    _refused(lambda: reader.penguin_news(-1, 0))
+    _refused(lambda: reader.last_own_commit(_APP, 1, 0))
+    _refused(lambda: reader.paths_of(["p/s/b/1/0"], 0))
+    _refused(reader.features)
     _refused(lambda: list(added(data, "mem://log", store.uri)))
     _refused(lambda: sink_table(store))
     with contextlib.suppress(SourceError):
@@ -74,7 +75,7 @@ def checkpoints(data: bytes) -> None:
     """A checkpoint of the log is read, or refused by name."""
     store = MemoryStorage()
     store.objects[_CHECKPOINT] = (data, 0.0)
-    _refused(lambda: list(log.known_paths(store, 0, _pool(), {})))
+    _refused(lambda: list(LogReader(store, _pool()).known_paths(0, {})))
     _refused(lambda: delta_json.newest_transactions(store, 1))
     _refused(lambda: sink_table(store))
 
@@ -82,7 +83,7 @@ def checkpoints(data: bytes) -> None:
 def table(data: bytes) -> None:
     """A table is opened, or refused by name; delta-rs does not take the process along."""
     with tempfile.TemporaryDirectory(dir=_memory()) as folder:
-        path = Path(folder, log.LOG, f"{0:020d}.json")
+        path = Path(folder, delta_json.LOG, f"{0:020d}.json")
         path.parent.mkdir()
         path.write_bytes(data)
         [settings] = tables_of(_config(folder))
@@ -104,12 +105,12 @@ def _entry_seeds() -> Iterator[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         rows = pa.table({"id": [1], "_unit": ["2024-01-28/a"], "date": ["2024-01-28"]})
         write_deltalake(folder, rows, partition_by=["date"])
-        yield Path(folder, log.LOG, f"{0:020d}.json").read_bytes()
+        yield Path(folder, delta_json.LOG, f"{0:020d}.json").read_bytes()
     ours = {"app_id": _APP, "commit_id": "c", "output_ids": ["p/s/b/1/0"], "progress": {}}
     actions = [
         {"commitInfo": {"timestamp": 1, "penguin": ours}},
         {"txn": {"appId": _APP, "version": 1}},
-        {"txn": {"appId": log.COMMON_APP_ID, "version": 1}},
+        {"txn": {"appId": COMMON_APP_ID, "version": 1}},
         {"add": {"path": "date=1/a%20b.parquet", "size": 1, "partitionValues": {"date": None},
                  "modificationTime": 1, "dataChange": True,
                  "stats": '{"minValues":{"_unit":"a"},"nullCount":{"_unit":0}}'}},

@@ -43,7 +43,7 @@ from blizzard_core.watermark.scan import Scan, scan
 
 BUCKET = "bench"
 ROOT = "raw/events"
-CONCURRENCY = 8  # the default of global.total_concurrency
+CONCURRENCY = 8  # the default of global.advanced.total_concurrency
 LATENCIES = (0.0, 0.05)
 # (a) and (b) run once and not three times where one run takes longer than this.
 LONG_SECS = 20.0

@@ -15,7 +15,7 @@ EXPANSION = 256
 """Expansion: what a file becomes once it is unpacked, for each byte stored. An empty value of a
 row counts as a quarter of a byte
 Beyond: the file is quarantined, stage `decompress`
-Key: pipelines.NAME.error_handling.max_expansion
+Key: pipelines.NAME.error_handling.advanced.max_expansion
 Test: test_task_bounds.py::test_what_expands_too_far_is_quarantined_and_nothing_else
 """
 EXPANSION_FREE_BYTES = 16 << 20
@@ -47,7 +47,7 @@ Test: test_isolate.py::test_a_file_that_kills_without_end_is_given_up
 DIRECTORIES = 1000
 """Directories of the table that a file's rows go to, and so the outputs that it makes small
 Beyond: the file is quarantined, stage `partition`
-Key: pipelines.NAME.error_handling.max_directories_per_file
+Key: pipelines.NAME.error_handling.advanced.max_directories_per_file
 Test: test_task_bounds.py::test_a_file_of_too_many_directories_is_quarantined_and_nothing_else
 """
 COMPONENT_BYTES = 255
@@ -62,7 +62,6 @@ LETTERS = 100_000
 """Letters of a file's bad records; of its rows out of time as many in each task
 Beyond: the rest is counted: in the last letter, `bad_rows` and the file's error. A file of which
 more than `max_bad_fraction` is bad up to there is quarantined without reading on
-Key: pipelines.NAME.error_handling.max_letters_per_file
 Test: test_task_bounds.py::test_letters_of_a_file_are_bounded_and_the_rest_is_counted
 """
 LETTERS_BYTES = 64 << 20
@@ -273,7 +272,7 @@ Test: test_file_contract.py::test_a_small_file_cannot_bring_thousands_of_columns
 NEW_COLUMNS = 1000
 """Columns that a commit adds to the table
 Beyond: the file is quarantined
-Key: tables.NAME.max_new_columns
+Key: tables.NAME.advanced.max_new_columns
 Test: test_file_contract.py::test_a_small_file_cannot_bring_thousands_of_columns
 """
 # delta-rs reads the schema again with a JSON parser that gives up at 128 levels, of

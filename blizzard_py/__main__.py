@@ -28,7 +28,7 @@ from blizzard_core.cli import (
     verbose_option,
 )
 from blizzard_core.daemon import DIFFERS, REFUSED
-from blizzard_core.settings.event_time_checks import event_time_notes
+from blizzard_core.settings.checks.event_time import event_time_notes
 from blizzard_core.text import counted, printable
 from blizzard_py.app import daemon as app
 from blizzard_py.app import inspection, unit_operations

@@ -65,7 +65,7 @@ FOOTERS_PER_WORKER = 4
 @contextmanager
 def build(config: Config) -> Iterator[list[TablePipeline]]:
     """Every table, wired, on one bounded pool for requests. Opens no connection."""
-    threads = config.global_.total_concurrency * FOOTERS_PER_WORKER
+    threads = config.global_.advanced.total_concurrency * FOOTERS_PER_WORKER
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="footer") as pool:
         yield [table_pipeline(table, pool) for table in tables_of(config)]
 
@@ -92,7 +92,7 @@ def run_daemon(config: Config, *, once: bool, where: str = "CONFIG") -> int:
     limits = config.global_
     loop = Loop(
         once,
-        limits.poll_jitter,
+        limits.advanced.poll_jitter,
         limits.shutdown_grace,
         renewed=config.secrets.changed,
     )

@@ -63,7 +63,7 @@ class Committer:
         self._retried: set[str] = set()
         # Files that are too old to be taken unless they carry an output id.
         self._overdue: set[str] = set()
-        self._queue = Batches(table.max_files_per_commit)
+        self._queue = Batches(table.advanced.max_files_per_commit)
         self._failed: list[Failure] = []
         self._done = 0
 
@@ -234,7 +234,7 @@ class Committer:
             self._log.warning("file_gone", path=entry.path)
         if found.waiting:
             path = found.waiting[0].path
-            age = self._table.foreign_min_age_secs
+            age = self._table.advanced.foreign_min_age
             self._log.warning(
                 "foreign_files_wait",
                 files=len(found.waiting),

@@ -73,11 +73,11 @@ class TablePipeline:
         self._prepare = prepare
         self._is_prepared = False
         self._log = get_logger(table=table.name)
-        self._accept = accepts(table.file_pattern)
+        self._accept = accepts(table.advanced.file_pattern)
         self._pool = pool
         self._quarantine = Quarantine(storage, table.state_name)
         self._chores = Upkeep(table, storage, log, self._accept, LIST_CONCURRENCY, self.activity)
-        owners = Owners(table.own_prefixes, table.foreign_min_age_secs)
+        owners = Owners(tuple(table.advanced.own_prefixes), table.advanced.foreign_min_age)
         self._view = TableView(table, storage, log, self._accept, clock, self.activity)
         self._poll = Poll(table, storage, self._view, self._accept, clock, self.activity)
         judge = Judge(table, storage, pool, owners)
@@ -98,7 +98,7 @@ class TablePipeline:
     @property
     def poll_interval_secs(self) -> float:
         """How long to wait after a poll that found nothing."""
-        return self._table.poll_interval_secs
+        return self._table.settings.poll_interval
 
     def cancel(self) -> None:
         """Nothing to do: a cycle is one commit, which is short and is finished."""

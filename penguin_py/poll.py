@@ -96,7 +96,7 @@ class Poll:
         # What a clock that was wrong has noted would be in grace until then.
         progress = clamped(snapshot.memory.progress, self._scanned.ended)
         lowest = lowest_of(found, progress.depth)
-        grace = self._table.grace_period_secs
+        grace = self._table.advanced.grace_period
         moving = movers(self._scanned.ended)
         progress = settled(progress, self._scanned, grace, lowest.get, moving)
         progress = self._floored(progress, found)
@@ -107,5 +107,5 @@ class Poll:
     def _floored(self, progress: Progress, pending: Sequence[str]) -> Progress:
         """The progress with old partitions closed, so that a poll's cost stays bounded."""
         now = self._scanned.ended
-        oldest = lookback_floor(self._table.partition_filter, now)
-        return raised(progress, self._table.max_tracked_partitions, oldest, pending, now)
+        oldest = lookback_floor(self._table.settings.partition_filter, now)
+        return raised(progress, self._table.advanced.max_tracked_partitions, oldest, pending, now)

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
-from blizzard_core.bounds import NEW_COLUMNS
 from blizzard_core.handover import committer_app
 from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_core.settings.partitioning import PartitionType
-from blizzard_core.settings.sources import PartitionFilter
-from blizzard_core.settings.tables import OptimizeSettings, TableSettings, VacuumSettings
+from blizzard_core.settings.tables import (
+    PartitionType,
+    TableAdvanced,
+    TableSettings,
+)
 from blizzard_core.storage.opening import normalize_uri, scheme_of
 from blizzard_core.storage.protocol import StorageOptions
 
@@ -34,29 +34,21 @@ class Table:
     """
 
     name: str
-    uri: str
-    poll_interval_secs: float
-    schema_evolution: Literal["merge", "strict", "overwrite"]
-    file_pattern: str
-    grace_period_secs: float
-    max_files_per_commit: int
-    max_tracked_partitions: int
-    reconcile_interval_secs: float
-    reconcile_horizon_secs: float
+    settings: TableSettings
     partition_types: Mapping[str, PartitionType] | None
-    partition_filter: PartitionFilter | None = None
-    app_id_override: str | None = None
-    delta_checkpoint_interval: int | None = None
-    delta_log_cleanup: bool | None = None
-    optimize: OptimizeSettings | None = None
-    vacuum: VacuumSettings | None = None
-    own_prefixes: tuple[str, ...] = ()
-    foreign_min_age_secs: float | None = 3600
-    strict_types: bool = False
-    max_new_columns: int = NEW_COLUMNS
+    storage_options: StorageOptions = field(default_factory=dict, repr=False)
     source_ids: tuple[str, ...] = ()
     replacing: tuple[str, ...] = ()
-    storage_options: StorageOptions = field(default_factory=dict, repr=False)
+
+    @property
+    def uri(self) -> str:
+        """The directory, as everything stores it."""
+        return self.settings.table_uri
+
+    @property
+    def advanced(self) -> TableAdvanced:
+        """What few set."""
+        return self.settings.advanced
 
     @property
     def live_app_id(self) -> str:
@@ -66,12 +58,12 @@ class Table:
     @property
     def app_id(self) -> str:
         """The application id of our ``txn`` actions; it never changes."""
-        return self.app_id_override or self.live_app_id
+        return self.advanced.app_id or self.live_app_id
 
     @property
     def state_name(self) -> str:
         """What files of ours in ``_penguin/`` start with: instances share none of them."""
-        return self.app_id_override or self.name
+        return self.advanced.app_id or self.name
 
     @property
     def is_local(self) -> bool:
@@ -114,27 +106,5 @@ def _table(name: str, table: TableSettings, pipeline: PipelineSettings | None) -
         partition_types = partition_by.column_types(pipeline.field_types if pipeline else {})
     elif sink is not None:
         partition_types = {}  # Blizzard writes to the root without partition_by
-    return Table(
-        name=name,
-        uri=normalize_uri(table.table_uri),
-        poll_interval_secs=table.poll_interval,
-        schema_evolution=table.schema_evolution,
-        file_pattern=table.file_pattern,
-        grace_period_secs=table.grace_period,
-        max_files_per_commit=table.max_files_per_commit,
-        max_tracked_partitions=table.max_tracked_partitions,
-        reconcile_interval_secs=table.reconcile_interval,
-        reconcile_horizon_secs=table.reconcile_horizon,
-        partition_types=partition_types,
-        own_prefixes=tuple(table.own_prefixes),
-        foreign_min_age_secs=table.foreign_min_age,
-        strict_types=table.strict_types,
-        max_new_columns=table.max_new_columns,
-        partition_filter=table.partition_filter,
-        app_id_override=table.app_id,
-        delta_checkpoint_interval=table.delta_checkpoint_interval,
-        delta_log_cleanup=table.delta_log_cleanup,
-        optimize=table.optimize,
-        vacuum=table.vacuum,
-        storage_options=table.storage_options or (sink.storage_options if sink else {}),
-    )
+    storage_options = table.storage_options or (sink.storage_options if sink else {})
+    return Table(name, table, partition_types, storage_options)

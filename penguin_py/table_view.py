@@ -196,7 +196,7 @@ class TableView:
         doubtful = [e for e in found if rebuilt or is_passed(progress, e.path)]
         if not doubtful:
             return Trusted(tuple(found))
-        horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
+        horizon = safe_horizon(self._table.advanced.reconcile_horizon, state.removed_kept_secs)
         pairs = [
             (lying, Known(path, 0, modified, "data" if is_data else "rewrite"))
             for is_data, modified, path in self._sample

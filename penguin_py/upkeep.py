@@ -65,9 +65,9 @@ class Upkeep:
         """
         table = self._table
         intervals = {
-            "reconcile": table.reconcile_interval_secs,
-            "optimize": table.optimize.interval if table.optimize else 0,
-            "vacuum": table.vacuum.interval if table.vacuum else 0,
+            "reconcile": table.advanced.reconcile_interval,
+            "optimize": table.settings.optimize.interval if table.settings.optimize else 0,
+            "vacuum": table.settings.vacuum.interval if table.settings.vacuum else 0,
         }
         return [
             name
@@ -91,7 +91,7 @@ class Upkeep:
         and `StorageError`.
         """
         progress = memory.progress
-        floor = lookback_floor(self._table.partition_filter, now)
+        floor = lookback_floor(self._table.settings.partition_filter, now)
         everything = Progress(depth=progress.depth, floor=floor)
         try:
             listed = scan(self._storage, everything, self._looks, self._list_concurrency).entries
@@ -114,7 +114,7 @@ class Upkeep:
             if lying is not None:
                 pairs.append((lying, entry))
         grouped = [unknown.pop(path) for path in list(unknown) if is_grouped(path)]
-        horizon = safe_horizon(self._table.reconcile_horizon_secs, state.removed_kept_secs)
+        horizon = safe_horizon(self._table.advanced.reconcile_horizon, state.removed_kept_secs)
         copied = copied_at(pairs, now)
         oldest, since = max(now - horizon, copied), came_since(memory.chores, copied)
         found = compare(unknown.values(), records, oldest, since)
@@ -159,13 +159,13 @@ class Upkeep:
 
     def _optimize(self) -> None:
         """Compact small files, if that is configured."""
-        settings = self._table.optimize
+        settings = self._table.settings.optimize
         if settings is not None:
             self._tried("optimize", lambda: self._delta.optimize(settings.target_size_mb << 20))
 
     def _vacuum(self) -> None:
         """Delete what the table let go, if that is configured."""
-        settings = self._table.vacuum
+        settings = self._table.settings.vacuum
         if settings is not None:
             self._tried("vacuum", lambda: {"files": self._delta.vacuum(settings.retention)})
 

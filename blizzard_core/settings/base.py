@@ -1,21 +1,32 @@
-"""What every block of the configuration has in common."""
+"""Blocks and durations: what every block of the configuration has in common.
+
+A duration is ``30s``, ``5m``, ``1h30m`` or ``7d``, the same in words (``10 minutes``), ISO 8601
+(``PT5M``, ``P30D``), and ``months=1`` where months may be said at all, since they differ in
+length. A number without a unit is refused: nobody who reads it knows what it counts. 0 needs none.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import chain
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
+    PlainSerializer,
     StringConstraints,
     ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from blizzard_core.storage.opening import normalize_uri, problems_of
@@ -59,16 +70,36 @@ class Settings(BaseModel):
             return data
         found, said = dict(data), dict[str, str]()
         for key in data:
-            name, _, unit = str(key).rpartition("_")
-            new = "cooldown" if name == "abstinent" else name
-            if unit in _UNITS and new in cls.model_fields and key not in cls.model_fields:
+            new, unit = _without_unit(key)
+            if unit and new in cls.model_fields and key not in cls.model_fields:
                 if new in found:
                     raise ValueError(f"give {said.get(new, new)} or {key}, not both")
                 said[new] = key
                 value = found.pop(key)
                 is_number = re.fullmatch(r"-?\d+(\.\d+)?", str(value)) is not None
-                found[new] = f"{value}{_UNITS[unit]}" if is_number else value
+                found[new] = f"{value}{unit}" if is_number else value
         return found
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_advanced(cls, data: Any) -> Any:
+        """Keys that stood beside `advanced` before 0.1.0, as `order_guard`, go into it."""
+        field = cls.model_fields.get("advanced")
+        if field is None or not isinstance(data, dict):
+            return data
+        block = data.get("advanced", {})
+        inner = getattr(field.annotation, "model_fields", {})
+        flat = {
+            key: value
+            for key, value in data.items()
+            if key not in cls.model_fields and _without_unit(key)[0] in inner
+        }
+        if not flat or not isinstance(block, dict):
+            return data
+        if twice := sorted(flat.keys() & block.keys()):
+            raise ValueError(f"give advanced.{twice[0]} or {twice[0]}, not both")
+        rest = {key: value for key, value in data.items() if key not in flat}
+        return {**rest, "advanced": {**flat, **block}}
 
     @field_validator("*", mode="before")
     @classmethod
@@ -82,6 +113,30 @@ class Settings(BaseModel):
         return value
 
 
+def check_kind(
+    settings: Settings, kind: str, needed: Mapping[str, Sequence[str]], free: Sequence[str] = ()
+) -> None:
+    """Raise `ValueError` for keys that the kind needs and has not, or that only others have.
+
+    Those in ``free`` may be given with any kind.
+    """
+    missing = [key for key in needed[kind] if getattr(settings, key) is None]
+    if missing:
+        raise ValueError(f"kind {kind} needs {', '.join(missing)}")
+    others = sorted({key for keys in needed.values() for key in keys} - {*needed[kind], *free})
+    odd = [key for key in others if getattr(settings, key) is not None]
+    if odd:
+        raise ValueError(f"{', '.join(odd)}: not used by kind {kind}; leave it out")
+
+
+def _without_unit(key: Any) -> tuple[str, str]:
+    """A key's name and the unit that was a part of it, if it names one."""
+    name, _, unit = str(key).rpartition("_")
+    if unit not in _UNITS:
+        return str(key), ""
+    return "cooldown" if name == "abstinent" else name, _UNITS[unit]
+
+
 def _kinds(annotation: Any) -> Iterator[str]:
     """The names of the types that a value may have."""
     if get_origin(annotation) in {Union, UnionType, Annotated}:
@@ -89,3 +144,196 @@ def _kinds(annotation: Any) -> Iterator[str]:
             yield from _kinds(each)
     elif isinstance(annotation, type):
         yield annotation.__name__
+
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
+_SECOND = 1_000_000
+_MILLI = 1000
+# From the longest on; a week and a day have always as many hours.
+_MICROS = {
+    "week": 7 * 86_400 * _SECOND,
+    "day": 86_400 * _SECOND,
+    "hour": 3600 * _SECOND,
+    "minute": 60 * _SECOND,
+    "second": _SECOND,
+    "millisecond": _MILLI,
+    "microsecond": 1,
+}
+_MONTHS = {"year": 12, "quarter": 3, "month": 1}
+_SHORT = {"w": "week", "d": "day", "h": "hour", "m": "minute", "s": "second"}
+_SHORT |= {"min": "minute", "sec": "second", "ms": "millisecond", "us": "microsecond"}
+_SHORT |= {"mo": "month", "y": "year"}
+
+_NUMBER = r"\d+(?:\.\d+)?"
+_PART = re.compile(rf"({_NUMBER}) *([a-zA-Z]+)")
+_WORDS = re.compile(rf"{_PART.pattern}(?: *{_PART.pattern})*")
+_PAIR = re.compile(rf"([a-zA-Z]+) *= *({_NUMBER})")
+_PAIRS = re.compile(rf"{_PAIR.pattern}(?: *, *{_PAIR.pattern})*")
+_ISO = re.compile(
+    rf"P(?:({_NUMBER})Y)?(?:({_NUMBER})M)?(?:({_NUMBER})W)?(?:({_NUMBER})D)?"
+    rf"(?:T(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?"
+)
+_ISO_UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
+_CLOSING_DAY = re.compile(r"closing_day *= *(\d+)(?!\.)")
+_LONGEST_MONTH = 31
+_YEARS = 100
+_EXAMPLES = "`30s`, `5m`, `1h`, `7d` or `P30D`"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A duration in two parts: months differ in length, and microseconds do not."""
+
+    months: int
+    micros: int
+
+
+def span(text: str) -> Span:
+    """Take a duration apart. Raises `ValueError` for what is none, or longer than 100 years."""
+    months = micros = Decimal(0)
+    for amount, unit in parts(text):
+        months += amount * _MONTHS.get(unit, 0)
+        micros += amount * _MICROS.get(unit, 0)
+    if months != int(months):
+        raise ValueError("has a part of a month")
+    if micros != int(micros):
+        raise ValueError("is finer than a microsecond")
+    if months > _YEARS * 12 or micros > _YEARS * 36_525 * _MICROS["day"] // 100:
+        raise ValueError(f"is more than {_YEARS} years")
+    return Span(int(months), int(micros))
+
+
+def parts(text: str) -> list[tuple[Decimal, str]]:
+    """The amounts of a duration, each with its unit (``day``, ``month``). Raises `ValueError`."""
+    found = []
+    for number, named in _parts(text.strip()):
+        unit = _SHORT.get(named, named.lower().removesuffix("s"))
+        if unit not in _MONTHS and unit not in _MICROS:
+            known = ", ".join([*_MICROS, *_MONTHS])
+            raise ValueError(f"there is no unit {named!r}; known: {known}")
+        found.append((Decimal(number), unit))
+    return found
+
+
+def _parts(text: str) -> list[tuple[str, str]]:
+    """The numbers of a duration, each with its unit as written."""
+    if _WORDS.fullmatch(text):
+        return _PART.findall(text)
+    if _PAIRS.fullmatch(text):
+        return [(number, unit) for unit, number in _PAIR.findall(text)]
+    iso = _ISO.fullmatch(text)
+    found = [] if iso is None else zip(iso.groups(), _ISO_UNITS, strict=True)
+    parts = [(number, unit) for number, unit in found if number is not None]
+    if parts:
+        return parts
+    if text.startswith("-"):
+        raise ValueError("must be at least 0")
+    if text == "0":
+        return [(text, "second")]
+    if re.fullmatch(_NUMBER, text):
+        raise ValueError(f"must be a duration with its unit: {text}s, {text}m, {text}h or {text}d")
+    raise ValueError(f"must be a duration such as {_EXAMPLES}")
+
+
+def micros(text: str) -> int:
+    """A duration that always takes as long, in microseconds. Raises `ValueError`."""
+    found = span(text)
+    if found.months:
+        raise ValueError("has months or years, which differ in length; give days")
+    return found.micros
+
+
+def signed_micros(text: str) -> int:
+    """The same, where a minus in front makes all of it less than nothing. Raises `ValueError`."""
+    bare = text.strip()
+    return -micros(bare[1:]) if bare.startswith("-") else micros(bare)
+
+
+def shown(secs: float) -> str:
+    """So many seconds as a configuration says them: ``90s``, ``5m``, ``1h``, ``2d``."""
+    for unit, length in (("d", DAY), ("h", HOUR), ("m", MINUTE)):
+        if secs and secs % length == 0:
+            return f"{secs / length:.15g}{unit}"
+    # No exponent, which would be no duration.
+    return f"{Decimal(f'{secs:.15g}'):f}s" if secs else "0"
+
+
+def whole_millis(text: str, found: int) -> str:
+    """The text of so many microseconds. Raises `ValueError` if a watermark cannot follow it."""
+    if found % _MILLI:
+        raise ValueError(f"{text!r}: a watermark moves by whole milliseconds")
+    return text
+
+
+def parse_look_back(given: Any) -> dict[str, int]:
+    """How far back: ``2d``, ``months=1, closing_day=5``, or a block of the same. 0 is nothing.
+
+    Raises `ValueError` for what is neither.
+    """
+    if isinstance(given, dict):
+        given = ", ".join(f"{unit}={amount}" for unit, amount in given.items()) or "0"
+    text = _text(given)
+    if not isinstance(text, str):
+        raise ValueError(f"must be a duration such as {_EXAMPLES}")  # noqa: TRY004  # pydantic's
+    day = _CLOSING_DAY.search(text)
+    if day is not None and not 1 <= int(day[1]) <= _LONGEST_MONTH:
+        raise ValueError(f"closing_day must be from 1 to {_LONGEST_MONTH}")
+    rest = _CLOSING_DAY.sub("", text).strip(" ,")
+    found = span("0" if day and not rest else rest)
+    hours, part = divmod(found.micros, _MICROS["hour"])
+    if part:
+        raise ValueError("is no whole number of hours")
+    amounts = {"months": found.months, "hours": hours, "closing_day": int(day[1]) if day else 0}
+    return {unit: amount for unit, amount in amounts.items() if amount}
+
+
+def _text(value: Any) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{value:.15g}" if is_number else value
+
+
+def _secs(value: Any) -> Any:
+    text = _text(value)
+    return micros(text) / _SECOND if isinstance(text, str) else value
+
+
+def _duration(text: str) -> str:
+    micros(text)
+    return text
+
+
+def _positive(text: str) -> str:
+    if micros(text) == 0:
+        raise ValueError("must be longer than nothing")
+    return text
+
+
+def _delay(text: str) -> str:
+    return whole_millis(text, micros(text))
+
+
+# In seconds, for whoever waits; and as written, for what has to be exact.
+_IN_SECONDS = BeforeValidator(_secs)
+_AS_TEXT = (AfterValidator(_duration), AfterValidator(_positive), AfterValidator(_delay))
+Seconds = Annotated[float, _IN_SECONDS, PlainSerializer(shown, return_type=str, when_used="json")]
+Duration = Annotated[str, BeforeValidator(_text), _AS_TEXT[0]]
+Length = Annotated[str, BeforeValidator(_text), _AS_TEXT[1]]
+Delay = Annotated[str, BeforeValidator(_text), _AS_TEXT[2]]
+_BACK = BeforeValidator(parse_look_back)
+LookBack = Annotated[dict[str, int], _BACK]
+
+
+def is_duration(metadata: Iterable[Any]) -> bool:
+    """Whether a type with these annotations is a duration."""
+    return any(each in (_IN_SECONDS, _BACK, *_AS_TEXT) for each in metadata)
+
+
+def as_written(field: FieldInfo, value: Any) -> Any:
+    """A default as a file has it: seconds with their unit."""
+    parts = [*field.metadata, *chain.from_iterable(map(_metadata, get_args(field.annotation)))]
+    is_number = isinstance(value, float | int) and not isinstance(value, bool)
+    return (shown(value) if value else 0) if is_number and is_duration(parts) else value
+
+
+def _metadata(annotation: Any) -> tuple[Any, ...]:
+    return getattr(annotation, "__metadata__", ())

@@ -7,72 +7,18 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from blizzard_core.settings.base import Options, Settings
-from blizzard_core.settings.durations import HOUR, MINUTE, Seconds, span
+from blizzard_core.settings.base import MINUTE, LookBack, Options, Seconds, Settings, check_kind
 
 DatabaseDriver = Literal["postgresql", "sqlite", "mysql", "jdbc"]
 LakeDriver = Literal["delta", "iceberg", "parquet", "csv", "json"]
 
-_UNITS = ("years", "months", "days", "hours", "closing_day")
-
-
-class Backward(Settings):
-    """How far below its watermark a source is read again.
-
-    ``closing_day`` starts at the first of last month up to and with that day of the
-    month, later at the first of this one; never above what is stored.
-    """
-
-    years: int = Field(default=0, ge=0)
-    """Calendar years."""
-    months: int = Field(default=0, ge=0)
-    """Calendar months; a day that a month lacks is its last."""
-    days: int = Field(default=0, ge=0, examples=[3])
-    """Of 24 hours."""
-    hours: int = Field(default=0, ge=0)
-    """Taken off before months and years."""
-    closing_day: int | None = Field(default=None, ge=1, le=31, examples=[5])
-    """The day of the month until which last month is read again."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_duration(cls, data: Any) -> Any:
-        """`2d` and `months=1` are blocks of one line, 0 is none."""
-        if data == 0 and not isinstance(data, bool):
-            return {}
-        if not isinstance(data, str):
-            return data
-        found = span(data)
-        hours, rest = divmod(found.micros, round(HOUR * 1_000_000))
-        if rest:
-            raise ValueError("is no whole number of hours")
-        return {"months": found.months, "hours": hours}
-
-    @property
-    def given(self) -> dict[str, int]:
-        """What is set, as `blizzard_py.slices.lookback` takes it; empty: no look-back."""
-        found = {unit: getattr(self, unit) for unit in _UNITS}
-        return {unit: value for unit, value in found.items() if value}
-
 
 class WithBackward(Settings):
-    """A block with a look-back, as ``backward: 2d`` or ``backward_days: 2``."""
+    """A block with a look-back: how far below its watermark a source is read again."""
 
-    backward: Backward | None = Field(default=None, examples=["3d"])
-    """What is read again below the watermark; `backward_days: 3` says the same."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _flat_forms(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        flat = {unit: data[key] for unit in _UNITS if (key := f"backward_{unit}") in data}
-        if not flat:
-            return data
-        if "backward" in data:
-            raise ValueError(f"give backward or backward_{next(iter(flat))}, not both")
-        rest = {k: v for k, v in data.items() if k.removeprefix("backward_") not in flat}
-        return {**rest, "backward": flat}
+    backward: LookBack | None = Field(default=None, examples=["3d"])
+    """What is read again below the watermark: `3d`, `months=1`, or with `closing_day=5` all of
+    last month up to and with that day, later this month."""
 
 
 class DatabaseConnection(WithBackward):
@@ -109,6 +55,17 @@ class LakeConnection(WithBackward):
     """The format's own: the catalog's properties for iceberg, the dialect for csv."""
 
 
+class AuthAdvanced(Settings):
+    """What few token servers need."""
+
+    scope: str | None = Field(default=None, examples=["orders.read"])
+    """oauth2_client_credentials."""
+    audience: str | None = Field(default=None, examples=["https://api.example.com"])
+    """oauth2_client_credentials."""
+    send_as: Literal["basic", "form"] = "basic"
+    """oauth2_client_credentials: how the client shows itself at `token_url`."""
+
+
 class AuthSettings(Settings):
     """Who asks an API.
 
@@ -139,23 +96,12 @@ class AuthSettings(Settings):
     """oauth2_client_credentials."""
     client_secret: str | None = Field(default=None, repr=False, examples=["${CRM_SECRET:-}"])
     """oauth2_client_credentials."""
-    scope: str | None = Field(default=None, examples=["orders.read"])
-    """oauth2_client_credentials."""
-    audience: str | None = Field(default=None, examples=["https://api.example.com"])
-    """oauth2_client_credentials."""
-    send_as: Literal["basic", "form"] = "basic"
-    """oauth2_client_credentials: how the client shows itself at `token_url`."""
+    advanced: AuthAdvanced = AuthAdvanced()
+    """What few have to set."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        needed = _AUTH[self.kind]
-        missing = [key for key in needed if getattr(self, key) is None]
-        if missing:
-            raise ValueError(f"kind {self.kind} needs {', '.join(missing)}")
-        odd = sorted(_AUTH_KEYS - set(needed))
-        given = [key for key in odd if getattr(self, key) is not None]
-        if given:
-            raise ValueError(f"{', '.join(given)}: not used by kind {self.kind}; leave it out")
+        check_kind(self, self.kind, _AUTH)
         return self
 
 
@@ -165,7 +111,15 @@ _AUTH: Mapping[str, tuple[str, ...]] = {
     "api_key": ("name", "value"),
     "oauth2_client_credentials": ("token_url", "client_id", "client_secret"),
 }
-_AUTH_KEYS = {key for keys in _AUTH.values() for key in keys}
+
+
+class HttpAdvanced(Settings):
+    """How long an answer may take, and where pages may lie."""
+
+    timeout: Seconds = Field(default=MINUTE, gt=0)
+    """For one answer, to its last byte."""
+    allowed_hosts: list[str] = Field(default_factory=list, examples=[["files.example.com"]])
+    """Where pages may lie besides the host of `base_url`."""
 
 
 class HttpConnection(WithBackward):
@@ -185,10 +139,8 @@ class HttpConnection(WithBackward):
     """Who asks; nobody without it."""
     headers: Options = Field(default_factory=dict, repr=False, examples=[{"Accept-Language": "en"}])
     """Sent with each request."""
-    timeout: Seconds = Field(default=MINUTE, gt=0)
-    """For one answer, to its last byte."""
-    allowed_hosts: list[str] = Field(default_factory=list, examples=[["files.example.com"]])
-    """Where pages may lie besides the host of `base_url`."""
+    advanced: HttpAdvanced = HttpAdvanced()
+    """What few have to set."""
 
 
 def _family(data: Any) -> str:

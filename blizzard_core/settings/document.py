@@ -10,9 +10,9 @@ from typing import Annotated, Any, Self, TypeAlias
 
 from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
-from blizzard_core.settings.base import Name, Settings
+from blizzard_core.bounds import DIRECTORIES, EXPANSION
+from blizzard_core.settings.base import Name, Seconds, Settings, Uri, micros
 from blizzard_core.settings.connections import ConnectionSettings
-from blizzard_core.settings.durations import Seconds, micros
 from blizzard_core.settings.event_time import EXAMPLE as EVENT_TIME
 from blizzard_core.settings.event_time import (
     Branch,
@@ -22,9 +22,9 @@ from blizzard_core.settings.event_time import (
 )
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, FieldSettings, SchemaSettings
-from blizzard_core.settings.secret_files import SecretFiles
-from blizzard_core.settings.sources import ErrorSettings, SourceSettings
+from blizzard_core.settings.sources import OnBadRecord, SourceSettings
 from blizzard_core.settings.tables import SinkSettings, TableSettings
+from blizzard_core.settings.yaml_file import SecretFiles
 
 _SORTABLE_TYPES = frozenset(
     {"string", "int32", "int64", "float32", "float64", "boolean", "timestamp", "date"}
@@ -43,6 +43,44 @@ AnySource: TypeAlias = Annotated[
     | Annotated[HttpSourceSettings, Tag("http")],
     Discriminator(_kind_of),
 ]
+
+
+class ErrorAdvanced(Settings):
+    """What a file may cost that fails, or beyond which it is quarantined: docs/limits.md."""
+
+    max_retries: int = Field(default=3, ge=0)
+    """Further tries after a failure that may pass (a time-out, a 5xx)."""
+    max_expansion: int = Field(default=EXPANSION, ge=1)
+    """Bytes that a stored byte of a file may become, beyond the first 16 MiB."""
+    max_directories_per_file: int = Field(default=DIRECTORIES, ge=1)
+    """Directories of the table that a file's rows may go to."""
+
+
+class ErrorSettings(Settings):
+    """What happens to a record and to a file that fails.
+
+    ``on_bad_record``: a line that is not a record of the schema goes to the
+    dead-letter queue alone (``quarantine_record``), takes its file along
+    (``quarantine_file``) or stops the pipeline before anything of its batch is
+    passed over (``fail``). A file of which more than ``max_bad_fraction`` (of the
+    lines that are not blank) is bad is quarantined whole: one in ten, because
+    that is no slip any more but a wrong file or a wrong schema. 1 sets no limit.
+
+    ``max_failures`` stops the pipeline before that many files have been quarantined since
+    its start; 0 sets no limit, and files that were deleted do not count. ``dlq_path`` defaults
+    to ``_blizzard/dlq`` in the table.
+    """
+
+    on_bad_record: OnBadRecord = "quarantine_record"
+    """The line alone, its whole file, or stop the pipeline."""
+    max_bad_fraction: float = Field(default=0.1, ge=0, le=1)
+    """A file with more bad lines is quarantined whole; 1: no limit."""
+    max_failures: int = Field(default=0, ge=0)
+    """Stop the pipeline at so many bad files; 0: never."""
+    dlq_path: Uri | None = Field(default=None, examples=["s3://lake/dlq"])
+    """Where dead letters go; by default `_blizzard/dlq` in the table."""
+    advanced: ErrorAdvanced = ErrorAdvanced()
+    """What few have to set."""
 
 
 class PipelineSettings(Settings):
@@ -133,19 +171,17 @@ class PipelineSettings(Settings):
             raise ValueError(f"sink.partition_by {problem}")
         moved = {c.column for c in by.columns if c.replaces_column} if by else set()
         seen: set[str] = set()
-        for key in self.sink.sort_by:
-            kind = fields.get(key.column)
+        for name, _ in self.sink.sort_keys:
+            kind = fields.get(name)
             if kind is None:
-                raise ValueError(f"sink.sort_by column {key.column!r} is not a field of the schema")
+                raise ValueError(f"sink.sort_by column {name!r} is not a field of the schema")
             if kind not in _SORTABLE_TYPES:
-                raise ValueError(
-                    f"sink.sort_by column {key.column!r} is {kind}, which has no order"
-                )
-            if key.column in moved:
-                raise ValueError(f"sink.sort_by column {key.column!r} is the same in all of a file")
-            if key.column in seen:
-                raise ValueError(f"sink.sort_by names {key.column!r} twice")
-            seen.add(key.column)
+                raise ValueError(f"sink.sort_by column {name!r} is {kind}, which has no order")
+            if name in moved:
+                raise ValueError(f"sink.sort_by column {name!r} is the same in all of a file")
+            if name in seen:
+                raise ValueError(f"sink.sort_by names {name!r} twice")
+            seen.add(name)
         return self
 
     @property
@@ -161,7 +197,7 @@ class PipelineSettings(Settings):
             return None
         own = self._own_event_time(source_name)
         delay = micros(own.delay or given.delay)
-        return Watch(own.column or given.column, delay, micros(given.max_ahead))
+        return Watch(own.column or given.column, delay, micros(given.advanced.max_ahead))
 
     def _own_event_time(self, source_name: str) -> SourceEventTime:
         source = self.sources[source_name]
@@ -234,6 +270,15 @@ class SparkSettings(Settings):
         return self.conf.get(SESSION_ZONE, "UTC")
 
 
+class GlobalAdvanced(Settings):
+    """How much a process does at the same time."""
+
+    total_concurrency: int = Field(default=8, ge=1, le=256)
+    """Requests at the same time, per source."""
+    poll_jitter: Seconds = Field(default=5, ge=0)
+    """Polls are up to this much later, so that sources do not poll together."""
+
+
 class GlobalSettings(Settings):
     """Limits that all pipelines of a process share.
 
@@ -241,12 +286,10 @@ class GlobalSettings(Settings):
     it is cancelled; keep it below the container's termination grace period.
     """
 
-    total_concurrency: int = Field(default=8, ge=1, le=256)
-    """Requests at the same time, per source."""
-    poll_jitter: Seconds = Field(default=5, ge=0)
-    """Polls are up to this much later, so that sources do not poll together."""
     shutdown_grace: Seconds = Field(default=25, ge=0)
     """Then a running batch is cancelled, to run again."""
+    advanced: GlobalAdvanced = GlobalAdvanced()
+    """What few have to set."""
 
 
 class MetricsSettings(Settings):

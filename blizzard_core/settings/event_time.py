@@ -1,21 +1,109 @@
-"""The settings of event time: a watermark over a column, and what is computed behind it.
+"""Event time: a watermark over a column, and what is computed behind it.
 
 What one key may be is checked here; what it makes of the rest of a configuration is in
-`blizzard_core.settings.event_time_checks`.
+`blizzard_core.settings.checks`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from blizzard_core.settings.base import Settings
-from blizzard_core.settings.durations import Delay, Duration, Length, micros
-from blizzard_core.settings.event_time_join import EXAMPLE as JOIN
-from blizzard_core.settings.event_time_join import JoinSettings
+from blizzard_core.settings.base import (
+    Delay,
+    Duration,
+    Length,
+    Settings,
+    micros,
+    signed_micros,
+    whole_millis,
+)
+
+JoinType = Literal["inner", "left_outer", "right_outer", "full_outer", "left_semi"]
+# The shorter words that Spark and SQL have for the same.
+_SHORT = {
+    "left": "left_outer",
+    "right": "right_outer",
+    "full": "full_outer",
+    "outer": "full_outer",
+    "semi": "left_semi",
+}
+
+
+def _spelled_out(text: Any) -> Any:
+    return _SHORT.get(text, text) if isinstance(text, str) else text
+
+
+def _bound(text: str) -> str:
+    return whole_millis(text, signed_micros(text))
+
+
+Bound = Annotated[str, AfterValidator(_bound)]
+
+# What the example configuration shows.
+_JOIN = {"left": "main", "right": "erp", "on": ["user"]}
+
+
+class JoinSettings(Settings):
+    """Rows of two sources that belong together: the same ``on``, and times that are near enough.
+
+    A row of ``right`` matches one of ``left`` if its time lies between that one's plus ``lower``
+    and that one's plus ``upper``, both included; either may be below nothing (``-5 minutes``).
+    Both are required, or rows would be kept for ever. A null in ``on`` matches nothing. Each pair
+    is published once, with the batch that brings the later of the two; a row without a match by
+    an outer join, once the watermark says that none will come.
+    """
+
+    left: str = Field(min_length=1, examples=["main"])
+    """The source whose time `lower` and `upper` count from."""
+    right: str = Field(min_length=1, examples=["erp"])
+    """The other source of the pipeline."""
+    type: Annotated[JoinType, BeforeValidator(_spelled_out)] = "inner"
+    """Pairs; with rows of one side or both that have no match; or rows of left that have one."""
+    on: list[str] = Field(min_length=1, examples=[["user"]])
+    """Fields of both sides that have to be equal."""
+    lower: Bound = Field(examples=["0 seconds"])
+    """So long after that of the left row the right one's time is at least."""
+    upper: Bound = Field(examples=["5 minutes"])
+    """So long after that of the left row the right one's time is at most."""
+    columns: dict[str, str] = Field(
+        min_length=1, examples=[{"user": "main.user", "seen": "main.time", "done": "erp.time"}]
+    )
+    """Column of the table: source and field."""
+
+    @property
+    def lower_us(self) -> int:
+        """The lower bound in microseconds."""
+        return signed_micros(self.lower)
+
+    @property
+    def upper_us(self) -> int:
+        """The upper bound in microseconds."""
+        return signed_micros(self.upper)
+
+    def taken(self, place: str) -> tuple[str, str] | None:
+        """Source and field of ``web.id``; None if it begins with neither source."""
+        # Names of sources may have dots, so of two that fit the longer one is meant.
+        for source in sorted({self.left, self.right}, key=len, reverse=True):
+            field = place.removeprefix(f"{source}.")
+            if field not in {place, ""}:
+                return source, field
+        return None
+
+    def fields(self) -> dict[str, set[str]]:
+        """The fields of each source that are compared or published."""
+        found = {self.left: set(self.on), self.right: set(self.on)}
+        for source, field in self.placed(self.columns.values()):
+            found[source].add(field)
+        return found
+
+    def placed(self, places: Iterable[str]) -> list[tuple[str, str]]:
+        """Source and field of each that has them."""
+        return [at for at in map(self.taken, places) if at is not None]
+
 
 LateRows = Literal["quarantine", "count"]
 Emit = Literal["each_batch", "next_batch"]
@@ -117,6 +205,23 @@ EXAMPLE = {
 }
 
 
+class EventTimeAdvanced(Settings):
+    """How a query runs, and what becomes of rows that it cannot take."""
+
+    policy: Literal["min", "max"] = "min"
+    """Which source the watermark follows, of several: the slowest or the fastest."""
+    max_ahead: Duration = "1d"
+    """Rows later than the batch's beginning by more than that are dead letters."""
+    emit: Emit = "each_batch"
+    """Whether what a batch has closed comes with it, or cheaper, with the next."""
+    late_rows: LateRows = "quarantine"
+    """Whether each is a dead letter, or only their number is told."""
+    partitions: int = Field(default=2, ge=1, le=1000)
+    """Of the state; fixed with the first batch."""
+    state_path: str | None = Field(default=None, examples=["/mnt/shared/blizzard"])
+    """With `spark://`: a directory that the daemon and all executors share, for state at work."""
+
+
 class EventTimeSettings(Settings):
     """A watermark over a column, and what is computed behind it: docs/event-time.md.
 
@@ -141,10 +246,6 @@ class EventTimeSettings(Settings):
     """The field that says when something happened: a timestamp with `nullable: false`."""
     delay: Delay = Field(examples=["10m"])
     """How much later than the newest a row may come."""
-    policy: Literal["min", "max"] = "min"
-    """Which source the watermark follows, of several: the slowest or the fastest."""
-    max_ahead: Duration = "1d"
-    """Rows later than the batch's beginning by more than that are dead letters."""
     deduplicate: list[str] = Field(default_factory=list, examples=[["id"]])
     """One row for these fields, as long as the watermark has not passed it."""
     window: WindowSettings | None = Field(default=None, examples=["5m"])
@@ -157,16 +258,10 @@ class EventTimeSettings(Settings):
     """Column: Spark SQL over the rows of a window."""
     mode: Mode = "append"
     """Publish a window once it is over, what a batch has changed, or everything each time."""
-    emit: Emit = "each_batch"
-    """Whether what a batch has closed comes with it, or cheaper, with the next."""
-    late_rows: LateRows = "quarantine"
-    """Whether each is a dead letter, or only their number is told."""
-    partitions: int = Field(default=2, ge=1, le=1000)
-    """Of the state; fixed with the first batch."""
-    state_path: str | None = Field(default=None, examples=["/mnt/shared/blizzard"])
-    """With `spark://`: a directory that the daemon and all executors share, for state at work."""
-    join: JoinSettings | None = Field(default=None, examples=[JOIN])
+    join: JoinSettings | None = Field(default=None, examples=[_JOIN])
     """Rows of two sources that belong together; it goes with none of the keys that group rows."""
+    advanced: EventTimeAdvanced = EventTimeAdvanced()
+    """What few have to set."""
 
     @property
     def computes(self) -> bool:

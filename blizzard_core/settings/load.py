@@ -5,34 +5,110 @@ types, missing environment variables and conflicting resources are collected
 and raised together as one `ConfigError`, each with its path and line. What was filled in
 from the environment never appears in a message, since it may be a secret.
 
-What two parts of the file would share is in `blizzard_core.settings.conflicts`.
+What two parts of the file would share is in `blizzard_core.settings.checks.places`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeAlias, get_args, get_origin
+from typing import Any, get_args, get_origin
 from urllib.parse import unquote
 
 from pydantic import BaseModel, ValidationError
 
 from blizzard_core import redact
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.conflicts import conflicts
+from blizzard_core.settings.checks import CHECKS, Check
+from blizzard_core.settings.checks.event_time import said_of_unknown
+from blizzard_core.settings.checks.places import conflicts
 from blizzard_core.settings.connections import HttpConnection, LakeConnection
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.event_time_checks import event_time_problems, said_of_later
-from blizzard_core.settings.query_checks import query_problems
-from blizzard_core.settings.schema_checks import schema_problems
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.settings.wording import said, together, tried
 from blizzard_core.settings.yaml_file import Key, load_yaml
 from blizzard_core.text import did_you_mean
 
-# Further checks of a configuration whose parts are right by themselves.
-Checks: TypeAlias = Callable[[Config], Iterator[tuple[Key, str]]]
+_NAMES = "names consist of letters, digits, `_`, `.` and `-`"
+_TRUTH, _WHOLE, _NUMBER = "must be true or false", "must be a whole number", "must be a number"
+_TEXT, _LIST, _BLOCK = "must be text", "must be a list", "must be a block of keys"
+
+# By the validator's name for what is wrong; in braces what it knows besides.
+_SAID = {
+    "bool_parsing": _TRUTH,
+    "bool_type": _TRUTH,
+    "dict_type": _BLOCK,
+    "extra_forbidden": "unknown key",
+    "finite_number": "must be a number, and not infinite",
+    "float_parsing": _NUMBER,
+    "float_type": _NUMBER,
+    "greater_than": "must be more than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "int_from_float": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_parsing_size": "must be a whole number of fewer digits",
+    "int_type": _WHOLE,
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "list_type": _LIST,
+    "literal_error": "must be {expected}",
+    "missing": "is required",
+    "model_attributes_type": _BLOCK,
+    "model_type": _BLOCK,
+    "string_too_long": "must have {max_length} characters at most",
+    "string_type": f"{_TEXT}; put quotes around it",
+    "too_long": "has {actual_length} entries, {max_length} at most are allowed",
+    "tuple_type": _LIST,
+    "union_tag_invalid": "must be one of {expected_tags}",
+}
+# What a text has to look like, by its pattern.
+_LOOKS = {
+    r"^[A-Za-z0-9][A-Za-z0-9_.-]*$": _NAMES,
+    r"^https?://[^/?#]+": "must be an address, as in `https://api.example.com/v2`",
+    r"^[^:\s]+:\d{1,5}$": "must be a host and a port, as in `0.0.0.0:9090`",
+}
+# A step in the validator's locations that is none in the file: which of several types it tried.
+_TRIED = re.compile(r".*\[.*\]|str|int|float|bool|constrained-\w+")
+
+
+def said(item: Mapping[str, Any]) -> str:
+    """What one of the validator's errors says."""
+    kind, context = item["type"], item.get("ctx", {})
+    if kind in _SAID:
+        return _SAID[kind].format_map({name: _shown(value) for name, value in context.items()})
+    if kind == "string_pattern_mismatch":
+        named = _NAMES if "[key]" in item["loc"] else _LOOKS.get(context["pattern"])
+        return named or f"must match {context['pattern']}"
+    if kind in ("string_too_short", "too_short"):
+        few = context["min_length"]
+        return "must not be empty" if few == 1 else f"must have {few} at least"
+    return str(item["msg"]).removeprefix("Value error, ")
+
+
+def _shown(value: Any) -> Any:
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+def tried(part: str | int) -> bool:
+    """Whether a step of a location names a type that was tried."""
+    return isinstance(part, str) and _TRIED.fullmatch(part) is not None
+
+
+def together(found: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Problems by their places; what one place may be instead is one problem."""
+    for place, messages in groupby(found, lambda each: each[0]):
+        texts = list(dict.fromkeys(message for _, message in messages))
+        first, *others = texts
+        more = [text.removeprefix("must be ") for text in others]
+        alike = all(text.startswith("must be ") for text in texts)
+        yield from (
+            [f"{place}: {' or '.join([first, *more])}"]
+            if alike
+            else (f"{place}: {text}" for text in texts)
+        )
+
 
 _KEY_FILE_OPTIONS = frozenset(
     ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_PATH", "GOOGLE_APPLICATION_CREDENTIALS")
@@ -41,7 +117,7 @@ _KEY_FILE_VARIABLES = ("GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS
 
 
 def load_config(
-    path: Path, environment: Mapping[str, str] | None = None, checks: Sequence[Checks] = ()
+    path: Path, environment: Mapping[str, str] | None = None, checks: Sequence[Check] = ()
 ) -> Config:
     """The validated configuration. Raises `ConfigError` with every problem found.
 
@@ -73,8 +149,9 @@ def load_config(
             ]
     problems += conflicts(document)
     if config is not None:
-        for check in (query_problems, event_time_problems, schema_problems, *checks):
-            problems += [f"{document.locate(key)}: {text}" for key, text in check(config)]
+        for check in (*CHECKS, *checks):
+            found = [(_as_given(key, document.lines), text) for key, text in check(config)]
+            problems += [f"{document.locate(key)}: {text}" for key, text in found]
     if config is not None and not config.pipelines and not config.tables:
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")
     if problems or config is None:
@@ -142,7 +219,13 @@ def _place_of(item: Any, lines: Container[Key]) -> Key:
     for part in _place(item["loc"]):
         if not tried(part) or (*place, part) in lines:
             place = (*place, part)
-    return (*place, "kind") if item["type"] == "union_tag_invalid" else place
+    return (*place, "kind") if item["type"] == "union_tag_invalid" else _as_given(place, lines)
+
+
+def _as_given(place: Key, lines: Container[Key]) -> Key:
+    """A key's place; beside `advanced` where the file has it there, as before 0.1.0."""
+    flat = tuple(part for part in place if part != "advanced")
+    return flat if place not in lines and flat in lines else place
 
 
 def _place(location: tuple[str | int, ...]) -> Key:
@@ -158,9 +241,9 @@ def _place(location: tuple[str | int, ...]) -> Key:
 def _message(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         place = _place(item["loc"])
-        later = said_of_later(place)
+        hint = said_of_unknown(place)
         known = keys_at(Config, place[:-1])
-        return later or f"{said(item)}{did_you_mean(str(item['loc'][-1]), known)}"
+        return hint or f"{said(item)}{did_you_mean(str(item['loc'][-1]), known)}"
     return said(item)
 
 

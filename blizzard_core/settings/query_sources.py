@@ -1,7 +1,7 @@
 """The settings of sources that are asked: tables of databases and lakes, and APIs.
 
 What a single block can get wrong is checked here, what it and its connection or its pipeline
-can in `blizzard_core.settings.query_checks`.
+can in `blizzard_core.settings.checks.sources`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from zoneinfo import available_timezones
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from blizzard_core.settings.base import Name, Options, Settings
+from blizzard_core.settings.base import MINUTE, Name, Options, Seconds, Settings, check_kind
 from blizzard_core.settings.connections import WithBackward
-from blizzard_core.settings.durations import MINUTE, Seconds
-from blizzard_core.settings.sources import CommonSource
-from blizzard_core.settings.units import UnitSettings
+from blizzard_core.settings.sources import CommonSource, UnitSettings
 
 BoundKind = Literal["settled", "clock", "version", "max", "rows"]
 ParamFormat = Literal["iso", "date", "datetime", "datetime_ms", "timestamp", "timestamp_ms"]
@@ -40,6 +38,15 @@ def _checked_columns(names: list[str]) -> list[str]:
     return names
 
 
+class WatermarkAdvanced(Settings):
+    """How long transactions may take, and what becomes of rows without a value."""
+
+    settle: Seconds = Field(default=MINUTE, ge=0)
+    """For `clock`: how long a transaction may take."""
+    nulls: Literal["first", "never", "fail"] = "first"
+    """Rows without a value in any of the columns: with the first window, never, or stop."""
+
+
 class QueryWatermark(WithBackward):
     """What tells new rows, as far as tables and APIs have it in common."""
 
@@ -47,14 +54,12 @@ class QueryWatermark(WithBackward):
     """Required but where versions are read."""
     bound: BoundKind | None = Field(default=None, examples=["settled"])
     """By default by driver and type."""
-    settle: Seconds = Field(default=MINUTE, ge=0)
-    """For `clock`: how long a transaction may take."""
-    nulls: Literal["first", "never", "fail"] = "first"
-    """Rows without a value in any of the columns: with the first window, never, or stop."""
     reread: Literal["replace", "new_only"] | None = Field(default=None, examples=["new_only"])
     """What becomes of rows that a look-back reads again."""
     key: list[str] = Field(default_factory=list, examples=[["id"]])
     """What tells one row from another; by default all columns."""
+    advanced: WatermarkAdvanced = WatermarkAdvanced()
+    """What few have to set."""
 
     _columns = field_validator("columns", "key")(_checked_columns)
 
@@ -68,6 +73,8 @@ class QuerySource(CommonSource):
     """Read work units instead of windows."""
     snapshot: bool = False
     """Instead of a watermark: each poll reads all, and replaces what the one before read."""
+    watermark: QueryWatermark | None = None
+    """What tells new rows."""
 
     @model_validator(mode="before")
     @classmethod
@@ -78,14 +85,13 @@ class QuerySource(CommonSource):
         mark = data.get("watermark")
         again = isinstance(mark, dict) and mark.get("reread") == "replace"
         again = again or data.get("units") or data.get("snapshot") is True
-        return {"poll_interval": REREAD, **data} if again else data
+        says = any(str(key).startswith("poll_interval") for key in data)
+        return {"poll_interval": REREAD, **data} if again and not says else data
 
     @model_validator(mode="after")
     def _one_way_to_read(self) -> Self:
-        mark = getattr(self, "watermark", None)
-        ways = {"watermark": mark is not None, "units": self.units is not None}
-        ways["snapshot: true"] = self.snapshot
-        given = [name for name, is_given in ways.items() if is_given]
+        ways = {"watermark": self.watermark, "units": self.units, "snapshot: true": self.snapshot}
+        given = [name for name, way in ways.items() if way]
         if len(given) != 1:
             told = " and ".join(given) or "none of them"
             raise ValueError(
@@ -97,15 +103,12 @@ class QuerySource(CommonSource):
     @property
     def replaces(self) -> bool:
         """Whether what is read again replaces what it published, so that rows have `_unit`."""
-        mark = getattr(self, "watermark", None)
-        again = mark is not None and mark.reread == "replace"
-        return self.units is not None or self.snapshot or again
+        return self.units is not None or self.snapshot or self.marks.reread == "replace"
 
     @property
     def marks(self) -> QueryWatermark:
         """The watermark; one without columns where there is none."""
-        found = getattr(self, "watermark", None)
-        return found if isinstance(found, QueryWatermark) else QueryWatermark()
+        return self.watermark or QueryWatermark()
 
 
 class SplitSettings(Settings):
@@ -199,6 +202,19 @@ class RequestSettings(Settings):
         return self
 
 
+class PagesAdvanced(Settings):
+    """How an API numbers its pages, and how their end is told."""
+
+    first: int = Field(default=1, ge=0)
+    """page: the first one's number."""
+    total: str | None = Field(default=None, examples=["meta.total"])
+    """Where in the answer the number of records stands; fewer is an error."""
+    max: int = Field(default=10_000, ge=1)
+    """More pages are an error: it would not end."""
+    end_on: list[Literal["repeat", "empty", "short"]] = Field(default=[], examples=[["empty"]])
+    """Other ends: a page that came before, one without records, one of fewer than `size`."""
+
+
 class PagesSettings(Settings):
     """How an API is asked for more. Nothing of it is guessed.
 
@@ -217,31 +233,20 @@ class PagesSettings(Settings):
     """The parameter that `size` is sent in."""
     size: int | None = Field(default=None, ge=1, examples=[500])
     """Records in a page."""
-    first: int = Field(default=1, ge=0)
-    """page: the first one's number."""
-    total: str | None = Field(default=None, examples=["meta.total"])
-    """Where in the answer the number of records stands; fewer is an error."""
     in_: Literal["params", "body"] = Field(default="params", alias="in")
     """Where `param` and `limit_param` are sent."""
-    max: int = Field(default=10_000, ge=1)
-    """More pages are an error: it would not end."""
-    end_on: list[Literal["repeat", "empty", "short"]] = Field(default=[], examples=[["empty"]])
-    """Other ends: a page that came before, one without records, one of fewer than `size`."""
+    advanced: PagesAdvanced = PagesAdvanced()
+    """What few have to set."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        needed = _PAGES[self.kind]
-        missing = [key for key in needed if getattr(self, key) is None]
-        if missing:
-            raise ValueError(f"kind {self.kind} needs {', '.join(missing)}")
-        odd = [k for k in ("next", "param") if k not in needed and getattr(self, k) is not None]
-        if odd:
-            raise ValueError(f"{', '.join(odd)}: not used by kind {self.kind}; leave it out")
+        check_kind(self, self.kind, _PAGES, free=("size",))
         if self.limit_param is not None and self.size is None:
             raise ValueError("limit_param needs size")
-        if self.end_on and self.kind == "none":
+        end_on = self.advanced.end_on
+        if end_on and self.kind == "none":
             raise ValueError("end_on: not used by kind none; leave it out")
-        if "short" in self.end_on and self.size is None:
+        if "short" in end_on and self.size is None:
             raise ValueError("end_on: short needs size, the number of records in a full page")
         return self
 

@@ -178,37 +178,15 @@ class OwnSchema(Settings):
         return self
 
 
-class SchemaSettings(Settings):
-    """The table's columns: ``fields`` are declared, with ``infer`` the rest is found out.
+class SchemaAdvanced(Settings):
+    """How columns are found out, and how lines are read.
 
-    Inference reads up to ``sample_bytes_per_file`` (decompressed) of up to
-    ``sample_files`` files, the oldest, the newest and some between; 16 MiB in all
-    take a second or two and see what a day of files has in common. It happens
-    once, and the result is kept beside the checkpoint. Values of different types
-    become a string that takes anything, or with ``coerce_conflicts_to_utf8:
-    false`` an error that names the field; text stays text, although it looks like
-    a time, unless ``infer_timestamps`` is set.
-
-    ``unexpected_fields`` says what happens to JSON fields without a column:
-    ``ignore`` drops them, which costs nothing; ``capture`` keeps them as one JSON
-    object in the column ``_rescued``; ``fail`` makes the line a bad record.
-
-    ``evolve: add`` makes a column of each such field, with the first record that has a value for
-    it: its type is what inference makes of the values of that batch, and it stays. Fields
-    inside of structs are not added.
-
-    ``fast_path`` reads the lines whose outcome is certain several times as fast, and leaves
-    all others to the reader that reads every line without it.
+    Inference reads up to ``sample_bytes_per_file`` (decompressed) of up to ``sample_files``
+    files; 16 MiB in all take a second or two and see what a day of files has in common. Values
+    of different types become a string that takes anything, or with ``coerce_conflicts_to_utf8:
+    false`` an error that names the field.
     """
 
-    fields: list[FieldSettings] = Field(default_factory=list)
-    """Declared columns; required unless the rest is inferred."""
-    unexpected_fields: UnexpectedFields = "ignore"
-    """What becomes of others: dropped, kept as JSON in `_rescued`, or the line is bad."""
-    evolve: Evolve = "never"
-    """add: others become columns, of sources of files."""
-    infer: bool = False
-    """true: find columns beside `fields` in a sample, once."""
     sample_files: int = Field(default=16, ge=1, le=1000)
     """The oldest, the newest and some between."""
     sample_bytes_per_file: int = Field(default=1 << 20, ge=1024)
@@ -219,6 +197,33 @@ class SchemaSettings(Settings):
     """true: text that is ISO 8601 throughout becomes a timestamp."""
     fast_path: bool = True
     """false: every line is read by the slower reader alone; the rows are the same."""
+
+
+class SchemaSettings(Settings):
+    """The table's columns: ``fields`` are declared, with ``infer`` the rest is found out.
+
+    Inference reads a sample, the oldest files, the newest and some between, once; the result is
+    kept beside the checkpoint.
+
+    ``unexpected_fields`` says what happens to JSON fields without a column:
+    ``ignore`` drops them, which costs nothing; ``capture`` keeps them as one JSON
+    object in the column ``_rescued``; ``fail`` makes the line a bad record.
+
+    ``evolve: add`` makes a column of each such field, with the first record that has a value for
+    it: its type is what inference makes of the values of that batch, and it stays. Fields
+    inside of structs are not added.
+    """
+
+    fields: list[FieldSettings] = Field(default_factory=list)
+    """Declared columns; required unless the rest is inferred."""
+    unexpected_fields: UnexpectedFields = "ignore"
+    """What becomes of others: dropped, kept as JSON in `_rescued`, or the line is bad."""
+    evolve: Evolve = "never"
+    """add: others become columns, of sources of files."""
+    infer: bool = False
+    """true: find columns beside `fields` in a sample, once."""
+    advanced: SchemaAdvanced = SchemaAdvanced()
+    """What few have to set."""
 
     @model_validator(mode="after")
     def _says_what_the_columns_are(self) -> Self:

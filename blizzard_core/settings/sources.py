@@ -1,15 +1,19 @@
-"""The settings of a source: where its files are, which are taken, and what a bad one costs."""
+"""Sources of files, and work units.
+
+What a range or a list of values means is known to `blizzard_py.slices.units`, with which
+`blizzard` checks them before anything runs; here is what each may look like.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from blizzard_core.bounds import DIRECTORIES, EXPANSION, LETTERS
-from blizzard_core.settings.base import Name, Options, Settings, Uri
-from blizzard_core.settings.durations import DAY, MINUTE, Seconds
+from blizzard_core.json_text import json_value
+from blizzard_core.settings.base import DAY, MINUTE, Name, Options, Seconds, Settings, Uri
 from blizzard_core.settings.event_time import SourceEventTime
 from blizzard_core.settings.schema import OwnSchema
 
@@ -101,6 +105,25 @@ class CommonSource(Settings):
     """From one look for what is new to the next."""
 
 
+class SourceAdvanced(Settings):
+    """How a directory is listed, and what is made of names that are odd."""
+
+    compression: SourceCompression = "auto"
+    """Which endings of names are taken; a file's first bytes decide how it is read."""
+    partition_depth: int | None = Field(default=None, ge=0, le=16, examples=[2])
+    """Leading folders that make a partition; by default as in the template, or the first file."""
+    max_tracked_partitions: int = Field(default=64, ge=1)
+    """Those with a date, of each key before it; older ones are closed. A poll costs a LIST each."""
+    min_age: Seconds = Field(default=0, ge=0)
+    """Leave younger files alone."""
+    max_ahead: Seconds = Field(default=2 * DAY, ge=0)
+    """Leave partitions alone that are named for a later time than this ahead."""
+    late_sweep_interval: Seconds = Field(default=DAY, ge=0)
+    """From one full listing for later files to the next; 0: never."""
+    order_guard: Literal["warn", "fail", "off"] = "warn"
+    """What to do about names that do not sort in time."""
+
+
 class SourceSettings(CommonSource):
     """One directory that NDJSON files arrive in.
 
@@ -108,43 +131,24 @@ class SourceSettings(CommonSource):
     rename. Give it before the rename, with the name that the state has.
     A name of a state with `_backfill_` in it is refused: it means a backfill of another
     source.
-    ``partition_depth`` is how many leading folders make a partition; where there is a
-    ``partition_filter``, it is the number of components of its template. Files in
-    partitions whose name says a time more than ``max_ahead`` ahead of now are left
-    alone until then. ``late_files`` is what becomes of files that appear below the
+    ``late_files`` is what becomes of files that appear below the
     watermark after the grace period: ``quarantine`` writes each a dead letter, from which
     it can be replayed, ``ingest`` takes it, ``report`` only tells of it. On a local disk
     links to directories below ``source_uri`` are not followed.
     """
 
-    poll_interval: Seconds = Field(default=MINUTE, gt=0)
-    """From one look for new files to the next."""
     kind: Literal["files"] = "files"
     """Files that arrive in a directory."""
     source_uri: Uri = Field(validation_alias="source_uri", examples=["${BUCKET:-s3://raw}/events/"])
     """Where the files arrive; `path` is accepted too."""
     use_watermark: bool = True
     """false: keep the set of names done, for names that do not sort."""
-    compression: SourceCompression = "auto"
-    """Which endings of names are taken; a file's first bytes decide how it is read."""
     partition_filter: PartitionFilter | None = Field(default=None, examples=[{"lookback": 48}])
     """Where a cold start begins, and how deep partitions are."""
-    partition_depth: int | None = Field(default=None, ge=0, le=16, examples=[2])
-    """By default from the template, else from the first file in a folder."""
-    max_tracked_partitions: int = Field(default=64, ge=1)
-    """Those with a date, of each key before it; older ones are closed. A poll costs a LIST each."""
     grace_period: Annotated[Seconds, Field(ge=0)] | Literal["auto"] = Field(default=5 * MINUTE)
     """How long a file may appear below one that was seen; auto: as measured."""
-    min_age: Seconds = Field(default=0, ge=0)
-    """Leave younger files alone."""
-    max_ahead: Seconds = Field(default=2 * DAY, ge=0)
-    """Leave partitions alone that are named for a later time than this ahead."""
-    late_sweep_interval: Seconds = Field(default=DAY, ge=0)
-    """From one full listing for later files to the next; 0: never."""
     late_files: Literal["report", "quarantine", "ingest"] = "quarantine"
     """What becomes of files that come after the grace period."""
-    order_guard: Literal["warn", "fail", "off"] = "warn"
-    """What to do about names that do not sort in time."""
     units: FileUnits | None = Field(default=None, examples=[{"cooldown": "7d"}])
     """Files that are put there again under their names take the place of what they had."""
     event_time: SourceEventTime | None = Field(default=None, examples=[{"delay": "5 minutes"}])
@@ -161,11 +165,24 @@ class SourceSettings(CommonSource):
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
     """For the store; what is not given comes from its standard credential chain."""
+    advanced: SourceAdvanced = SourceAdvanced()
+    """What few have to set."""
 
     @property
     def replaces(self) -> bool:
         """Whether what is read again replaces what was published, without a command."""
         return self.units is not None
+
+    def for_range(self, depth: int | None) -> Self:
+        """Return the same for a range of names: no other bound, no late files, this depth."""
+        known = self.partition_filter
+        changed = {"partition_depth": depth, "late_sweep_interval": 0}
+        return self.model_copy(
+            update={
+                "partition_filter": known and known.model_copy(update={"lookback": None}),
+                "advanced": self.advanced.model_copy(update=changed),
+            }
+        )
 
     @model_validator(mode="before")
     @classmethod
@@ -186,57 +203,155 @@ class SourceSettings(CommonSource):
             )
         return self
 
-    @field_validator("partition_depth")
-    @classmethod
-    def _depth_is_the_templates(cls, depth: int | None, info: ValidationInfo) -> int | None:
+    @model_validator(mode="after")
+    def _depth_is_the_templates(self) -> Self:
         """A floor that is deeper than what it closes would close only a part of it."""
-        known = info.data.get("partition_filter")
+        depth, known = self.advanced.partition_depth, self.partition_filter
         if depth is not None and known is not None and depth != known.depth:
             raise ValueError(
-                f"must be {known.depth}, the number of components of"
+                f"advanced.partition_depth must be {known.depth}, the number of components of"
                 " partition_filter.prefix_template; leave it out, or give the template as many"
                 " components as a partition has"
             )
-        return depth
+        return self
 
 
-class ErrorSettings(Settings):
-    """What happens to a record and to a file that fails.
+MAX_PARTS = 1000
 
-    ``on_bad_record``: a line that is not a record of the schema goes to the
-    dead-letter queue alone (``quarantine_record``), takes its file along
-    (``quarantine_file``) or stops the pipeline before anything of its batch is
-    passed over (``fail``). A file of which more than ``max_bad_fraction`` (of the
-    lines that are not blank) is bad is quarantined whole: one in ten, because
-    that is no slip any more but a wrong file or a wrong schema. 1 sets no limit.
 
-    ``max_retries`` counts further tries after a failure that may pass (a
-    time-out, a 5xx); then the file is quarantined. ``max_failures`` stops the
-    pipeline before that many files have been quarantined since its start; 0
-    sets no limit, and files that were deleted do not count. ``dlq_path`` defaults
-    to ``_blizzard/dlq`` in the table.
+def _as_written(value: Any) -> Any:
+    """YAML makes dates and times of text that looks like them."""
+    if isinstance(value, dt.datetime):
+        return value.isoformat(" ")
+    return value.isoformat() if isinstance(value, dt.date) else value
 
-    What a file may cost is bounded: a file that becomes more than ``max_expansion`` times
-    its stored size is quarantined, unless that is still little, and so is one whose rows go to
-    more than ``max_directories_per_file`` directories. Of its bad records
-    ``max_letters_per_file`` get a letter, and the rest is counted; a file of which more than
-    ``max_bad_fraction`` is bad up to there is not read to its end. `docs/limits.md` has
-    all bounds.
+
+Instant = Annotated[str, BeforeValidator(_as_written)]
+
+
+class UnitRangeSettings(Settings):
+    """The time that is read, from ``from`` up to ``to`` without it.
+
+    A date, a time (with a zone behind it, if it is another), ``P30D`` for thirty days before
+    today, ``P0DT2H`` for two hours before this one; for ``to`` also ``-`` for now. Partitions are
+    counted from ``from``.
     """
 
-    on_bad_record: OnBadRecord = "quarantine_record"
-    """The line alone, its whole file, or stop the pipeline."""
-    max_bad_fraction: float = Field(default=0.1, ge=0, le=1)
-    """A file with more bad lines is quarantined whole; 1: no limit."""
-    max_failures: int = Field(default=0, ge=0)
-    """Stop the pipeline at so many bad files; 0: never."""
-    max_retries: int = Field(default=3, ge=0)
-    """Further tries for a file that cannot be read."""
-    dlq_path: Uri | None = Field(default=None, examples=["s3://lake/dlq"])
-    """Where dead letters go; by default `_blizzard/dlq` in the table."""
-    max_expansion: int = Field(default=EXPANSION, ge=1)
-    """Bytes that a stored byte of a file may become, beyond the first 16 MiB."""
-    max_letters_per_file: int = Field(default=LETTERS, ge=1)
-    """Bad records of a file that get a letter each."""
-    max_directories_per_file: int = Field(default=DIRECTORIES, ge=1)
-    """Directories of the table that a file's rows may go to."""
+    from_: Instant = Field(default="2019-01-01", alias="from")
+    """Where it begins."""
+    to: Instant = "-"
+    """Where it ends: now."""
+    zone: str = Field(default="UTC", min_length=1)
+    """Where days and months are counted."""
+
+
+class UnitPartSettings(Settings):
+    """A stretch of the range with a scheme of its own; parts may not overlap."""
+
+    by: str = Field(examples=["monthly"])
+    """As `partition`."""
+    from_: Instant = Field(alias="from", examples=["2019-01-01"])
+    """Where it begins."""
+    to: Instant = Field(examples=["-"])
+    """Where it ends."""
+
+
+class UnitsOfTable(Settings):
+    """Values that stand in a Delta table, one for each row that passes all ``filters``.
+
+    A filter is a regular expression that has to match the whole value; null matches none. A table
+    that cannot be read, or that gives no value, fails the source: it never means that
+    there are no units.
+    """
+
+    table: str = Field(min_length=1, examples=["../surveys"])
+    """Its place, or its path from the table that is written to."""
+    fields: list[str] = Field(min_length=1, examples=[["id"]])
+    """The columns that a unit's values are in."""
+    filters: dict[str, str] = Field(default_factory=dict, examples=[{"status": "OK|Success"}])
+    """Column: regular expression."""
+    storage_options: Options = Field(default_factory=dict, repr=False)
+    """For its store; by default those of the sink."""
+
+
+class UnitValuesSettings(Settings):
+    """What there is a unit of in each partition: listed, or in a table."""
+
+    name: str | None = Field(default=None, min_length=1, examples=["surveyId"])
+    """What a listed value is called: `{unit.surveyId}`."""
+    list_: str | list[Any] | None = Field(default=None, alias="list", examples=["id1,id2"])
+    """Values, text with commas or JSON, or objects that name their fields."""
+    from_: UnitsOfTable | None = Field(default=None, alias="from", examples=[{"table": "../s"}])
+    """Instead of `list`."""
+
+    @field_validator("list_")
+    @classmethod
+    def _from_json(cls, given: str | list[Any] | None) -> str | list[Any] | None:
+        """Text that is a list in JSON; other text is judged by whoever takes it apart."""
+        if not isinstance(given, str) or not given.lstrip().startswith("["):
+            return given
+        try:
+            found = json_value(given)
+        except ValueError:
+            return given
+        return found if isinstance(found, list) else given
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if (self.list_ is None) == (self.from_ is None):
+            raise ValueError("give list or from, one of the two")
+        objects = isinstance(self.list_, list) and all(isinstance(one, dict) for one in self.list_)
+        if self.list_ is not None and not objects and self.name is None:
+            raise ValueError("list needs name: what `{unit.NAME}` calls a value")
+        if self.from_ is not None and self.name is not None:
+            raise ValueError("name goes with list; with from the fields are the names")
+        return self
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of a unit's values."""
+        if self.from_ is not None:
+            return tuple(self.from_.fields)
+        first = self.list_[0] if isinstance(self.list_, list) and self.list_ else None
+        return tuple(map(str, first)) if isinstance(first, dict) else (self.name or "",)
+
+
+class UnitAdvanced(Settings):
+    """How many units are read, how many at once, and how fast."""
+
+    inclusive: bool = False
+    """The source counts `{to}` in, so the last value before it is said: the day, second or
+    microsecond before, as its format can."""
+    partial: bool = True
+    """false: the last partition waits until it is whole."""
+    max_units_per_run: int = Field(default=0, ge=-1, le=5000)
+    """In one poll; 0: 500, -1: no limit."""
+    min_units: int = Field(default=0, ge=0)
+    """Fewer values are a failure."""
+    parallel: int = Field(default=4, ge=1, le=256)
+    """Units that are read at the same time."""
+    pacing: Seconds = Field(default=0, ge=0)
+    """How long each of these waits between two units."""
+
+
+class UnitSettings(Settings):
+    """Work units: each partition of ``range`` with each of ``values`` is read by itself.
+
+    Each has a high watermark of its own, is tried again alone, and may be read again: what it
+    published before is then replaced, in one commit. docs/units.md tells what is read when.
+    """
+
+    range: UnitRangeSettings = UnitRangeSettings()
+    """The time that is read."""
+    partition: str | list[UnitPartSettings] = "none"
+    """none, hourly, daily, weekly, monthly, yearly; or parts, each with its own."""
+    values: UnitValuesSettings | None = Field(
+        default=None, examples=[{"name": "surveyId", "list": "id1,id2"}]
+    )
+    """What there is a unit of besides time."""
+    grace: Seconds = Field(default=0, ge=0, examples=["3d"])
+    """So long before its high watermark a unit is read again."""
+    cooldown: Seconds = Field(default=0, ge=0)
+    """So long behind its high watermark a unit is not read; for downloads of the same files."""
+    advanced: UnitAdvanced = UnitAdvanced()
+    """What few have to set."""

@@ -1,31 +1,116 @@
 """A YAML file as plain data, with everything that is wrong in it found at once.
 
-Two things plain YAML does not do: ``${VAR}`` and ``${VAR:-default}`` inside
-strings are filled in from the environment (``$${`` is a literal ``${``) and
-``${file:/path}`` from a file (`blizzard_core.settings.secret_files`); and a key given
-twice is a problem instead of a silent last-one-wins. Every problem names the path of
-the value in the file and its line.
+Three things that plain YAML does not do: ``${VAR}`` and ``${VAR:-default}`` inside strings are
+filled in from the environment (``$${`` is a literal ``${``), ``${file:/path}`` from a file, and a
+key given twice is a problem instead of a silent last-one-wins. Every problem names the path of the
+value in the file and its line.
 
-Substitution happens after parsing, so a value from the environment can never
-change the structure of the document.
-
-A file may be somebody else's: one that is large, nested deeply, or grows by aliases is refused
+Substitution happens after parsing, so a value can never change the structure of the document. A
+file may be somebody else's: one that is large, nested deeply, or grows by aliases is refused
 before anything is made of it.
+
+Secrets in files can be renewed while a daemon runs, and are in no process's environment. What was
+read is kept as a digest, to tell later that it is another one now. So are key files that options
+or the environment name, which the stores' clients read once.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from blizzard_core.bounds import CONFIG_BYTES, CONFIG_NUMBER, CONFIG_VALUES
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.secret_files import SecretReader, SecretUnreadable
+
+# A secret has a line, a key of a certificate some dozens.
+MAX_BYTES = 64 << 10
+
+
+class SecretUnreadable(ValueError):
+    """A file that a configuration names for a secret holds none; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretFiles:
+    """The files that a configuration was filled in from, with digests of what was in them."""
+
+    found: Mapping[Path, bytes] = field(default_factory=dict)
+
+    def changed(self) -> list[str]:
+        """The files that hold something else now; one that is gone or unreadable holds the same.
+
+        Who renews files by exchanging a folder leaves none for a moment.
+        """
+        changed = []
+        for path, digest in self.found.items():
+            try:
+                text = secret_in(path)
+            except SecretUnreadable:
+                continue
+            if _digest(text) != digest:
+                changed.append(str(path))
+        return changed
+
+
+class SecretReader:
+    """Reads the files that a configuration names, each once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[Path, str] = {}
+        self._watched: dict[Path, bytes] = {}
+
+    def text(self, name: str) -> str:
+        """What the file holds. Raises `SecretUnreadable`."""
+        path = Path(name)
+        if path not in self._texts:
+            self._texts[path] = secret_in(path)
+        return self._texts[path]
+
+    def watch(self, name: str) -> None:
+        """Keep a file in view that somebody else reads; what is none, or not there, changes not."""
+        with contextlib.suppress(SecretUnreadable, ValueError):  # the latter: no path
+            path = Path(name).absolute()
+            self._watched[path] = _digest(secret_in(path))
+
+    def texts(self) -> list[str]:
+        """All that was read."""
+        return list(self._texts.values())
+
+    def files(self) -> SecretFiles:
+        """What was read or watched, to ask later whether it changed."""
+        read = {path: _digest(text) for path, text in self._texts.items()}
+        return SecretFiles(self._watched | read)
+
+
+def secret_in(path: Path) -> str:
+    """The text of a file without the line break at its end. Raises `SecretUnreadable`."""
+    if not path.is_absolute():
+        raise SecretUnreadable(f"{path}: the path of a secret must begin with /")
+    try:
+        if not path.is_file():
+            raise SecretUnreadable(f"{path}: there is no such file")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SecretUnreadable(f"{path}: cannot be read ({error.strerror})") from error
+    if len(data) > MAX_BYTES:
+        raise SecretUnreadable(f"{path}: is larger than {MAX_BYTES >> 10} KiB")
+    try:
+        return data.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise SecretUnreadable(f"{path}: is no text in UTF-8") from error
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
 
 # YAML lets it be written, and the environment have it.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -53,6 +138,14 @@ _PLAIN = (
 _REPLACED = frozenset({_TRUTH, _INT, _FLOAT, "tag:yaml.org,2002:timestamp"})
 
 Key = tuple[str | int, ...]
+
+
+class Finding(NamedTuple):
+    """What is wrong with a key."""
+
+    key: Key
+    text: str
+
 
 # A shorter value of the environment is as likely a word of a message as a secret.
 SHORTEST_SECRET = 8

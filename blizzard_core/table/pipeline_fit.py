@@ -152,7 +152,7 @@ def _nulls(table: TableShape, columns: pa.Schema, rules: Rules) -> Iterator[str]
 def _merged(
     table: pa.Schema, file: pa.Schema, partitions: tuple[str, ...], rules: Rules
 ) -> pa.Schema:
-    return merge(table, file, partitions, rules.evolution, strict_types=rules.strict_types)
+    return merge(table, file, partitions, rules.evolution)
 
 
 def _way_out(known: pa.Field | None, rules: Rules) -> str:

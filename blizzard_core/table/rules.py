@@ -31,5 +31,4 @@ class Rules:
 
     partition_types: Mapping[str, str] | None
     evolution: str
-    strict_types: bool = False
     max_new_columns: int = NEW_COLUMNS

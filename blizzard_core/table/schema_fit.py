@@ -4,8 +4,8 @@ Rules, top level and nested alike:
 
 * A file may be narrower than the table (``int32`` in a ``long`` column, ``float``
   in a ``double``): every reader in use today widens, though the protocol has files
-  of the table's own types; ``strict_types`` keeps to that. A wider or another type
-  is refused, since readers overflow or give up on the whole table.
+  of the table's own types. A wider or another type is refused, since readers overflow or
+  give up on the whole table.
 * A file may lack a nullable column; it reads as null. Inside a map it may not, and
   a map's key may not be narrower: some readers fail there.
 * A new column joins the table as nullable under ``merge`` and is refused under
@@ -115,12 +115,7 @@ def table_schema(file: pa.Schema, partitions: Iterable[pa.Field]) -> pa.Schema:
 
 
 def merge(
-    table: pa.Schema,
-    file: pa.Schema,
-    partitions: Collection[str],
-    evolution: str,
-    *,
-    strict_types: bool = False,
+    table: pa.Schema, file: pa.Schema, partitions: Collection[str], evolution: str
 ) -> pa.Schema:
     """The table's schema once it holds this file. Raises `Misfit`.
 
@@ -128,7 +123,7 @@ def merge(
     their order and adds the new ones behind.
     """
     check_names(file, partitions)
-    mode = _Mode(evolution != "strict", evolution == "overwrite", narrow=not strict_types)
+    mode = _Mode(evolution != "strict", evolution == "overwrite", narrow=True)
     return pa.schema(_merged_fields(list(table), list(file), mode, "", partitions))
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from blizzard_core.errors import ConfigError
+from blizzard_core.settings.checks.sources import Asked, look_back
 from blizzard_core.settings.connections import (
     ConnectionSettings,
     DatabaseConnection,
@@ -16,7 +17,6 @@ from blizzard_core.settings.connections import (
     LakeConnection,
 )
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
-from blizzard_core.settings.query_checks import Asked, look_back
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.asked_http import http_source
@@ -58,8 +58,8 @@ def asking_of(config: Config, pipeline: PipelineSettings, source: Asked, ask: As
         access=access,
         columns=tuple(mark.columns),
         bound=mark.bound,
-        settle_secs=mark.settle,
-        nulls=mark.nulls,
+        settle_secs=mark.advanced.settle,
+        nulls=mark.advanced.nulls,
         backward=look_back(settings, source),
         new_only=mark.reread == "new_only",
         key=tuple(mark.key),
@@ -89,14 +89,14 @@ def selection_of(pipeline: PipelineSettings, source: Asked, driver: str) -> Sele
     fields = tuple(map(field_spec, pipeline.schema_.fields))
     columns = tuple(source.marks.columns)
     if isinstance(source, HttpSourceSettings):
-        return Selection(fields=fields, columns=columns, nulls=source.marks.nulls)
+        return Selection(fields=fields, columns=columns, nulls=source.marks.advanced.nulls)
     return Selection(
         table=source.table or "",
         query=without_end(statement_of(pipeline, source, source.query or ""), driver),
         filter=without_end(statement_of(pipeline, source, source.filter), driver),
         fields=fields,
         columns=columns,
-        nulls=source.marks.nulls,
+        nulls=source.marks.advanced.nulls,
         zone=(source.watermark.zone if source.watermark else None) or "",
     )
 

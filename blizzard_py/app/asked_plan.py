@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from blizzard_core.errors import SourceError
+from blizzard_core.settings.checks.sources import Asked
 from blizzard_core.settings.connections import ConnectionSettings
-from blizzard_core.settings.query_checks import Asked
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_py.connections.http.connection import HttpConnection
 from blizzard_py.connections.literals import column_name
@@ -113,7 +113,7 @@ def _offline(
     moment = now - (
         dt.timedelta(microseconds=1)
         if mark.bound == "settled"
-        else dt.timedelta(seconds=mark.settle)
+        else dt.timedelta(seconds=mark.advanced.settle)
     )
     value: dict[str, Any] = {}
     for column in mark.columns:

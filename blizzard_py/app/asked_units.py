@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from blizzard_core.settings.checks.sources import Asked
 from blizzard_core.settings.document import PipelineSettings
-from blizzard_core.settings.query_checks import Asked
 from blizzard_core.settings.query_sources import TableSourceSettings
+from blizzard_core.settings.sources import UnitSettings, UnitsOfTable
 from blizzard_core.settings.tables import SinkSettings
-from blizzard_core.settings.units import UnitSettings, UnitsOfTable
 from blizzard_core.settings.yaml_file import Key
 from blizzard_py.connections.asking import Units, ValuesTable
 from blizzard_py.connections.compared import with_dates, with_end_before
@@ -45,7 +45,7 @@ def range_of(units: UnitSettings) -> UnitRange:
         by = units.partition
     else:
         by = tuple(Part(part.by, part.from_, part.to) for part in units.partition)
-    return UnitRange(told.from_, told.to, told.zone, by, units.partial)
+    return UnitRange(told.from_, told.to, told.zone, by, units.advanced.partial)
 
 
 def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings, driver: str) -> Units:
@@ -59,8 +59,8 @@ def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings, dri
         Terms(
             dt.timedelta(seconds=units.grace),
             dt.timedelta(seconds=units.cooldown),
-            limit(units.max_units_per_run),
-            units.min_units,
+            limit(units.advanced.max_units_per_run),
+            units.advanced.min_units,
             days_of=clock_of(units.range.zone)
             if (TO, "date") in ends_in(pipeline, source)
             else None,
@@ -69,8 +69,8 @@ def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings, dri
         listed,
         None if values is None or values.from_ is None else _table(pipeline.sink, values.from_),
         bounds_in(source),
-        units.parallel,
-        units.pacing,
+        units.advanced.parallel,
+        units.advanced.pacing,
         folds(source, driver),
     )
 
@@ -121,12 +121,12 @@ def statement_of(pipeline: PipelineSettings, source: TableSourceSettings, text: 
     if source.units is None:
         return text
     found = with_dates(text, dates_of(pipeline))
-    return with_end_before(found) if source.units.inclusive else found
+    return with_end_before(found) if source.units.advanced.inclusive else found
 
 
 def request_text(units: UnitSettings | None, value: Any) -> Any:
     """A text of a request, or a body of any depth, as it is asked."""
-    if units is None or not units.inclusive:
+    if units is None or not units.advanced.inclusive:
         return value
     if isinstance(value, str):
         return with_end_before(value)

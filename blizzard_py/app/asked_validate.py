@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 
 from blizzard_core.errors import BlizzardError, ConfigError, SourceError, StorageError
+from blizzard_core.settings.checks.sources import Asked
 from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_core.settings.query_checks import Asked
 from blizzard_core.settings.query_sources import HttpSourceSettings
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.asked import asking_of
@@ -43,7 +43,7 @@ def validate_asked(config: Config) -> list[str]:
                     _bind_sample(asking)
                     found = [f"{where}.{p}" for p in _problems(asking, pipeline, source)]
                     problems += found
-                    is_inclusive = source.units is not None and source.units.inclusive
+                    is_inclusive = source.units is not None and source.units.advanced.inclusive
                     told = [] if found else _notes(asking, is_inclusive=is_inclusive)
                     notes += [f"{where}: {note}" for note in told]
                 finally:
@@ -114,7 +114,7 @@ def _notes(asking: Asking, *, is_inclusive: bool) -> Iterator[str]:
         if asking.access.driver == "http" and TO in asking.units.bounds and not is_inclusive:
             yield (
                 "the API has to leave the time of {to} itself out; if it counts that in, rows on a"
-                " boundary come twice: set units.inclusive: true"
+                " boundary come twice: set units.advanced.inclusive: true"
             )
         return
     if asking.snapshot:

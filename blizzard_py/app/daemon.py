@@ -72,7 +72,7 @@ def run_daemon(
     limits = config.global_
     loop = Loop(
         once,
-        limits.poll_jitter,
+        limits.advanced.poll_jitter,
         limits.shutdown_grace,
         renewed=config.secrets.changed,
     )
@@ -124,7 +124,7 @@ def backfill(
     if not isinstance(source, SourceSettings):
         raise RangeRefused(f"{'/'.join(where)} has no partitions to give --from and --to of")
     for prefix in (chosen.first, chosen.last):
-        if accepts(source.compression)(prefix):
+        if accepts(source.advanced.compression)(prefix):
             raise RangeRefused(f"{prefix!r} is a file; --from and --to are partitions")
     parts = parts_of(config, where, NoEngine())
     live = source_pipeline(parts)
@@ -146,15 +146,7 @@ def backfill(
         log.warning("range_replayed", begun_ts=earlier.anew_ts, remedy=remedy)
     engine = LazyEngine(partial(spark_engine, config, "blizzard-backfill"))
     stop = threading.Event()
-    # The range is the only bound: the same depth, no lookback and no late files.
-    bounded = source.model_copy(
-        update={
-            "partition_filter": source.partition_filter
-            and source.partition_filter.model_copy(update={"lookback": None}),
-            "partition_depth": state.progress.depth,
-            "late_sweep_interval": 0,
-        }
-    )
+    bounded = source.for_range(state.progress.depth)
     worker = SourcePipeline(
         parts_of(config, where, engine, bounded, suffix),
         partial(open_files, scope=scope),

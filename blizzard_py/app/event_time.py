@@ -35,11 +35,11 @@ def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict
     given = pipeline.query
     assert given is not None  # noqa: S101  # the caller has looked
     if stream is None or stream.is_watched:  # of a query that watching has become nothing is known
-        stream = StreamState(query={"policy": given.policy})
+        stream = StreamState(query={"policy": given.advanced.policy})
     told = msgspec.to_builtins(stream)
     return {
         "columns": list(dict.fromkeys(branch.column for branch in pipeline.branches)),
-        "policy": stream.query.get("policy", given.policy),
+        "policy": stream.query.get("policy", given.advanced.policy),
         "mode": given.mode,
         "batch": stream.batch,
         "watermark": moment(stream.watermark_ms),

@@ -35,7 +35,7 @@ def recent_files(parts: Parts, state: SourceState, most: int) -> list[Entry]:
     Of the partitions whose names sort highest, those that the checkpoint knows and later ones;
     where it knows of none, of the first thousands of the listing.
     """
-    accept = accepts(parts.files.compression)
+    accept = accepts(parts.files.advanced.compression)
     named = sorted((name for name in state.progress.partitions if name), key=order_key)
     newest = named[: -_PARTITIONS - 1 : -1]
     places: list[tuple[str, str | None]] = [(f"{name}/", f"{name}0") for name in newest]
@@ -67,7 +67,7 @@ _TAKEN = frozenset({"ingested", "refused", "pending"})
 def with_untaken(config: Config, parts: Parts, found: Explanation) -> Explanation:
     """The explanation of a file with the fields of its first records that no column takes.
 
-    Those that lines of `schema.sample_bytes_per_file` show; None where nothing is dropped.
+    Those that lines of `schema.advanced.sample_bytes_per_file` show; None where nothing is dropped.
     """
     pipeline = config.pipelines[parts.pipeline]
     ignores = pipeline.schema_.unexpected_fields == "ignore"
@@ -77,7 +77,7 @@ def with_untaken(config: Config, parts: Parts, found: Explanation) -> Explanatio
     kept = schema.kept() if pipeline.schema_.is_found_out else None
     columns = parts.ingest.fields if kept is None else schema.combined(kept)
     entry = Entry(found.path, found.file.size, found.file.modified_ts)
-    limit = pipeline.schema_.sample_bytes_per_file
+    limit = pipeline.schema_.advanced.sample_bytes_per_file
     try:
         lines = first_lines(parts.stores.source, entry, limit)
     except StorageError:  # it was there a moment ago; what became of it is known all the same
@@ -118,7 +118,9 @@ def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
         if isinstance(source, SourceSettings):
             parts = parts_of(config, (name, source_name), NoEngine())
             state = read_state(parts.stores.sink, parts.id) or SourceState()
-            sampled.append((parts, recent_files(parts, state, pipeline.schema_.sample_files)))
+            sampled.append(
+                (parts, recent_files(parts, state, pipeline.schema_.advanced.sample_files))
+            )
     if not sampled:
         return None
     parts, files = max(sampled, key=lambda each: max((f.modified for f in each[1]), default=-1.0))

@@ -156,6 +156,5 @@ def _rules_of(config: Config, pipeline: PipelineSettings) -> Rules:
     return Rules(
         by.column_types(pipeline.field_types) if by else {},
         table.schema_evolution,
-        table.strict_types,
-        table.max_new_columns,
+        table.advanced.max_new_columns,
     )

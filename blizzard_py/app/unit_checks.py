@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 
 from blizzard_core.errors import UnitError
+from blizzard_core.settings.checks.sources import Asked
 from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_core.settings.query_checks import Asked
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
-from blizzard_core.settings.units import UnitSettings
-from blizzard_core.settings.yaml_file import Key
+from blizzard_core.settings.sources import UnitSettings
+from blizzard_core.settings.yaml_file import Finding, Key
 from blizzard_py.app.asked_units import (
     bounds_in,
     dates_of,
@@ -33,8 +33,6 @@ from blizzard_py.connections.placeholders import (
 from blizzard_py.slices.instants import is_moving
 from blizzard_py.slices.units.ranges import laid_out, problems
 from blizzard_py.slices.units.values import told_apart, unit_list
-
-Finding = tuple[Key, str]
 
 # A text that is nothing but a placeholder.
 _ALONE = re.compile(r"\{[\w.:-]+\}")
@@ -66,24 +64,26 @@ def _of_range(here: Key, units: UnitSettings) -> Iterator[Finding]:
     for problem in found:
         word, _, rest = problem.partition(": ")
         if word in {"from", "to", "zone"}:
-            yield (*here, "range", word), rest
+            yield Finding((*here, "range", word), rest)
         elif word == "partition":
-            yield (*here, "partition"), rest
+            yield Finding((*here, "partition"), rest)
         else:
-            yield (*here, "partition"), problem
+            yield Finding((*here, "partition"), problem)
     if not found:
         try:
             laid_out(range_, dt.datetime.now(dt.UTC))
         except UnitError as error:
-            yield (*here, "partition"), "; ".join(error.problems)
+            yield Finding((*here, "partition"), "; ".join(error.problems))
 
 
 def _of_values(here: Key, units: UnitSettings, *, apart: bool) -> Iterator[Finding]:
     """``apart``: the source tells all values apart."""
     values = units.values
     if values is None:
-        if units.min_units:
-            yield (*here, "min_units"), "counts values; give `values`, or leave it out"
+        if units.advanced.min_units:
+            yield Finding(
+                (*here, "advanced", "min_units"), "counts values; give `values`, or leave it out"
+            )
         return
     if values.list_ is None:
         return
@@ -92,10 +92,11 @@ def _of_values(here: Key, units: UnitSettings, *, apart: bool) -> Iterator[Findi
         if not apart:
             told_apart(found)
     except UnitError as error:
-        yield (*here, "values", "list"), "; ".join(error.problems)
+        yield Finding((*here, "values", "list"), "; ".join(error.problems))
         return
-    if len(found) < units.min_units:
-        yield (*here, "min_units"), f"wants {units.min_units} values, and {len(found)} are listed"
+    if len(found) < (least := units.advanced.min_units):
+        place: Key = (*here, "advanced", "min_units")
+        yield Finding(place, f"wants {least} values, and {len(found)} are listed")
 
 
 def _of_use(here: Key, source: Asked, units: UnitSettings) -> Iterator[Finding]:
@@ -104,34 +105,28 @@ def _of_use(here: Key, source: Asked, units: UnitSettings) -> Iterator[Finding]:
     bounds = bounds_in(source)
     if bounds and "range" not in units.model_fields_set:
         first = FROM if FROM in bounds else TO
-        yield (
+        yield Finding(
             (*here, "units"),
             f"{{{first}}} is used, and there is no range; give `range: {{ from, to }}`",
         )
     if units.cooldown > units.grace and FROM in bounds:
-        yield (
+        yield Finding(
             (*here, "units", "cooldown"),
-            (
-                "is more than grace, and the request uses {from}: rows between a high"
-                " watermark and the next beginning would be read by nobody"
-            ),
+            "is more than grace, and the request uses {from}: rows between a high"
+            " watermark and the next beginning would be read by nobody",
         )
     if units.partition != "none" and not bounds:
-        yield (
+        yield Finding(
             (*here, "units", "partition"),
-            (
-                "each partition would read the same rows, since nothing that is asked says"
-                " {from} or {to}"
-            ),
+            "each partition would read the same rows, since nothing that is asked says"
+            " {from} or {to}",
         )
     for field in () if units.values is None else units.values.fields:
         if unit_placeholder(field) not in used:
-            yield (
+            yield Finding(
                 (*here, "units", "values"),
-                (
-                    "each value would read the same rows, since nothing that is asked says"
-                    f" {{{unit_placeholder(field)}}}"
-                ),
+                "each value would read the same rows, since nothing that is asked says"
+                f" {{{unit_placeholder(field)}}}",
             )
 
 
@@ -140,43 +135,38 @@ def _of_ends(
 ) -> Iterator[Finding]:
     """How the ends of units are said, so that no row is in two of them, and none in no one."""
     ends = ends_in(pipeline, source)
-    if units.inclusive and all(end != TO for end, _ in ends):
-        yield (*here, "units", "inclusive"), "is of {to}, and nothing that is asked says it"
+    if units.advanced.inclusive and all(end != TO for end, _ in ends):
+        place: Key = (*here, "units", "advanced", "inclusive")
+        yield Finding(place, "is of {to}, and nothing that is asked says it")
     told = sorted(f"{{{end}:{form}}}" for end, form in ends if form == "date")
     parts = [units.partition] if isinstance(units.partition, str) else units.partition
     schemes = {part if isinstance(part, str) else part.by for part in parts}
     if told and any(scheme.strip().lower() == "hourly" for scheme in schemes):
-        yield (
+        yield Finding(
             (*here, "units", "partition"),
-            (
-                f"is hourly, and {told[0]} says days: all units of a day would ask for the same"
-                " rows; use daily, or another format"
-            ),
+            f"is hourly, and {told[0]} says days: all units of a day would ask for the same"
+            " rows; use daily, or another format",
         )
     ends_at = units.range.to if isinstance(units.partition, str) else units.partition[-1].to
     if isinstance(source, TableSourceSettings):
         for key, text in texts_of(source):
             asked = with_dates(text, dates_of(pipeline))
-            for problem in end_problems(asked, inclusive=units.inclusive):
-                yield (*here, *key), problem
+            for problem in end_problems(asked, inclusive=units.advanced.inclusive):
+                yield Finding((*here, *key), problem)
         return
     forms = {end: {form for other, form in ends if other == end} for end in (FROM, TO)}
     one_day = all(forms.values()) and {"date"} in forms.values()
     if one_day and "date" not in forms[FROM] & forms[TO]:
-        yield (
+        yield Finding(
             (*here, "request"),
-            (
-                "says one end as a day and the other with its time: rows between them would come"
-                " twice, or be read by nobody; say both as {from:date} and {to:date}, or neither"
-            ),
+            "says one end as a day and the other with its time: rows between them would come"
+            " twice, or be read by nobody; say both as {from:date} and {to:date}, or neither",
         )
     if (TO, "date") in ends and is_moving(ends_at) and not _WHOLE_DAYS.fullmatch(ends_at.strip()):
-        yield (
+        yield Finding(
             (*here, "units", "range", "to"),
-            (
-                f"is {ends_at}, which is within a day, and {{to:date}} says days: each poll would"
-                " ask for the same day again; write P0D for up to today, or another format"
-            ),
+            f"is {ends_at}, which is within a day, and {{to:date}} says days: each poll would"
+            " ask for the same day again; write P0D for up to today, or another format",
         )
 
 
@@ -191,11 +181,11 @@ def _of_placeholders(here: Key, source: Asked, *, hashes: bool) -> Iterator[Find
             # Without units nothing is filled in; other braces of a body are its own.
             found = problems_in_text(text, ()) if _is_meant(key, text) else ()
         for problem in found:
-            yield (*here, *key), problem
+            yield Finding((*here, *key), problem)
     if isinstance(source, HttpSourceSettings):
         for name, text in source.request.headers.items():
             if names_in(text):
-                yield (
+                yield Finding(
                     (*here, "request", "headers", name),
                     "placeholders are filled in in path, params and body alone; use one of these",
                 )

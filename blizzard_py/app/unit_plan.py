@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import SourceError
-from blizzard_core.settings.query_checks import Asked
+from blizzard_core.settings.checks.sources import Asked
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_py.connections.asking import Units
 from blizzard_py.connections.http.connection import HttpConnection

@@ -18,8 +18,8 @@ from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
 from blizzard_core.settings.event_time import EMITTED_BATCH
-from blizzard_core.settings.partitioning import TEMPLATES, PartitionBy
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.tables import TEMPLATES, PartitionBy
 from blizzard_core.storage.nowhere import Nowhere
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import join
@@ -67,21 +67,20 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
         fields=tuple(map(field_spec, [*pipeline.schema_.fields, *own])),
         parquet_compression=sink.compression,
         file_bytes=sink.file_size_mb * 1024 * 1024,
-        row_group_bytes=sink.row_group_size_bytes,
+        row_group_bytes=sink.advanced.row_group_size_bytes,
         partition_template=by.prefix_template or "" if by and by.column is None else "",
         partition_rules=_partition_rules(by) if by else (),
-        sort_by=tuple(SortKey(key.column, key.descending) for key in sink.sort_by),
+        sort_by=tuple(SortKey(*key) for key in sink.sort_keys),
         on_bad_record=pipeline.error_handling.on_bad_record,
         max_bad_fraction=pipeline.error_handling.max_bad_fraction,
         bounds=FileBounds(
-            pipeline.error_handling.max_expansion,
-            pipeline.error_handling.max_letters_per_file,
-            pipeline.error_handling.max_directories_per_file,
+            expansion=pipeline.error_handling.advanced.max_expansion,
+            directories=pipeline.error_handling.advanced.max_directories_per_file,
         ),
         metadata_columns=tuple(c for c in sink.metadata_columns if c != "_emitted_batch"),
         unexpected_fields=pipeline.schema_.unexpected_fields,
         evolves=pipeline.schema_.evolve == "add",
-        fast_path=pipeline.schema_.fast_path,
+        fast_path=pipeline.schema_.advanced.fast_path,
         transform=pipeline.transform or "",
         deduplicate_by=tuple(pipeline.deduplicate_by),
         emitted_batch=EMITTED_BATCH in sink.metadata_columns,
@@ -249,7 +248,7 @@ def parts_of(
         settings,
         stores,
         engine,
-        config.global_.total_concurrency,
+        config.global_.advanced.total_concurrency,
         time.time,
         suffix=suffix,
         activity=activity,
@@ -363,7 +362,7 @@ def spark_engine(config: Config, app_name: str) -> StoppableEngine:
     from blizzard_py.engines.spark.engine import SparkEngine  # noqa: PLC0415  # see `LazyEngine`
     from blizzard_py.engines.spark.gateway import quickly_started  # noqa: PLC0415  # see `LazyEngine`
 
-    if any(pipeline.schema_.fast_path for pipeline in config.pipelines.values()):
+    if any(pipeline.schema_.advanced.fast_path for pipeline in config.pipelines.values()):
         compiled()  # where it does not load, the daemon's own log is where one looks
     conf = config.spark.conf
     return SparkEngine(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blizzard_core.redact import SECRET_NAME
-from blizzard_core.settings.durations import shown
+from blizzard_core.settings.base import shown
 from blizzard_core.settings.yaml_file import Key, dotted
 from blizzard_core.text import did_you_mean
 
@@ -24,7 +24,7 @@ _NEEDLESS = {
     "batch_size": "rows are read in portions that are bounded by memory",
     "max_concurrent_files": _BY_SPARK,
     "sink_parallelism": _BY_SPARK,
-    "max_concurrent_uploads": "`global.total_concurrency` bounds requests",
+    "max_concurrent_uploads": "`global.advanced.total_concurrency` bounds requests",
     "max_concurrent_parts": _BY_CLIENT,
     "part_size_mb": _BY_CLIENT,
     "min_multipart_size_mb": _BY_CLIENT,
@@ -228,7 +228,7 @@ def _source(block: _Block, told: Converted) -> dict[str, Any]:
             "without use_watermark the original kept what it had read in memory alone, so a first"
             " start reads all that is there; docs/moving.md, What was read already",
         )
-    found["compression"] = block.take("compression") or "gzip"
+    found["advanced"] = {"compression": block.take("compression") or "gzip"}
     found |= _lasting(block, "poll_interval_secs") | _filter(block)
     checkpoint = block.under("checkpoint")
     kept = _given(checkpoint, "interval_files") | _lasting(checkpoint, "interval_secs")
@@ -254,9 +254,9 @@ def _directory(block: _Block, told: Converted) -> Any:
 
 def _sink(block: _Block, told: Converted) -> dict[str, Any]:
     found: dict[str, Any] = {"table_uri": block.take("table_uri", "path")}
-    found |= _given(block, "file_size_mb", "row_group_size_bytes", "compression")
-    found |= _partitions(block) | _storage(block)
-    if "row_group_size_bytes" in found:
+    found |= _given(block, "file_size_mb", "compression") | _partitions(block) | _storage(block)
+    found |= (advanced := _advanced(_given(block, "row_group_size_bytes")))
+    if advanced:
         told.note((*block.place, "row_group_size_bytes"), "counts rows as they lie in memory")
     block.done()
     return found
@@ -266,7 +266,7 @@ def _schema(block: _Block) -> dict[str, Any]:
     found = _given(block, "infer", "fields")
     coerces = block.take("coerce_conflicts_to_utf8") or False
     if found.get("infer"):
-        found["coerce_conflicts_to_utf8"] = coerces
+        found |= _advanced({"coerce_conflicts_to_utf8": coerces})
     block.done()
     return found
 
@@ -274,7 +274,8 @@ def _schema(block: _Block) -> dict[str, Any]:
 def _table(block: _Block, told: Converted) -> dict[str, Any]:
     found = _given(block, "table_uri") | _lasting(block, "poll_interval_secs")
     found |= (
-        _given(block, "delta_checkpoint_interval", "schema_evolution")
+        _given(block, "schema_evolution")
+        | _advanced(_given(block, "delta_checkpoint_interval"))
         | _partitions(block)
         | _filter(block)
         | _storage(block)
@@ -291,7 +292,7 @@ def _table(block: _Block, told: Converted) -> dict[str, Any]:
 def _global(block: _Block) -> dict[str, Any]:
     found = _given(block, "total_concurrency") | _lasting(block, "poll_jitter_secs")
     block.done()
-    return found
+    return _advanced(found)
 
 
 def _metrics(top: _Block, told: Converted) -> str | None:
@@ -304,6 +305,11 @@ def _metrics(top: _Block, told: Converted) -> str | None:
     address = block.take("address") or "0.0.0.0:9090"
     block.done()
     return None if enabled is False else str(address)
+
+
+def _advanced(found: dict[str, Any]) -> dict[str, Any]:
+    """What stands in the block `advanced` here; nothing if there is nothing."""
+    return {"advanced": found} if found else {}
 
 
 def _filter(block: _Block) -> dict[str, Any]:

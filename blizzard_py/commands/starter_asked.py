@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.errors import ConfigError, SourceError
+from blizzard_core.settings.checks.sources import Asked
 from blizzard_core.settings.connections import (
     ConnectionSettings,
     DatabaseConnection,
     HttpConnection,
     LakeConnection,
 )
-from blizzard_core.settings.query_checks import Asked
 from blizzard_core.settings.query_sources import COLUMN, HttpSourceSettings, TableSourceSettings
 from blizzard_py.app.asked import access_of
 from blizzard_py.app.asked_plan import PROMISES
@@ -186,7 +186,7 @@ def _watermark(target: Target, found: Found, since: str | None) -> Iterator[str]
         yield "          # give push.to, too, if the API has such a parameter: docs/apis.md"
     if found.bound in ("max", "rows") and found.key:
         yield f"          key: {flow(list(found.key))}    # tells rows with the highest value apart"
-    yield "          # backward: { days: 1 }    # read rows again that came late, …"
+    yield "          # backward: 1d    # read rows again that came late, …"
     yield "          # reread: new_only         # … and keep those that are new"
 
 

@@ -26,7 +26,6 @@ pipelines:
       main:
         source_uri: {quoted(source_uri)}
         poll_interval: 1m        # how often to look for new files
-        # compression: auto      # by ending: .ndjson .jsonl .json, each also with .gz or .zst
 {_layout(found.layout)}
         # storage_options:       # default: the standard credentials of the store
         #   AWS_REGION: us-east-1

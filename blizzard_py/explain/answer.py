@@ -130,7 +130,7 @@ def _state(parts: Parts, source_id: str) -> SourceState:
 def _in_work(
     parts: Parts, state: SourceState, path: str, backfills: Mapping[str, str]
 ) -> Waiting | None:
-    limit = parts.errors.max_retries
+    limit = parts.errors.advanced.max_retries
     found = waiting(state, path, limit)
     if found is not None:
         return found
@@ -147,7 +147,7 @@ def _in_work(
 def _replay_work(parts: Parts, path: str) -> Waiting | None:
     """What a replay or ``blizzard ingest`` has still to do with the file, whatever its name."""
     state = _state(parts, f"{parts.id}{REPLAY_SUFFIX}")
-    found = waiting(state, path, parts.errors.max_retries)
+    found = waiting(state, path, parts.errors.advanced.max_retries)
     if found is None:
         return None
     return replace(found, reason=f"replay or ingest by hand: {found.reason}")

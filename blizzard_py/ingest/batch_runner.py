@@ -196,7 +196,7 @@ class BatchRunner:
         if secs > 0 and batch.files and not self._is_first:
             self.bytes_per_sec = sum(f.size for f in batch.files) / secs
         self._is_first = False
-        finished = judge_outcomes(result, state.retries, self._parts.errors.max_retries)
+        finished = judge_outcomes(result, state.retries, self._parts.errors.advanced.max_retries)
         self._tolerance.check(finished)
         bad = [file for file in finished if file.bad_rows]
         if bad:

@@ -144,8 +144,8 @@ class InferredSchema:
         if self._settings.unexpected_fields == "capture":
             taken.append(RESCUED)
         self._rules = Rules(
-            self._settings.coerce_conflicts_to_utf8,
-            self._settings.infer_timestamps,
+            self._settings.advanced.coerce_conflicts_to_utf8,
+            self._settings.advanced.infer_timestamps,
             frozenset(name.lower() for name in taken),
         )
         self._source = source
@@ -233,7 +233,7 @@ class InferredSchema:
 
     def inferred(self, files: Sequence[Entry]) -> KeptSchema:
         """What a sample of ``files`` says now. Writes nothing."""
-        sample = chosen(files, self._settings.sample_files)
+        sample = chosen(files, self._settings.advanced.sample_files)
         inference = Inference(self._rules)
         self._add_lines(inference, sample)
         found = inference.result()
@@ -253,11 +253,11 @@ class InferredSchema:
             self._rules, coerce_conflicts=True, taken=frozenset(self._rules.taken - declared)
         )
         inference = Inference(rules)
-        self._add_lines(inference, chosen(files, self._settings.sample_files))
+        self._add_lines(inference, chosen(files, self._settings.advanced.sample_files))
         return self.kept() if self._settings.is_found_out else None, inference.result()
 
     def _add_lines(self, inference: Inference, sample: Sequence[Entry]) -> None:
-        limit = self._settings.sample_bytes_per_file
+        limit = self._settings.advanced.sample_bytes_per_file
         for file in sample:
             lines = first_lines(self._source, file, limit)
             for number, line in enumerate(lines, 1):
@@ -267,7 +267,7 @@ class InferredSchema:
         if not found.fields and not self._declared:
             raise SchemaUnknown(
                 f"{self._source.uri}: no field was found in {counted(files, 'file')} to infer a"
-                " schema from; mend them, raise schema.sample_bytes_per_file if lines are"
+                " schema from; mend them, raise schema.advanced.sample_bytes_per_file if lines are"
                 " longer, or declare schema.fields"
             )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 from blizzard_core.errors import PipelineStopped
-from blizzard_core.settings.sources import ErrorSettings
+from blizzard_core.settings.document import ErrorSettings
 from blizzard_py.job import FinishedFile
 
 # How many bad files an error names.

@@ -14,7 +14,7 @@ from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.lines.framing import Chunk, LongLine
 
-_UNLETTERED = "have no letter (error_handling.max_letters_per_file)"
+_UNLETTERED = "have no letter"
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class FileTally:
         of, then = str(total), ""
         if so_far:
             of = f"the first {total}"
-            then = "; with more than error_handling.max_letters_per_file the rest is not read"
+            then = f"; with more than {self.bounds.letters:,} bad lines the rest is not read"
         raise FileFailed(
             "parse",
             f"{self.bad} of {of} lines are bad, which is more than"
@@ -93,7 +93,7 @@ class FileTally:
                 "partition",
                 f"its rows go to more than {self.bounds.directories:,} directories of the table,"
                 " each with an output of its own; if that is right, raise"
-                " error_handling.max_directories_per_file",
+                " error_handling.advanced.max_directories_per_file",
             )
 
     def ingested(self) -> FinishedFile:

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_core.settings.durations import micros
+from blizzard_core.settings.base import micros
 from blizzard_core.settings.event_time import Branch, EventTimeSettings
 
 Micros = npt.NDArray[np.int64]

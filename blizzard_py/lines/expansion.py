@@ -35,7 +35,7 @@ class Expansion:
                 "decompress",
                 f"becomes more than {self._most:,} times the {self._stored:,} bytes that are"
                 " stored of it, empty values counted; if that is right, raise"
-                " error_handling.max_expansion",
+                " error_handling.advanced.max_expansion",
             )
 
     def add_cells(self, cells: int) -> None:

@@ -192,7 +192,11 @@ class Claims:
     def _is_candidate(self, path: str) -> bool:
         """Whether the live daemon's listings take such a name at all."""
         source = self._files
-        return source is not None and not is_hidden(path) and accepts(source.compression)(path)
+        return (
+            source is not None
+            and not is_hidden(path)
+            and accepts(source.advanced.compression)(path)
+        )
 
     def _is_new(self, path: str) -> bool:
         """Whether the live daemon's polls will find it."""

@@ -173,7 +173,7 @@ class Replacing:
 def files_in(parts: Parts, chosen: Range) -> dict[str, Entry]:
     """The files of the source in a range, whose ends may be files. Raises `StorageError`."""
     source = parts.stores.source
-    accept = accepts(parts.files.compression)
+    accept = accepts(parts.files.advanced.compression)
     first = source.stat(chosen.first) if accept(chosen.first) else None
     pages = source.list_range(chosen.gap.after, chosen.gap.until)
     listed = (entry for page in pages for entry in page.entries)

@@ -46,8 +46,9 @@ def _source(live: Parts) -> SourceSettings:
             "units": None,
             "partition_filter": found.partition_filter
             and found.partition_filter.model_copy(update={"lookback": None}),
-            "late_sweep_interval": 0,
-            "order_guard": "off",
+            "advanced": found.advanced.model_copy(
+                update={"late_sweep_interval": 0, "order_guard": "off"}
+            ),
         }
     )
 
@@ -58,7 +59,9 @@ def record_parts(live: Parts, engine: Engine, storage: Storage) -> Parts:
     return replace(
         files,
         suffix=RECORDS_SUFFIX,
-        source=files.source.model_copy(update={"compression": "none"}),
+        source=files.files.model_copy(
+            update={"advanced": files.files.advanced.model_copy(update={"compression": "none"})}
+        ),
         ingest=replace(
             live.ingest,
             source=Place(storage.uri, live.ingest.sink.options),

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from blizzard_core.errors import BlizzardError, ConfigurationError, SourceError
-from blizzard_core.settings import durations
+from blizzard_core.settings import base
 from blizzard_py.slices.calendars import LENGTHS, MONTHS, later, one_unit, whole
 from blizzard_py.slices.compare import is_zoned, shown
 from blizzard_py.slices.iso import IsoText
@@ -156,7 +156,7 @@ def _named(text: str) -> dict[str, int]:
     if name.strip() == "step":
         return {"step": int(digits) if digits.strip().isdecimal() else 0}
     try:
-        parts = durations.parts(text)
+        parts = base.parts(text)
     except ValueError as error:
         raise ConfigurationError(
             f"{shown(text)} is no interval: {error}, or `step=1000`"

@@ -10,8 +10,9 @@ from typing import Any
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.handover import RUN_SEPARATOR
+from blizzard_core.settings.document import ErrorSettings
 from blizzard_core.settings.event_time import Branch, EventTimeSettings, Watch
-from blizzard_core.settings.sources import CommonSource, ErrorSettings, SourceSettings
+from blizzard_core.settings.sources import CommonSource, SourceSettings
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_py.connections.asking import Asking

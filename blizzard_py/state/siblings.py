@@ -7,7 +7,7 @@ whole files and ``{id}~records`` for single records. (No name in a configuration
 from __future__ import annotations
 
 from blizzard_core.errors import NotFound
-from blizzard_core.settings.conflicts import RESERVED
+from blizzard_core.settings.checks.places import RESERVED
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.state_paths import STATE_FOLDER, StatePaths
 

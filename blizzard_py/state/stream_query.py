@@ -14,9 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import StateError
-from blizzard_core.settings.durations import micros
-from blizzard_core.settings.event_time import Branch, EventTimeSettings
-from blizzard_core.settings.event_time_join import JoinSettings
+from blizzard_core.settings.base import micros
+from blizzard_core.settings.event_time import Branch, EventTimeSettings, JoinSettings
 from blizzard_py.job import FieldSpec, IngestSettings
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import StreamState
@@ -57,13 +56,13 @@ def fingerprint(
     return {
         **times,
         **({} if given.join is None else {"join": _join(given.join)}),
-        "policy": given.policy,
+        "policy": given.advanced.policy,
         "deduplicate": list(given.deduplicate),
         "window": kind,
         "group_by": list(given.group_by),
         "aggregates": dict(given.aggregates),
         "mode": given.mode,
-        "partitions": given.partitions,
+        "partitions": given.advanced.partitions,
         "transform": ingest.transform,
         "zone": zone,
         # As text: what a type has inside is of no concern here, only that it is the same.

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import Cancelled
 from blizzard_core.log import get_logger
-from blizzard_core.settings.durations import micros
+from blizzard_core.settings.base import micros
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_py.ingest.jobs import Ingested
 from blizzard_py.job import (
@@ -173,7 +173,7 @@ class StreamJobs:
         told = together(accepted)
         batch = batch_of(known.batch + 1, told, taken, done, outputs)
         self._check_wanted()
-        last, is_shared = done.micro_batches[-1].number, self._given.state_path is not None
+        last, is_shared = done.micro_batches[-1].number, self._given.advanced.state_path is not None
         see_all(running.copy.root, last, is_shared=is_shared, wait=self._pause)
         packs = self._packs.pack(running.copy, known.packs, epoch, f"{batch.batch:08d}")
         check_whole(running.copy.root.parent)
@@ -210,7 +210,7 @@ class StreamJobs:
     ) -> Taken:
         """The second step, of each source."""
         started_ts = next(iter(jobs.values())).started_ts
-        ahead = round(started_ts * _MICRO) + micros(self._given.max_ahead)
+        ahead = round(started_ts * _MICRO) + micros(self._given.advanced.max_ahead)
         limits = Limits(known.judged_ms, ahead)
         tallies = {n: self._tally(known, n, one.outputs, limits) for n, one in accepted.items()}
         found = {
@@ -252,7 +252,7 @@ class StreamJobs:
 
         if not accepted.outputs:
             return []
-        keep = self._given.late_rows == "quarantine"
+        keep = self._given.advanced.late_rows == "quarantine"
         if not found.ahead and not (keep and found.late):
             return [Judged(found.late, 0, found.partly, found.newest_us)]
         packed = self._packed(running, accepted.outputs)
@@ -319,8 +319,9 @@ class StreamJobs:
         if self._running is not None and self._is_at(known):
             return self._running
         self._drop()
-        if (kept := known.query.get("policy", self._given.policy)) != self._given.policy:
-            self._log.warning("policy_kept", policy=kept, asked=self._given.policy)
+        asked = self._given.advanced.policy
+        if (kept := known.query.get("policy", asked)) != asked:
+            self._log.warning("policy_kept", policy=kept, asked=asked)
         began = time.monotonic()
         self._packs.sweep(known.objects, epoch)
         folder = self._new_folder()
@@ -373,7 +374,7 @@ class StreamJobs:
         from blizzard_py.engines.spark.scratch import Scratch  # noqa: PLC0415  # see above
 
         if self._place is None:
-            shared = self._given.state_path
+            shared = self._given.advanced.state_path
             self._place = (
                 Scratch()
                 if shared is None

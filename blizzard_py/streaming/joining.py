@@ -19,8 +19,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everywhere
 
-from blizzard_core.settings.event_time import Branch
-from blizzard_core.settings.event_time_join import JoinSettings
+from blizzard_core.settings.event_time import Branch, JoinSettings
 from blizzard_py.streaming.branches import behind, column, is_time
 from blizzard_py.streaming.source import TICK, WHOSE
 

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everywhere
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from blizzard_core.settings.durations import micros
+from blizzard_core.settings.base import micros
 from blizzard_core.settings.event_time import (
     EMITTED_BATCH,
     WINDOW_COLUMNS,

@@ -197,9 +197,9 @@ class StreamQuery:
         given = self._definition.given
         for key, value in SETTINGS.items():
             session.conf.set(key, value)
-        session.conf.set("spark.sql.shuffle.partitions", str(given.partitions))
-        session.conf.set("spark.sql.streaming.multipleWatermarkPolicy", given.policy)
-        empty = "true" if given.emit == "each_batch" else "false"
+        session.conf.set("spark.sql.shuffle.partitions", str(given.advanced.partitions))
+        session.conf.set("spark.sql.streaming.multipleWatermarkPolicy", given.advanced.policy)
+        empty = "true" if given.advanced.emit == "each_batch" else "false"
         session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", empty)
         if given.join is not None:  # a bound of a day is 24 hours, whatever clocks there do
             session.conf.set("spark.sql.session.timeZone", "UTC")

@@ -56,8 +56,8 @@ class SharedPlace:
     def __init__(self, state_path: Path, sink_uri: str, home_id: str) -> None:
         if not state_path.is_dir():
             raise EngineError(
-                f"event_time.state_path {str(state_path)!r} is no directory here: mount what the"
-                " executors share, under the same path"
+                f"event_time.advanced.state_path {str(state_path)!r} is no directory here: mount"
+                " what the executors share, under the same path"
             )
         digest = hashlib.sha256(sink_uri.encode()).hexdigest()[:_DIGEST]
         own = state_path / f"blizzard-{home_id}-{digest}"
@@ -70,7 +70,7 @@ class SharedPlace:
             self.path = Path(tempfile.mkdtemp(prefix="query-", dir=own))
         except OSError as error:
             raise EngineError(
-                f"event_time.state_path {str(state_path)!r}: {error.strerror or error}"
+                f"event_time.advanced.state_path {str(state_path)!r}: {error.strerror or error}"
             ) from None
 
     def close(self) -> None:

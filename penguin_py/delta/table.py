@@ -29,7 +29,7 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from blizzard_core.delta_json import LOG, commit_path
 from blizzard_core.errors import BlizzardError, CommitError, NotFound, StateError, Unavailable
 from blizzard_core.log import get_logger
-from blizzard_core.settings.durations import HOUR
+from blizzard_core.settings.base import HOUR
 from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.contract import feature_objections, objections, replace_objections
@@ -213,8 +213,8 @@ class DeltaLog(LogReader):
             )
         if self._table.is_local:
             self._make_durable(before)
-        if self._table.delta_checkpoint_interval is not None:
-            self._checkpoint(self._table.delta_checkpoint_interval, before)
+        if self._table.advanced.delta_checkpoint_interval is not None:
+            self._checkpoint(self._table.advanced.delta_checkpoint_interval, before)
 
     def _failure(self, marks: Marks, error: BaseException, before: int) -> CommitError:
         """What it is that a commit failed by, which the log does not have."""

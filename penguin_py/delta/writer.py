@@ -50,8 +50,10 @@ class LogWriter:
             # without a look at what version 0 has.
             max_commit_retries=RETRIES if handle is None or plan.replaces else None,
         )
-        own_checkpoints = self._table.delta_checkpoint_interval is not None
-        hooks = PostCommitHookProperties(not own_checkpoints, self._table.delta_log_cleanup)
+        own_checkpoints = self._table.advanced.delta_checkpoint_interval is not None
+        hooks = PostCommitHookProperties(
+            not own_checkpoints, self._table.advanced.delta_log_cleanup
+        )
         if handle is None:
             create(self._table, self._options, plan, properties, hooks)
         elif plan.replaces:

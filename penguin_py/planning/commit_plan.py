@@ -153,7 +153,7 @@ def _grown(
     if schema is None:
         check_names(columns, partitions)
         return table_schema(columns, [pa.field(name, kind) for name, kind in partitions.items()])
-    merged = merge(schema, columns, partitions, rules.evolution, strict_types=rules.strict_types)
+    merged = merge(schema, columns, partitions, rules.evolution)
     # Under `overwrite` a column that may hold nulls is nullable by now.
     check_nulls(merged, footer)
     return merged

@@ -46,7 +46,7 @@ def recover(
     ids of versions up to ``folded`` are in segments; those of later ones are the
     mirror's, and `gathered` adds the others. Raises `StateError` and `StorageError`.
     """
-    oldest = lookback_floor(table.partition_filter, now)
+    oldest = lookback_floor(table.settings.partition_filter, now)
     if state is None:
         depth = None if table.partition_types is None else len(table.partition_types)
         return Memory(Progress(depth=depth, floor=oldest), chores=dict.fromkeys(CHORES, int(now)))
@@ -61,9 +61,9 @@ def recover(
         if state.removed_kept_secs < SETTLED_SECS:
             # A file below these may be one whose removal the log has forgotten already.
             ours = [replace(entry, modified=0.0) for entry in ours]
-        memory = rebuilt(ours, depth, state.txn_version, now, table.grace_period_secs)
+        memory = rebuilt(ours, depth, state.txn_version, now, table.advanced.grace_period)
         # Otherwise the first poll would list every partition the table ever had.
-        floored = raised(memory.progress, table.max_tracked_partitions, oldest, (), now)
+        floored = raised(memory.progress, table.advanced.max_tracked_partitions, oldest, (), now)
         memory = replace(memory, progress=floored)
         if not ours and oldest is not None:
             memory = replace(memory, progress=replace(memory.progress, floor=oldest))

@@ -54,12 +54,8 @@ class Forecast:
 
 def rules_of(table: Table) -> Rules:
     """The part of a table's settings that decides what becomes of its files."""
-    return Rules(
-        table.partition_types,
-        table.schema_evolution,
-        table.strict_types,
-        table.max_new_columns,
-    )
+    most = table.advanced.max_new_columns
+    return Rules(table.partition_types, table.settings.schema_evolution, most)
 
 
 class Judge:
@@ -69,7 +65,7 @@ class Judge:
         self._storage = storage
         self._pool = None if table.is_local else pool
         self.owners = owners
-        self._most = table.max_files_per_commit
+        self._most = table.advanced.max_files_per_commit
         self._rules = rules_of(table)
 
     def verdict(

@@ -46,14 +46,7 @@ def backfill(world: World, first: str, last: str) -> SourcePipeline:
     check_range(chosen, state, [], replay=False)
     assert state is not None
     live = world.parts()
-    assert live.source.partition_filter is not None
-    source = live.source.model_copy(
-        update={
-            "partition_filter": live.source.partition_filter.model_copy(update={"lookback": None}),
-            "partition_depth": state.progress.depth,
-            "late_sweep_interval": 0,
-        }
-    )
+    source = live.files.for_range(state.progress.depth)
     takes = partial(is_ours, state, read_ledger(world.sink, "events_main"), replay=False)
     parts = replace(live, source=source, suffix=f"_backfill_{chosen.slug}")
     return SourcePipeline(parts, partial(open_files, scope=Scope(chosen.gap, takes)))

@@ -14,14 +14,12 @@ from pydantic import BaseModel
 from blizzard_core import bounds
 from blizzard_core.settings import reference
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.example import example_configuration
 from blizzard_core.settings.limits import Bound, named_bounds
 from blizzard_core.settings.load import models_in
-from blizzard_core.settings.partitioning import PartitionColumn
+from blizzard_core.settings.reference import example_configuration
 from blizzard_core.settings.schema import FieldSettings, TypeSettings
-from blizzard_core.settings.sources import FileUnits
-from blizzard_core.settings.tables import SortColumn
-from blizzard_core.settings.units import UnitSettings
+from blizzard_core.settings.sources import FileUnits, UnitSettings
+from blizzard_core.settings.tables import PartitionColumn
 from tests.support.scenario import ROOT
 
 TESTS = ROOT / "tests"
@@ -61,7 +59,7 @@ def test_every_key_explains_itself_and_has_a_default_or_an_example() -> None:
             assert field.description, f"{model.__name__}.{name} needs a docstring"
             assert field.description.endswith("."), f"{model.__name__}.{name}"
     shown = example_configuration()
-    for model in models - {SortColumn, PartitionColumn, TypeSettings, FieldSettings}:
+    for model in models - {PartitionColumn, TypeSettings, FieldSettings}:
         for name, field in model.model_fields.items():
             assert re.search(rf"^[ #]*{field.alias or name}:", shown, re.MULTILINE), name
     assert "null #" not in shown
@@ -95,14 +93,43 @@ def test_what_the_example_has_commented_out_is_understood_as_well() -> None:
             assert UnitSettings.model_validate(source.pop("units")).range is not None
     config = Config.model_validate(document)
     assert config.tables["events"].vacuum is not None
-    assert config.pipelines["events"].sources["main"].partition_depth == 2
+    assert config.pipelines["events"].sources["main"].advanced.partition_depth == 2
+
+
+def key_paths(page: str) -> set[str]:
+    """The keys of the reference, each with the block that it is in."""
+    return {
+        f"{block}.{key}"
+        for section in f"## ``{page}".split("\n## `")
+        for block in [section.partition("`")[0]]
+        for key in re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    }
+
+
+def test_the_reference_has_few_keys_outside_advanced() -> None:
+    known = key_paths(reference.configuration_reference())
+    assert len(known) > 240
+    assert len([path for path in known if "advanced" not in path.split(".")]) <= 180
+
+
+def test_every_advanced_key_is_read_beside_its_block_as_well() -> None:
+    advanced = {
+        m: m.model_fields["advanced"] for m in blocks(Config) if "advanced" in m.model_fields
+    }
+    assert len(advanced) > 10
+    for model, field in advanced.items():
+        for inner, _ in models_in(field.annotation):
+            for key in inner.model_fields:
+                assert key not in model.model_fields, f"{model.__name__}: {key} is in two places"
+                read = model._with_advanced({key: 1})  # noqa: SLF001  # the reader of both
+                assert read == {"advanced": {key: 1}}
 
 
 def test_the_reference_has_every_key_its_type_default_and_remark() -> None:
     text = reference.configuration_reference()
     for line in (
         "## `pipelines.NAME.sources.NAME.checkpoint`",
-        '| `poll_interval` | duration, > 0 | `"1m"` | From one look for new files to the next. |',
+        '| `poll_interval` | duration, > 0 | `"1m"` | From one look for what is new to the next. |',
         '| `order_guard` | `warn` `fail` `off` | `"warn"` | What to do about names that',
         "| `total_concurrency` | whole number, ≥ 1, ≤ 256 | `8` |",
         '| `grace_period` | duration, ≥ 0 or `auto` | `"5m"` |',

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+from blizzard_core.settings.document import ErrorSettings
 from blizzard_core.settings.sources import (
     CheckpointSettings,
-    ErrorSettings,
     PartitionFilter,
     SourceSettings,
 )
+from blizzard_core.settings.tables import TableAdvanced, TableSettings
 from blizzard_core.storage.clock import StoreClock
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, Place
@@ -128,22 +129,21 @@ def table_settings(settings: Settings) -> Table:
     columns = [part.partition("=")[0] for part in template.split("/")]
     return Table(
         name="events",
-        uri=SINK,
-        poll_interval_secs=settings.poll,
-        schema_evolution="merge",
-        file_pattern=r"(?![_.]|part-).*\.parquet",
-        grace_period_secs=settings.grace,
-        max_files_per_commit=settings.commit_files,
-        max_tracked_partitions=settings.penguin_tracked,
-        reconcile_interval_secs=settings.reconcile,
-        reconcile_horizon_secs=172_800,
+        settings=TableSettings(
+            table_uri=SINK,
+            poll_interval=f"{settings.poll}s",
+            advanced=TableAdvanced(
+                grace_period=f"{settings.grace}s",
+                max_files_per_commit=settings.commit_files,
+                max_tracked_partitions=settings.penguin_tracked,
+                reconcile_interval=f"{settings.reconcile}s",
+                foreign_min_age=None,
+                max_new_columns=100,
+                delta_checkpoint_interval=settings.log_interval,
+                delta_log_cleanup=settings.log_clean_up,
+            ),
+        ),
         partition_types=dict.fromkeys(columns, "string") if settings.partitioned else {},
-        own_prefixes=(),
-        foreign_min_age_secs=None,
-        strict_types=False,
-        max_new_columns=100,
-        delta_checkpoint_interval=settings.log_interval,
-        delta_log_cleanup=settings.log_clean_up,
         # Penguin is not started again for a new name, and some plans have no sweep.
         source_ids=tuple(
             f"{PIPELINE}_{name}{number}"

@@ -101,7 +101,7 @@ class SimulatedLog(DeltaLog):
             return None
         while (actions := delta_json.read_commit(self._storage, table.version + 1)) is not None:
             table.apply(actions, table.version + 1)
-        newest = opened(self._storage) if self._table.delta_log_cleanup else None
+        newest = opened(self._storage) if self._table.advanced.delta_log_cleanup else None
         if newest is not None and newest.version > table.version:
             # The entries behind what was read are cleaned up: a log checkpoint has them.
             table = self._handle = newest
@@ -145,7 +145,7 @@ class SimulatedLog(DeltaLog):
         table = self._handle
         if table is not None:
             checkpoint(self._storage, table)
-            if self._table.delta_log_cleanup:
+            if self._table.advanced.delta_log_cleanup:
                 clean_up(self._storage, table.version, self._clock() - self._kept_secs)
 
 

@@ -93,14 +93,7 @@ def _worker(
 ) -> SourcePipeline:
     ledger = read_ledger(live.stores.sink, live.id)
     scope = Scope(chosen.gap, partial(is_ours, state, ledger, replay=replay))
-    bounded = live.files.model_copy(
-        update={
-            "partition_filter": live.files.partition_filter
-            and live.files.partition_filter.model_copy(update={"lookback": None}),
-            "partition_depth": state.progress.depth,
-            "late_sweep_interval": 0,
-        }
-    )
+    bounded = live.files.for_range(state.progress.depth)
     parts = replace(live, source=bounded, suffix=f"{BACKFILL}{chosen.slug}")
     again = partial(begins_over, anew=anew) if replay else None
     return SourcePipeline(parts, partial(open_files, scope=scope), begins_over=again)

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from blizzard_core.errors import NotFound, Unfinished
-from blizzard_core.settings.sources import CheckpointSettings, ErrorSettings, SourceSettings
+from blizzard_core.settings.document import ErrorSettings
+from blizzard_core.settings.sources import CheckpointSettings, SourceSettings
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline

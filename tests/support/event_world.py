@@ -304,7 +304,7 @@ class Oracle:
     @property
     def _is_lazy(self) -> bool:
         """Whether no empty micro-batch follows: Spark runs one where it could let something go."""
-        return self.given.emit == "next_batch" or self.given.mode == "complete"
+        return self.given.advanced.emit == "next_batch" or self.given.mode == "complete"
 
     def settle(
         self,
@@ -364,7 +364,7 @@ class Oracle:
             # Between batches milliseconds are kept.
             floor = time // 1000 * 1000
             self.newest[source] = max(floor, self.newest.get(source, floor))
-        chosen = max if self.given.policy == "max" else min
+        chosen = max if self.given.advanced.policy == "max" else min
         found = chosen(self.marks.get(source, 0) for source in self.delays)
         self.watermark_ms = max(self.watermark_ms, found)
 

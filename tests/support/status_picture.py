@@ -19,7 +19,8 @@ from blizzard_core import log
 from blizzard_core.errors import AccessDenied, BlizzardError
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import Server
-from blizzard_core.settings.sources import CheckpointSettings, ErrorSettings, SourceSettings
+from blizzard_core.settings.document import ErrorSettings
+from blizzard_core.settings.sources import CheckpointSettings, SourceSettings
 from blizzard_core.storage.protocol import Page
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline

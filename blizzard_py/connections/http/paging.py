@@ -51,9 +51,9 @@ def following(source: HttpSource, page: Page) -> Call | None:
     call = _next(source, page)
     if call is not None and page.number >= source.pages.max:
         raise SourceError(
-            f"{page.what}: there are more than {source.pages.max:,} pages (pages.max); raise it,"
-            " or split the window into ranges; if the API gives a next page for ever, say how it"
-            " ends in pages.end_on"
+            f"{page.what}: there are more than {source.pages.max:,} pages"
+            " (pages.advanced.max); raise it, or split the window into ranges; if the API gives a"
+            " next page for ever, say how it ends in pages.advanced.end_on"
         )
     return call
 
@@ -174,7 +174,8 @@ class Repeats:
             raise SourceError(
                 f"{page.what}: it repeats the first page, as if the API did not heed"
                 f" '{self._pages.param}' (pages.param). Correct the name; if this is the end, give"
-                " pages.size or pages.total, so that a last page can be told from a full one"
+                " pages.size or pages.advanced.total, so that a last page can be told from a full"
+                " one"
             )
         return True
 
@@ -217,7 +218,7 @@ class Totals:
         digits = "" if stated is None else str(stated)
         if not (digits.isascii() and digits.isdigit() and len(digits) < _MAX_DIGITS):
             why = page.text.missing(self._path) or f"'{self._path}' is not a number of records"
-            raise SourceError(f"{page.what}: pages.total: {why}")
+            raise SourceError(f"{page.what}: pages.advanced.total: {why}")
         now, before = int(digits), self._stated
         if self._moves and page.records and before not in {None, now}:
             raise Unavailable(

@@ -19,11 +19,11 @@ from blizzard_py.connections.http.paging import Page, Repeats, Totals, following
 _NO_SUCH_PAGE = frozenset({400, 404, 416, 422})
 _ENDLESS = (
     "the same request as for an earlier page; it would not end. If the API says its end so, set"
-    " pages.end_on to repeat, empty or short, as its documentation has it"
+    " pages.advanced.end_on to repeat, empty or short, as its documentation has it"
 )
 _OTHER_RECORDS = (
     "the same request as for an earlier page has another answer, so nobody can say what was read;"
-    " pages.end_on: repeat needs pages that repeat exactly, use empty or short"
+    " pages.advanced.end_on: repeat needs pages that repeat exactly, use empty or short"
 )
 
 

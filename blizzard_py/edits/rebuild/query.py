@@ -137,7 +137,7 @@ def _mended(
     counts = state.unfolded is None or state.unfolded.agrees_with(
         batch for batch in evidence.unfolded if batch not in flying
     )
-    listed = list(filter(accepts(parts.files.compression), there))
+    listed = list(filter(accepts(parts.files.advanced.compression), there))
     told = passed_unnoted(state, listed, is_journal_whole=counts and not gone)
     if done_before is not None:
         bound = bound_of(done_before, can_count)

@@ -66,7 +66,7 @@ class Rebuild:
         self._sink = parts.stores.sink
         self._path = checkpoint_path(parts.id)
         self._where = f"{self._sink.uri}/{self._path}"
-        self._accepts = accepts(parts.files.compression)
+        self._accepts = accepts(parts.files.advanced.compression)
 
     def plan(self, done_before: str | None) -> Rebuilt:
         """What the checkpoint would be. Writes nothing.
@@ -324,7 +324,7 @@ class Rebuild:
         if not source.use_watermark:
             value = max(known.done, key=order_key, default=None)
             return Progress("Initial" if value is None else "Active", value), ""
-        depth = source.partition_depth
+        depth = source.advanced.partition_depth
         if depth is None and source.partition_filter is not None:
             depth = source.partition_filter.depth
         if depth is None:
@@ -349,7 +349,7 @@ class Rebuild:
             origin or None,
             began,
             grace_of(source, before, now),
-            source.max_tracked_partitions,
+            source.advanced.max_tracked_partitions,
             lookback,
         )
         progress = remade(known.listed.keys(), known.done, known.held, frame)

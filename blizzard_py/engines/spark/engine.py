@@ -344,7 +344,7 @@ def _check_directories(job: IngestJob, written: IngestResult) -> None:
     if len({output.partition for output in written.outputs}) > most * len(job.files):
         raise FailedOnData(
             f"its rows go to more than {most:,} directories of the table, each with an output of"
-            " its own; if that is right, raise error_handling.max_directories_per_file"
+            " its own; if that is right, raise error_handling.advanced.max_directories_per_file"
         )
 
 

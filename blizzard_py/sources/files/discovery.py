@@ -102,7 +102,7 @@ def check_tracking(state: SourceState, source: SourceSettings, where: str) -> No
 
 def notes_of(source: SourceSettings, progress: Progress, paths: Iterable[str] = ()) -> list[str]:
     """The remarks for people on what polls of a source cost; ``paths`` are found and not done."""
-    limit = source.max_tracked_partitions
+    limit = source.advanced.max_tracked_partitions
     if not source.use_watermark or len(open_ones := timeless(progress, paths)) <= limit:
         return []
     note = (
@@ -120,7 +120,7 @@ def starting_point(state: SourceState, source: SourceSettings, now: float, where
     watermarks would be compared with names they do not belong to.
     """
     progress = state.progress
-    depth = source.partition_depth
+    depth = source.advanced.partition_depth
     if depth is None and source.partition_filter is not None:
         depth = source.partition_filter.depth
     if depth is not None and progress.depth not in (None, depth):
@@ -168,7 +168,7 @@ def discover_unseen(
     what is done a page is in memory at a time, and 16 bytes a name.
     """
     began = clock()
-    accept = accepts(source.compression)
+    accept = accepts(source.advanced.compression)
     new: dict[str, Entry] = {}
     listed: list[Digests] = []
     requests = keys = 0
@@ -198,11 +198,11 @@ def _split_by_age(
     A file is as old as its modification time says; one that is dated ahead of now, as
     old as it has been seen unchanged.
     """
-    if not source.min_age:
+    if not source.advanced.min_age:
         return entries, ()
     ahead = [entry for entry in entries if entry.modified > now + AHEAD_SLACK_SECS]
     since = first_seen.since(ahead, now)
-    newest = now - source.min_age
+    newest = now - source.advanced.min_age
     ripe = tuple(entry for entry in entries if since.get(entry, entry.modified) <= newest)
     young = tuple(entry for entry in entries if since.get(entry, entry.modified) > newest)
     return ripe, young
@@ -224,7 +224,7 @@ def discover(
     """
     began = clock()
     within = None if scope is None else scope.within
-    accept = accepts(source.compression)
+    accept = accepts(source.advanced.compression)
     places = Places(progress, source, began)
 
     def wanted(path: str) -> bool:
@@ -275,8 +275,8 @@ class Places:
     ) -> None:
         tracked = [partition for partition in progress.partitions if partition]
         self._depth = _ANY_DEPTH if progress.depth is None else progress.depth
-        self._latest = now + source.max_ahead
-        self._limit = source.max_tracked_partitions
+        self._latest = now + source.advanced.max_ahead
+        self._limit = source.advanced.max_tracked_partitions
         self._families = {_kind_of(partition) for partition in tracked}
         partitions = {split(path, self._depth)[0] for path in found}
         self._timed = any(map(is_timed, (*tracked, *partitions)))

@@ -94,7 +94,7 @@ class LateFiles:
             changed = self._changed_in(state, found.listed, now)
         except StorageError as error:
             # Polls go on: what cannot be listed now is looked at later.
-            self._sweep.rest(now, self._source.late_sweep_interval)
+            self._sweep.rest(now, self._source.advanced.late_sweep_interval)
             self._log.warning("late_sweep_failed", error=str(error))
             return state
         state = self._noted(state, self._ledger.note_history(found.history))

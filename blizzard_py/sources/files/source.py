@@ -85,7 +85,7 @@ class FileSource(ABC):
         folder = None
         with contextlib.suppress(PartitionError):  # the table was partitioned in another way then
             folder = self._folder(name) if self._parts.ingest.partition_template else None
-        why = ignored(name, self._source.compression)
+        why = ignored(name, self._source.advanced.compression)
 
         def beside(state: SourceState) -> Standing:
             self.check(state)

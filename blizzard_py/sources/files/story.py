@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from blizzard_core.settings.durations import shown
+from blizzard_core.settings.base import shown
 from blizzard_core.settings.sources import SourceCompression, SourceSettings
 from blizzard_core.storage.protocol import Entry, is_hidden, order_key
 from blizzard_core.text import iso
@@ -131,20 +131,22 @@ def next_poll(entry: Entry, progress: Progress, source: SourceSettings, now: flo
     if not Places(progress, source, now).take(entry.path):
         reason = (
             "in a partition that is not looked at: its name says a time further ahead than"
-            f" max_ahead: {shown(source.max_ahead)}, or it is odd, and too many are;"
+            f" max_ahead: {shown(source.advanced.max_ahead)}, or it is odd, and too many are;"
             " `blizzard ingest` takes the file all the same"
         )
         return Waiting("apart", reason)
-    ripe = entry.modified + source.min_age
-    if source.min_age and ripe > now:
-        reason = f"younger than min_age: {shown(source.min_age)}; taken from {iso(ripe)} on"
+    ripe = entry.modified + source.advanced.min_age
+    if source.advanced.min_age and ripe > now:
+        reason = (
+            f"younger than min_age: {shown(source.advanced.min_age)}; taken from {iso(ripe)} on"
+        )
         return Waiting("min_age", reason, until_ts=ripe)
     return Waiting("poll", "new; the next poll finds it")
 
 
 def lateness(settled: Settled | None, source: SourceSettings, sweep: Sweep) -> Lateness:
     """What is to become of a file that scans have passed and no batch has settled."""
-    interval = source.late_sweep_interval
+    interval = source.advanced.late_sweep_interval
     what = "appeared where scans had passed already"
     if settled is not None:
         then = "a sweep has dealt with it, and its batch has left the journal; it stays out"

@@ -53,12 +53,12 @@ def is_due(state: SourceState, source: SourceSettings, now: float) -> bool:
 
 def interval_of(source: SourceSettings) -> float:
     """Seconds between sweeps; where none is wanted the journal is folded once a day."""
-    return source.late_sweep_interval if sweeps(source) else FOLD_SECS
+    return source.advanced.late_sweep_interval if sweeps(source) else FOLD_SECS
 
 
 def sweeps(source: SourceSettings) -> bool:
     """Whether late files are looked for at all: without a watermark none can be late."""
-    return source.use_watermark and source.late_sweep_interval > 0
+    return source.use_watermark and source.advanced.late_sweep_interval > 0
 
 
 def lists(source: SourceSettings) -> bool:
@@ -108,7 +108,7 @@ class LateSweep:
         self._storage = storage
         self._ledger = ledger
         self._looks_for_late = sweeps(source)
-        self._accept: Callable[[str], bool] = accepts(source.compression)
+        self._accept: Callable[[str], bool] = accepts(source.advanced.compression)
         # Digests of what is listed are 80 bytes a name, so they are kept only by a sweep
         # that follows one after which the ledger was found to have outgrown the source.
         self._listed: list[Digests] | None = None

@@ -63,7 +63,7 @@ class WatermarkFiles(FileSource):
     def backlog(self, state: SourceState) -> Backlog | None:
         now = self._clock()
         start = starting_point(state, self._source, now, self._where)
-        accept = accepts(self._source.compression)
+        accept = accepts(self._source.advanced.compression)
         return backlog(
             self._storage,
             start,
@@ -91,7 +91,7 @@ class WatermarkFiles(FileSource):
         self._young = len(found.young)
         grace = grace_of(self._source, state, scanned.ended)
         oldest = lookback_floor(self._source.partition_filter, scanned.ended)
-        window = Window(grace, self._source.max_tracked_partitions, oldest)
+        window = Window(grace, self._source.advanced.max_tracked_partitions, oldest)
         cold = state.origin is None and state.progress.state == "Initial"
         before = state.progress.partitions.keys()
         state = end_scan(state, found.progress, paths, scanned, window)
@@ -121,7 +121,7 @@ class WatermarkFiles(FileSource):
         Disorder within the grace period is what the grace period is for. Raises
         `OrderError` with ``order_guard: fail``.
         """
-        if self._source.order_guard == "off":
+        if self._source.advanced.order_guard == "off":
             return
         grace = grace_of(self._source, state, self._clock())
         entries = sorted([*found.files, *found.young], key=lambda e: order_key(e.path))
@@ -129,7 +129,7 @@ class WatermarkFiles(FileSource):
         for finding in inspect(
             entries, found.progress.depth or 0, known, max(grace, TOLERANCE_SECS)
         ):
-            if self._source.order_guard == "fail":
+            if self._source.advanced.order_guard == "fail":
                 raise OrderError(f"{self._storage.uri}: {finding.message}")
             if finding.kind not in self._warned:
                 self._warned.add(finding.kind)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from blizzard_core.settings import conflicts
-from blizzard_core.settings.conflicts import Area
+from blizzard_core.settings.checks import places as checks
+from blizzard_core.settings.checks.places import Area
 from blizzard_core.settings.yaml_file import Document
 
 _PARTS = ("a", "b", "ab", "a-b", "ä")
@@ -21,8 +21,8 @@ def test_what_overlaps_is_what_a_comparison_of_each_with_each_finds() -> None:
             )
             for _ in range(30)
         ]
-        places = [conflicts._Place(f"{n}", area.root, area) for n, area in enumerate(areas)]  # noqa: SLF001  # what the module decides by
-        near = conflicts._Map(places)  # noqa: SLF001  # the same
+        places = [checks._Place(f"{n}", area.root, area) for n, area in enumerate(areas)]  # noqa: SLF001  # what the module decides by
+        near = checks._Map(places)  # noqa: SLF001  # the same
         for area in areas:
             found = [number for number, _ in near.overlapping(area)]
             assert found == [n for n, other in enumerate(areas) if area.overlaps(other)]
@@ -39,10 +39,10 @@ def test_many_places_are_not_compared_each_with_each() -> None:
             return super().overlaps(other)
 
     places = [
-        conflicts._Place(f"{n}", f"s3://b/{n}", Compared(f"s3://b/{n}/"))  # noqa: SLF001  # as above
+        checks._Place(f"{n}", f"s3://b/{n}", Compared(f"s3://b/{n}/"))  # noqa: SLF001  # as above
         for n in range(2000)
     ]
-    assert list(conflicts._shared(places, "{other}")) == []  # noqa: SLF001  # as above
+    assert list(checks._shared(places, "{other}")) == []  # noqa: SLF001  # as above
     assert Compared.times <= 2000
 
 
@@ -54,7 +54,7 @@ def test_the_same_is_told_in_the_same_order() -> None:
         }
         for name in "abc"
     }
-    told = conflicts.conflicts(Document("c.yaml", {"pipelines": pipelines}, ()))
+    told = checks.conflicts(Document("c.yaml", {"pipelines": pipelines}, ()))
     assert [line.partition(".sources")[0] for line in told[:3]] == [
         "pipelines.b",
         "pipelines.c",

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.conflicts import area_of
+from blizzard_core.settings.checks.places import area_of
 from blizzard_core.settings.load import load_config
 
 SCHEMA = {"fields": [{"name": "a", "type": "string"}]}
@@ -305,8 +305,8 @@ def test_partitions_are_as_deep_as_the_template(
     found = refused(tmp_path, events=pipeline({"main": source}))
     assert len(found) == (told is not None)
     for problem in found:
-        assert problem.startswith("pipelines.events.sources.main.partition_depth (line ")
-        assert f"{told}, the number of components of partition_filter.prefix_template" in problem
+        assert problem.startswith("pipelines.events.sources.main (line ")
+        assert f"advanced.partition_depth {told}, the number of components of" in problem
 
 
 @pytest.mark.parametrize("template", ["/date=%Y-%m-%d", "date=%Y-%m-%d/", "date=%Y//hour=%H"])

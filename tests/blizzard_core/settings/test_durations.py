@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from blizzard_core.settings.durations import Seconds, Span, micros, shown, span
+from blizzard_core.settings.base import Seconds, Span, micros, shown, span
+from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import FileUnits, SourceSettings
 from blizzard_core.settings.tables import VacuumSettings
 
@@ -93,14 +94,38 @@ def test_keys_that_said_their_unit_are_read() -> None:
     assert (source.poll_interval, source.grace_period) == (90, "auto")
     assert FileUnits.model_validate({"abstinent_days": 7}).cooldown == 7 * 86_400
     assert VacuumSettings.model_validate({"retention_hours": 168}).retention == 604_800
-    assert SourceSettings.model_validate({"source_uri": "/r", "min_age_secs": "15"}).min_age == 15
-    with pytest.raises(ValidationError, match="give min_age or min_age_secs, not both"):
-        SourceSettings.model_validate({"source_uri": "/raw", "min_age_secs": 1, "min_age": "1s"})
+    both = {"source_uri": "/raw", "poll_interval_secs": 1, "poll_interval": "1s"}
+    with pytest.raises(ValidationError, match="give poll_interval or poll_interval_secs, not both"):
+        SourceSettings.model_validate(both)
+    two = {"source_uri": "/r", "min_age_secs": 1, "min_age_hours": 1}
     with pytest.raises(ValidationError, match="give min_age_secs or min_age_hours, not both"):
-        SourceSettings.model_validate({"source_uri": "/r", "min_age_secs": 1, "min_age_hours": 1})
+        SourceSettings.model_validate(two)
     with pytest.raises(ValidationError, match="give abstinent_days or cooldown_days, not both"):
         FileUnits.model_validate({"abstinent_days": 7, "cooldown_days": 1})
     with pytest.raises(ValidationError, match="at most 28d"):
         FileUnits(cooldown="29d")  # type: ignore[arg-type]  # as in a file
     with pytest.raises(ValidationError, match="at least 0"):
         SourceSettings.model_validate({"source_uri": "/raw", "min_age_secs": -1})
+
+
+def test_a_source_that_reads_again_keeps_its_interval_of_before() -> None:
+    block = {"kind": "table", "connection": "shop", "table": "orders", "snapshot": True}
+    assert TableSourceSettings.model_validate(block).poll_interval == 3600
+    old = TableSourceSettings.model_validate({**block, "poll_interval_secs": 5})
+    assert old.poll_interval == 5
+
+
+def test_keys_that_stood_beside_advanced_are_read() -> None:
+    old = {"source_uri": "/r", "min_age_secs": "15", "order_guard": "off", "late_sweep_interval": 0}
+    source = SourceSettings.model_validate({**old, "advanced": {"max_ahead": "1d"}})
+    now = {"min_age": "15s", "order_guard": "off", "late_sweep_interval": 0, "max_ahead": "1d"}
+    assert source == SourceSettings.model_validate({"source_uri": "/r", "advanced": now})
+    assert (source.advanced.min_age, source.advanced.order_guard) == (15, "off")
+    with pytest.raises(
+        ValidationError, match=r"give advanced\.order_guard or order_guard, not both"
+    ):
+        SourceSettings.model_validate({**old, "advanced": {"order_guard": "off"}})
+    with pytest.raises(ValidationError, match="give min_age or min_age_secs, not both"):
+        SourceSettings.model_validate({**old, "advanced": {"min_age": "1s"}})
+    with pytest.raises(ValidationError, match="valid dictionary"):
+        SourceSettings.model_validate({"source_uri": "/raw", "advanced": "none"})

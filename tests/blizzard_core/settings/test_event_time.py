@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.durations import micros
+from blizzard_core.settings.base import micros
+from blizzard_core.settings.checks.event_time import event_time_notes
 from blizzard_core.settings.event_time import Watch
-from blizzard_core.settings.event_time_checks import event_time_notes
 from blizzard_core.settings.load import load_config
 
 HERE = "pipelines.events.event_time"
@@ -244,12 +244,12 @@ def test_event_time_stays_where_its_state_can_be_seen(tmp_path: Path, master: st
     ],
 )
 def test_a_cluster_shares_a_directory(tmp_path: Path, path: str | None, said: str | None) -> None:
-    document = changed("event_time.partitions", 2)
-    if path is not None:
-        document = changed("event_time.state_path", path)
+    document = changed("event_time.advanced", {"state_path": path} if path else {"partitions": 2})
     document["spark"] = {"master": "spark://host:7077"}
     found = problems(tmp_path, document)
-    assert [text.startswith(f"{HERE}.state_path") for text in found] == [True] * (said is not None)
+    assert [text.startswith(f"{HERE}.advanced.state_path") for text in found] == [True] * (
+        said is not None
+    )
     assert said is None or said in found[0]
 
 

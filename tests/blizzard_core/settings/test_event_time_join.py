@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.event_time_join import JoinSettings
+from blizzard_core.settings.event_time import JoinSettings
 from blizzard_core.settings.load import load_config
 
 TEXT = """\

@@ -79,7 +79,12 @@ def test_wrong_values_are_told_in_words_of_the_file(name: str, tmp_path: Path) -
         ("grace_period", -1, "grace_period (line N): must be at least 0 or 'auto'"),
         ("use_watermark", "perhaps", "use_watermark (line N): must be true or false"),
         ("checkpoint", 3, "checkpoint (line N): must be a block of keys"),
-        ("max_tracked_partitions", 1.5, "max_tracked_partitions (line N): must be a whole number"),
+        ("partition_filter", 3, "partition_filter (line N): must be a block of keys"),
+        (
+            "checkpoint",
+            {"interval_files": 1.5},
+            "checkpoint.interval_files (line N): must be a whole number",
+        ),
     ],
 )
 def test_what_may_be_one_thing_or_another_is_one_problem(

@@ -200,5 +200,5 @@ def test_a_truth_may_be_any_word_for_it(tmp_path: Path) -> None:
     pipeline = load_config(path).pipelines["p"]
     source = pipeline.sources["m"]
     assert isinstance(source, SourceSettings)
-    assert (source.order_guard, source.use_watermark) == ("off", False)
+    assert (source.advanced.order_guard, source.use_watermark) == ("off", False)
     assert not pipeline.schema_.fields[0].nullable

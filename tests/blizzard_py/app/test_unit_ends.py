@@ -219,7 +219,7 @@ def test_validate_asks_whether_an_end_is_counted_in(tmp_path: Path) -> None:
         range_ = {"from": "2020-01-01", "to": "P0D"}
         shop = api_shop(tmp_path, api.url, DAYS, range=range_)
         told = CliRunner().invoke(main, ["validate", str(shop.path())])
-        assert "set units.inclusive: true" in told.output
+        assert "set units.advanced.inclusive: true" in told.output
         shop.units["inclusive"] = True
         told = CliRunner().invoke(main, ["validate", str(shop.path())])
         assert (told.exit_code, "inclusive" in told.output) == (0, False)

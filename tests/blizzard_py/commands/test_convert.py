@@ -105,7 +105,7 @@ def test_both_daemons_files_become_one_that_is_valid(tmp_path: Path) -> None:
     config = load_config(output, environment)
     asia = config.pipelines["events"].sources["asia"]
     assert asia.kind == "files"
-    assert (asia.source_uri, asia.use_watermark, asia.compression) == (
+    assert (asia.source_uri, asia.use_watermark, asia.advanced.compression) == (
         "s3://raw/asia",
         True,
         "gzip",
@@ -133,10 +133,10 @@ def test_both_daemons_files_become_one_that_is_valid(tmp_path: Path) -> None:
     # The state of a pipeline with one source was named after the pipeline.
     assert logs.sources["main"].id == "logs"
     assert logs.schema_.infer
-    assert not logs.schema_.coerce_conflicts_to_utf8
+    assert not logs.schema_.advanced.coerce_conflicts_to_utf8
     table = config.tables["events"]
-    assert (table.poll_interval, table.delta_checkpoint_interval) == (20, 10)
-    assert config.global_.total_concurrency == 16
+    assert (table.poll_interval, table.advanced.delta_checkpoint_interval) == (20, 10)
+    assert config.global_.advanced.total_concurrency == 16
     assert config.metrics is not None
     assert (config.metrics.address, config.metrics.penguin_address) == (
         "0.0.0.0:9090",

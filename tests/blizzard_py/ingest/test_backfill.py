@@ -208,9 +208,7 @@ class RangeWorld(IngestWorld):
         check_range(chosen, state, [], replay=True)
         assert state is not None
         takes = partial(is_ours, state, read_ledger(self.sink, parts.id), replay=True)
-        source = parts.source.model_copy(
-            update={"partition_depth": state.progress.depth, "late_sweep_interval": 0}
-        )
+        source = parts.files.for_range(state.progress.depth)
         ours = replace(parts, source=source, suffix=f"{BACKFILL}{chosen.slug}")
         over = partial(begins_over, anew=anew)
         opens = partial(open_files, scope=Scope(chosen.gap, takes))

@@ -62,7 +62,7 @@ def test_what_expands_too_far_is_quarantined_and_nothing_else(
     bad = by_path(report)[f"b.ndjson.{codec}"]
     assert (bad.outcome, bad.stage) == ("quarantined", "decompress")
     assert f"more than 100 times the {len(data):,} bytes" in bad.error
-    assert "error_handling.max_expansion" in bad.error
+    assert "error_handling.advanced.max_expansion" in bad.error
     assert bad.bytes_read < 3 << 20
     assert neighbours_are_ingested(world, report)
     assert world.ids(report) == [1, 2]
@@ -128,7 +128,7 @@ def test_letters_of_a_file_are_bounded_and_the_rest_is_counted(
     assert report.letters.files == (("b.ndjson", 3), ("c.ndjson", 3))
     bad = by_path(report)["b.ndjson"]
     assert (bad.rows, bad.bad_rows) == (2, 10)
-    assert bad.error.endswith("; 7 more have no letter (error_handling.max_letters_per_file)")
+    assert bad.error.endswith("; 7 more have no letter")
     staged = DeadLetterObject(report.letters.staged, "x.records", "records", 0, 0, False)
     assert len(list(read(LocalStorage(str(world.table)), staged))) == 6
 
@@ -206,7 +206,7 @@ def test_a_file_of_too_many_directories_is_quarantined_and_nothing_else(
     bad = by_path(report)["b.ndjson"]
     assert (bad.outcome, bad.stage) == ("quarantined", "partition")
     assert "more than 20 directories" in bad.error
-    assert "error_handling.max_directories_per_file" in bad.error
+    assert "error_handling.advanced.max_directories_per_file" in bad.error
     assert neighbours_are_ingested(world, report)
     assert len(report.outputs) == 22
     assert by_path(report)["c.ndjson"].rows == 60

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import ColdStartRefused, FencedError, StateError
-from blizzard_core.settings.sources import ErrorSettings, SourceSettings
+from blizzard_core.settings.document import ErrorSettings
+from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject
@@ -797,6 +798,6 @@ def test_settings_of_a_replay_bound_nothing_but_the_letters() -> None:
     assert stopped.files.errors.on_bad_record == "quarantine_file"
     assert stopped.files.ingest.on_bad_record == "quarantine_file"
     assert stopped.records.errors.on_bad_record == "quarantine_record"
-    assert replay.records.source.compression == "none"
+    assert replay.records.files.advanced.compression == "none"
     assert isinstance(replay.records.stores, Stores)
     assert replay.records.stores.source is world.records

@@ -21,8 +21,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from blizzard_core.errors import ColdStartRefused, ConfigError, EngineError, StateError
+from blizzard_core.settings.base import micros
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.durations import micros
 from blizzard_core.settings.event_time import Branch, EventTimeSettings, Watch
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.inspection import status

@@ -264,7 +264,7 @@ def test_a_file_that_holds_a_partition_column_is_refused() -> None:
 
 
 def test_the_default_pattern_takes_data_and_leaves_other_engines_files() -> None:
-    take = accepts(TableSettings(table_uri="/lake").file_pattern)
+    take = accepts(TableSettings(table_uri="/lake").advanced.file_pattern)
     assert take("date=2024-01-01/0190-x.parquet")
     assert not take("part-00000-x.zstd.parquet")
     assert not take("d=1/_x.parquet")

@@ -109,12 +109,16 @@ def test_a_configured_end_gives_every_record_once(
 @pytest.mark.parametrize(
     ("api_of", "pages", "told"),
     [
-        (last_cursor_again, cursor(), "set pages.end_on to repeat, empty or short"),
-        (last_page_again, cursor("empty"), "set pages.end_on to repeat, empty or short"),
-        (cursor_zero, cursor(), "set pages.end_on to repeat, empty or short"),
-        (cursor_zero, cursor("empty"), "set pages.end_on to repeat, empty or short"),
-        (next_for_ever, Pages("link_header", max=9), "for ever, say how it ends in pages.end_on"),
-        (clamped, Pages("page", "p", max=9), "for ever, say how it ends in pages.end_on"),
+        (last_cursor_again, cursor(), "set pages.advanced.end_on to repeat, empty or short"),
+        (last_page_again, cursor("empty"), "set pages.advanced.end_on to repeat, empty or short"),
+        (cursor_zero, cursor(), "set pages.advanced.end_on to repeat, empty or short"),
+        (cursor_zero, cursor("empty"), "set pages.advanced.end_on to repeat, empty or short"),
+        (
+            next_for_ever,
+            Pages("link_header", max=9),
+            "for ever, say how it ends in pages.advanced.end_on",
+        ),
+        (clamped, Pages("page", "p", max=9), "for ever, say how it ends in pages.advanced.end_on"),
     ],
 )
 def test_an_end_that_is_not_configured_stops(

@@ -43,7 +43,7 @@ def test_endings_follow_the_compression(compression: str, taken: set[str]) -> No
         for kind in ("ndjson", "jsonl", "json", "csv", "parquet")
         for packed in ("", ".gz", ".zst", ".bz2")
     }
-    accept = accepts(SourceSettings(source_uri="x", compression=compression).compression)
+    accept = accepts(SourceSettings(source_uri="x", compression=compression).advanced.compression)
     assert {name for name in names if accept(f"date=1/{name}")} == taken
 
 

@@ -1,15 +1,13 @@
-"""What an ``event_time`` block and the rest of a configuration make of one another. Pure.
-
-Each finding has the key that it is about.
-"""
+"""Cross-field checks of ``event_time``. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import TypeAlias
 
+from blizzard_core.settings.checks.joins import join_problems
+from blizzard_core.settings.checks.sources import own_schema_problems
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.event_time import (
     EMITTED_BATCH,
@@ -19,13 +17,9 @@ from blizzard_core.settings.event_time import (
     EventTimeSettings,
     times_of_all,
 )
-from blizzard_core.settings.event_time_join_checks import join_problems
-from blizzard_core.settings.own_schema_checks import own_schema_problems
 from blizzard_core.settings.schema import FieldSettings
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.settings.yaml_file import Key
-
-Finding: TypeAlias = tuple[Key, str]
+from blizzard_core.settings.yaml_file import Finding, Key
 
 # The other columns that rows have in a query: they say where each is from.
 _PLACE = frozenset({"_source_file", "_source_line"})
@@ -41,7 +35,7 @@ def event_time_problems(config: Config) -> Iterator[Finding]:
         yield from own_schema_problems(pipeline, here)
         if pipeline.query is None and EMITTED_BATCH in pipeline.sink.metadata_columns:
             text = f"{EMITTED_BATCH} is for pipelines with a query over event_time; leave it out"
-            yield (*here, "sink", "metadata_columns"), text
+            yield Finding((*here, "sink", "metadata_columns"), text)
         if pipeline.query is not None:
             yield from _of_query(config, pipeline, pipeline.query, here)
         elif pipeline.event_time is not None:
@@ -53,7 +47,7 @@ def _of_query(
 ) -> Iterator[Finding]:
     yield from _of_sources(pipeline, here)
     if pipeline.deduplicate_by:
-        yield (
+        yield Finding(
             (*here, "deduplicate_by"),
             "removes duplicates within a batch only; beside event_time give event_time.deduplicate",
         )
@@ -61,10 +55,10 @@ def _of_query(
     for name in dict.fromkeys(fields):
         if name.lower().startswith(OURS):
             text = f"{name!r}: names that begin with {OURS} are ours in a query over event_time"
-            yield (*here, "schema", "fields"), text
+            yield Finding((*here, "schema", "fields"), text)
         elif name.lower() in _PLACE:
             text = f"{name!r} says in a query over event_time where a row is from; rename the field"
-            yield (*here, "schema", "fields"), text
+            yield Finding((*here, "schema", "fields"), text)
     yield from _of_columns(pipeline, given, here)
     if given.join is None:
         yield from _of_operators(pipeline, given, (*here, "event_time"))
@@ -74,36 +68,40 @@ def _of_query(
     yield from _of_master(config.spark.master, str(here[-1]), given)
 
 
-# What a watermark needs that is only told.
-_WATCHED = frozenset({"column", "delay", "max_ahead"})
+# What a watermark needs that is only told, and what of `advanced`.
+_AHEAD = frozenset({"max_ahead"})
+_WATCHED = frozenset({"column", "delay"})
 
 
 def _of_watch(pipeline: PipelineSettings, given: EventTimeSettings, here: Key) -> Iterator[Finding]:
     """What there is to say where nothing is computed."""
-    for key in sorted(given.model_fields_set - _WATCHED):
-        if getattr(given, key) not in ([], {}, None):
-            yield (
-                (*here, "event_time", key),
-                (
-                    "is for a query, and this block has none: it tells the watermark and holds no"
-                    " row back; give window with aggregates, deduplicate or join, or leave it out"
-                ),
-            )
+    needless: list[Key] = [
+        (key,)
+        for key in sorted(given.model_fields_set - _WATCHED - {"advanced"})
+        if getattr(given, key) not in ([], {}, None)
+    ]
+    needless += [("advanced", key) for key in sorted(given.advanced.model_fields_set - _AHEAD)]
+    for key in needless:
+        yield Finding(
+            (*here, "event_time", *key),
+            "is for a query, and this block has none: it tells the watermark and holds no"
+            " row back; give window with aggregates, deduplicate or join, or leave it out",
+        )
     for name, source in pipeline.sources.items():
         place: Key = (*here, "sources", name)
         own = source.event_time if isinstance(source, SourceSettings) else None
         if own is not None and own.idle_after is not None and len(pipeline.sources) > 1:
-            yield (
+            yield Finding(
                 (*place, "event_time", "idle_after"),
                 "is for a query that waits for all sources; of these each has its own watermark",
             )
         if not isinstance(source, SourceSettings):
-            yield (*place, "kind"), _FILES.format(source.kind)
+            yield Finding((*place, "kind"), _FILES.format(source.kind))
     yield from _of_columns(pipeline, given, here)
     by = pipeline.sink.partition_by
     moved = {each.column for each in by.columns if each.replaces_column} if by else set()
     if found := moved & {column for column, _, _ in _times(pipeline, given, here)}:
-        yield (
+        yield Finding(
             (*here, "sink", "partition_by"),
             f"{min(found)!r} would stand in directories only, and event_time reads it from files",
         )
@@ -111,22 +109,23 @@ def _of_watch(pipeline: PipelineSettings, given: EventTimeSettings, here: Key) -
 
 def _of_master(master: str, name: str, given: EventTimeSettings) -> Iterator[Finding]:
     """Where the state can be worked on: in this process, or where all executors see it."""
-    place: Key = ("pipelines", name, "event_time", "state_path")
+    place: Key = ("pipelines", name, "event_time", "advanced", "state_path")
+    shared = given.advanced.state_path
     is_shared = master.startswith("spark://")
     if not is_shared and not master.startswith("local"):
-        yield ("spark", "master"), _MASTER.format(name, master.partition("://")[0])
-    elif not is_shared and given.state_path is not None:
-        yield place, f"is for executors of a cluster (spark://); with {master} leave it out"
-    elif is_shared and given.state_path is None:
-        yield (
-            place,
-            (
-                "is required with spark://: executors keep the state in files, so give a directory"
-                " that this daemon and all of them share, under the same path"
-            ),
+        yield Finding(("spark", "master"), _MASTER.format(name, master.partition("://")[0]))
+    elif not is_shared and shared is not None:
+        yield Finding(
+            place, f"is for executors of a cluster (spark://); with {master} leave it out"
         )
-    elif given.state_path is not None and not PurePosixPath(given.state_path).is_absolute():
-        yield place, f"{given.state_path!r} is no absolute path, such as /mnt/shared/blizzard"
+    elif is_shared and shared is None:
+        yield Finding(
+            place,
+            "is required with spark://: executors keep the state in files, so give a directory"
+            " that this daemon and all of them share, under the same path",
+        )
+    elif shared is not None and not PurePosixPath(shared).is_absolute():
+        yield Finding(place, f"{shared!r} is no absolute path, such as /mnt/shared/blizzard")
 
 
 _FILES = "event_time goes with files for now, not with kind {}"
@@ -168,9 +167,11 @@ def _of_own_blocks(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
             continue
         where: Key = (*here, "sources", name, "event_time")
         if pipeline.event_time is None:
-            yield where, "is for a source of a pipeline with event_time, and this one has none"
+            yield Finding(
+                where, "is for a source of a pipeline with event_time, and this one has none"
+            )
         elif source.event_time.idle_after is not None and len(pipeline.sources) == 1:
-            yield (
+            yield Finding(
                 (*where, "idle_after"),
                 "goes with several sources: an idle one follows the newest time of the others",
             )
@@ -180,9 +181,9 @@ def _of_sources(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
     for source_name, source in pipeline.sources.items():
         where: Key = (*here, "sources", source_name)
         if not isinstance(source, SourceSettings):
-            yield (*where, "kind"), _FILES.format(source.kind)
+            yield Finding((*where, "kind"), _FILES.format(source.kind))
         elif source.units is not None:
-            yield (
+            yield Finding(
                 (*where, "units"),
                 "files that come again would count twice in a window; event_time goes without",
             )
@@ -193,7 +194,7 @@ def _of_columns(
 ) -> Iterator[Finding]:
     block: Key = (*here, "event_time")
     if pipeline.schema_.infer:
-        yield (
+        yield Finding(
             (*here, "schema", "infer"),
             "event_time needs columns that stay; `blizzard schema` shows them, to be declared",
         )
@@ -217,9 +218,11 @@ def _of_fields(
     for key, names in (("deduplicate", given.deduplicate), ("group_by", given.group_by)):
         for name in names:
             if name not in types:
-                yield (*block, key), f"{name!r} is not a field of the schema"
+                yield Finding((*block, key), f"{name!r} is not a field of the schema")
             elif types[name] in _NO_KEY:
-                yield (*block, key), f"{name!r} is a {types[name]}, which cannot be compared"
+                yield Finding(
+                    (*block, key), f"{name!r} is a {types[name]}, which cannot be compared"
+                )
 
 
 def _times(
@@ -240,16 +243,14 @@ def _times(
 def _of_time(field: FieldSettings | None, name: str, place: Key) -> Iterator[Finding]:
     """Whether a field may say when something happened."""
     if field is None:
-        yield place, f"{name!r} is not a field of the schema"
+        yield Finding(place, f"{name!r} is not a field of the schema")
     elif field.type != "timestamp":
-        yield place, f"{name!r} is {field.type}; it must be a timestamp"
+        yield Finding(place, f"{name!r} is {field.type}; it must be a timestamp")
     elif field.nullable:
-        yield (
+        yield Finding(
             place,
-            (
-                f"{name!r} may be null, and a row without a time belongs nowhere; declare"
-                " it nullable: false, so that such a row is a dead letter"
-            ),
+            f"{name!r} may be null, and a row without a time belongs nowhere; declare"
+            " it nullable: false, so that such a row is a dead letter",
         )
 
 
@@ -258,7 +259,7 @@ def _of_operators(
 ) -> Iterator[Finding]:
     for key, names in (("deduplicate", given.deduplicate), ("group_by", given.group_by)):
         for name in (name for name, times in Counter(names).items() if times > 1):
-            yield (*block, key), f"names {name!r} twice"
+            yield Finding((*block, key), f"names {name!r} twice")
     yield from _of_mode(pipeline, given, block)
     if not given.aggregates:
         yield from _of_rows(given, block)
@@ -267,12 +268,12 @@ def _of_operators(
     if window is not None and [b.column for b in pipeline.branches] in [
         [g] for g in given.group_by
     ]:
-        yield (
+        yield Finding(
             (*block, "group_by"),
             "names the event time, and groups of one time lie in one window; leave window out",
         )
     if window is not None and window.gap is not None and not given.group_by:
-        yield (*block, "group_by"), "is required with window.gap: whose sessions they are"
+        yield Finding((*block, "group_by"), "is required with window.gap: whose sessions they are")
     taken = dict.fromkeys((*WINDOW_COLUMNS, EMITTED_BATCH), "a column of windows")
     for key, some in (("group_by", given.group_by), ("aggregates", [*given.aggregates])):
         yield from _taken(taken, some, (*block, key))
@@ -281,9 +282,13 @@ def _of_operators(
 def _of_rows(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
     """What there is to say where nothing is aggregated."""
     if given.window is not None:
-        yield (*block, "aggregates"), "is required with window: what there is to say of one"
+        yield Finding(
+            (*block, "aggregates"), "is required with window: what there is to say of one"
+        )
     elif given.group_by:
-        yield (*block, "aggregates"), "is required with group_by: what there is to say of a group"
+        yield Finding(
+            (*block, "aggregates"), "is required with group_by: what there is to say of a group"
+        )
 
 
 def _of_mode(pipeline: PipelineSettings, given: EventTimeSettings, block: Key) -> Iterator[Finding]:
@@ -293,35 +298,38 @@ def _of_mode(pipeline: PipelineSettings, given: EventTimeSettings, block: Key) -
         if given.aggregates and window is None and not given.groups_by_time(pipeline.branches):
             one = times_of_all(pipeline.branches)
             time = f"or {one!r} in group_by" if one else "since sources differ in their columns"
-            yield (
+            yield Finding(
                 (*block, "aggregates"),
                 f"needs window, {time}: in mode append rows come out when their time is over",
             )
         return
     if mode == "complete" and not given.aggregates:
-        yield (
+        yield Finding(
             (*block, "mode"),
             "complete publishes all results each time; give aggregates, or use append",
         )
     if given.aggregates and given.deduplicate:
-        yield (
-            (*block, "deduplicate"),
-            f"goes with aggregates in mode append only, not in {mode}",
+        yield Finding(
+            (*block, "deduplicate"), f"goes with aggregates in mode append only, not in {mode}"
         )
     if mode == "update" and window is not None and window.gap is not None:
-        yield (
+        yield Finding(
             (*block, "mode"),
             "update does not go with window.gap: a session that grows is another one; use append",
         )
     if given.aggregates and window is None and not given.group_by:
-        yield (*block, "aggregates"), "needs window or group_by: what rows are put together by"
+        yield Finding(
+            (*block, "aggregates"), "needs window or group_by: what rows are put together by"
+        )
 
 
 def _taken(taken: dict[str, str], names: list[str], key: Key) -> Iterator[Finding]:
     for name in dict.fromkeys(names):
         owner = taken.setdefault(name.lower(), f"given in {key[-1]}")
         if owner != f"given in {key[-1]}" or sum(n.lower() == name.lower() for n in names) > 1:
-            yield key, f"{name!r} is {owner} already (case does not count); choose another name"
+            yield Finding(
+                key, f"{name!r} is {owner} already (case does not count); choose another name"
+            )
 
 
 def _of_output(
@@ -330,45 +338,31 @@ def _of_output(
     sink = pipeline.sink
     by = sink.partition_by
     if by is not None and by.prefix_template and by.column is None:
-        yield (
+        yield Finding(
             (*here, "sink", "partition_by", "prefix_template"),
-            (
-                "takes the folder from a file's path, and rows of an event_time pipeline may be of"
-                " many files; give partition_by.column"
-            ),
+            "takes the folder from a file's path, and rows of an event_time pipeline may be of"
+            " many files; give partition_by.column",
         )
     if given.mode != "append" and EMITTED_BATCH not in sink.metadata_columns:
-        yield (
+        yield Finding(
             (*here, "event_time", "mode"),
-            (
-                f"{given.mode} publishes versions of its results; add {EMITTED_BATCH} to"
-                " sink.metadata_columns, by which the newest are told"
-            ),
+            f"{given.mode} publishes versions of its results; add {EMITTED_BATCH} to"
+            " sink.metadata_columns, by which the newest are told",
         )
     if not given.aggregates and given.join is None:
         return
     many = "a window has many" if given.join is None else "a pair has two"
     for name in sink.metadata_columns:
         if name != EMITTED_BATCH:
-            yield (
+            yield Finding(
                 (*here, "sink", "metadata_columns"),
                 f"{name} is of one row of a file, and {many}; leave it out",
             )
 
 
-# Keys that later releases have, or that stand elsewhere, by the last names of their place.
-LATER: Mapping[tuple[str, ...], str] = {
-    ("event_time", "idle_after"): (
-        "is a source's: give it in the event_time of the source that may be idle"
-    ),
-    ("sources", "*", "event_time"): "goes with files for now",
-}
-
-
-def said_of_later(place: Key) -> str | None:
-    """What is to be said of an unknown key at this place, if a later release will know it."""
-    for known, text in LATER.items():
-        tail = place[-len(known) :]
-        if len(tail) == len(known) and all(k in {"*", t} for k, t in zip(known, tail, strict=True)):
-            return text
-    return None
+def said_of_unknown(place: Key) -> str | None:
+    """What is to be said of an unknown key that stands elsewhere, or goes with other sources."""
+    if place[-2:] == ("event_time", "idle_after"):
+        return "is a source's: give it in the event_time of the source that may be idle"
+    is_a_sources = place[-3:-2] == ("sources",) and place[-1] == "event_time"
+    return "goes with files for now" if is_a_sources else None

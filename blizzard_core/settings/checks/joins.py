@@ -1,20 +1,13 @@
-"""What a ``join`` and the rest of its pipeline make of one another. Pure.
-
-Each finding has the key that it is about.
-"""
+"""Cross-field checks of ``event_time.join``. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TypeAlias
 
 from blizzard_core.settings.document import PipelineSettings
-from blizzard_core.settings.event_time import EMITTED_BATCH, EventTimeSettings
-from blizzard_core.settings.event_time_join import JoinSettings
-from blizzard_core.settings.yaml_file import Key
-
-Finding: TypeAlias = tuple[Key, str]
+from blizzard_core.settings.event_time import EMITTED_BATCH, EventTimeSettings, JoinSettings
+from blizzard_core.settings.yaml_file import Finding, Key
 
 _ALONE = "does not go with join for now; join alone, and compute the rest from its table"
 
@@ -27,24 +20,26 @@ def join_problems(
     assert join is not None  # noqa: S101  # the caller has looked
     for key in ("deduplicate", "window", "group_by", "aggregates"):
         if getattr(given, key):
-            yield (*block, key), _ALONE
+            yield Finding((*block, key), _ALONE)
     yield from _of_mode(given, join, block)
     here: Key = (*block, "join")
     yield from _of_sides(pipeline, join, here)
     yield from _of_keys(pipeline, join, here)
     if join.upper_us < join.lower_us:
-        yield (*here, "upper"), f"{join.upper!r} is less than lower, so that nothing would match"
+        yield Finding(
+            (*here, "upper"), f"{join.upper!r} is less than lower, so that nothing would match"
+        )
     yield from _of_columns(pipeline, join, here)
 
 
 def _of_mode(given: EventTimeSettings, join: JoinSettings, block: Key) -> Iterator[Finding]:
     if given.mode == "complete":
-        yield (
+        yield Finding(
             (*block, "mode"),
             "complete does not go with join: each pair is published once; use append",
         )
     elif given.mode == "update" and join.type != "inner":
-        yield (
+        yield Finding(
             (*block, "mode"),
             f"update goes with joins of type inner only, and this one is {join.type}; use append",
         )
@@ -54,27 +49,31 @@ def _of_sides(pipeline: PipelineSettings, join: JoinSettings, here: Key) -> Iter
     known = ", ".join(pipeline.sources)
     for key, name in (("left", join.left), ("right", join.right)):
         if name not in pipeline.sources:
-            yield (*here, key), f"{name!r} is no source of the pipeline; known: {known}"
+            yield Finding((*here, key), f"{name!r} is no source of the pipeline; known: {known}")
     if join.left == join.right:
-        yield (*here, "right"), f"{join.right!r} is left already; a join is of two sources"
+        yield Finding((*here, "right"), f"{join.right!r} is left already; a join is of two sources")
     elif others := sorted(pipeline.sources.keys() - {join.left, join.right}):
         beside = ", ".join(others)
-        yield here, f"is of two sources, and {beside} is neither; give it a pipeline of its own"
+        yield Finding(
+            here, f"is of two sources, and {beside} is neither; give it a pipeline of its own"
+        )
 
 
 def _of_keys(pipeline: PipelineSettings, join: JoinSettings, here: Key) -> Iterator[Finding]:
     for name in (name for name, times in Counter(join.on).items() if times > 1):
-        yield (*here, "on"), f"names {name!r} twice"
+        yield Finding((*here, "on"), f"names {name!r} twice")
     if pipeline.transform is not None:
         return  # what a transform gives is for Spark to say: `blizzard validate` asks it
     types = pipeline.field_types
     for name in dict.fromkeys(join.on):
         if name not in types:
-            yield (*here, "on"), f"{name!r} is not a field of the schema"
+            yield Finding((*here, "on"), f"{name!r} is not a field of the schema")
         elif lacks := [side for side in _sides(pipeline, join) if not _has(pipeline, side, name)]:
-            yield (*here, "on"), f"{name!r} is no field of {lacks[0]}, so nothing would match"
+            yield Finding(
+                (*here, "on"), f"{name!r} is no field of {lacks[0]}, so nothing would match"
+            )
         elif types[name] == "map":
-            yield (*here, "on"), f"{name!r} is a map, which cannot be compared"
+            yield Finding((*here, "on"), f"{name!r} is a map, which cannot be compared")
 
 
 def _of_columns(pipeline: PipelineSettings, join: JoinSettings, here: Key) -> Iterator[Finding]:
@@ -82,20 +81,20 @@ def _of_columns(pipeline: PipelineSettings, join: JoinSettings, here: Key) -> It
     for name, place in join.columns.items():
         key: Key = (*here, "columns", name)
         if name.lower() in taken:
-            yield key, "is a column already (case does not count); choose another name"
+            yield Finding(key, "is a column already (case does not count); choose another name")
         taken.add(name.lower())
         found = join.taken(place)
         if found is None:
             such = f"{join.left}.{join.on[0]} or {join.right}.{join.on[0]}"
-            yield key, f"{place!r} is no field of left or right, such as {such}"
+            yield Finding(key, f"{place!r} is no field of left or right, such as {such}")
             continue
         source, field = found
         if source == join.right and join.type == "left_semi":
-            yield key, f"{place!r}: left_semi publishes rows of {join.left} alone"
+            yield Finding(key, f"{place!r}: left_semi publishes rows of {join.left} alone")
         if pipeline.transform is None and field not in pipeline.field_types:
-            yield key, f"{place!r}: {field!r} is not a field of the schema"
+            yield Finding(key, f"{place!r}: {field!r} is not a field of the schema")
         elif source in pipeline.sources and not _has(pipeline, source, field):
-            yield key, f"{place!r}: {field!r} is a field of other sources alone"
+            yield Finding(key, f"{place!r}: {field!r} is a field of other sources alone")
 
 
 def _sides(pipeline: PipelineSettings, join: JoinSettings) -> list[str]:

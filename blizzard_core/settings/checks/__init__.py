@@ -1,0 +1,19 @@
+"""The registry of cross-field checks: what parts of a configuration make of one another.
+
+Each part is right by itself then. Places that two parts would share are found in the raw data,
+before types are checked (`blizzard_core.settings.checks.places`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from blizzard_core.settings.checks.event_time import event_time_problems
+from blizzard_core.settings.checks.sources import query_problems, schema_problems
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.yaml_file import Finding
+
+Check: TypeAlias = Callable[[Config], Iterator[Finding]]
+
+CHECKS: tuple[Check, ...] = (query_problems, event_time_problems, schema_problems)

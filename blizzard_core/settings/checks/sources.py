@@ -1,0 +1,306 @@
+"""Cross-field checks of sources: their connections, their columns, and those of the table.
+
+Nothing is connected to: what only a server knows (columns, types, whether there is a default
+bound) is for `blizzard validate` to ask. Rows of all sources go through one query, so a name means
+one column, of one type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TypeAlias
+
+from blizzard_core.settings.connections import (
+    ConnectionSettings,
+    DatabaseConnection,
+    HttpConnection,
+    LakeConnection,
+)
+from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.query_sources import (
+    HttpSourceSettings,
+    SplitSettings,
+    TableSourceSettings,
+)
+from blizzard_core.settings.schema import RESCUED, FieldSettings, check_readable
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.settings.yaml_file import Finding, Key
+from blizzard_core.storage.opening import normalize_uri
+
+Asked: TypeAlias = TableSourceSettings | HttpSourceSettings
+
+# The column that says which rows a reading replaces; see `blizzard_core.groups`.
+UNIT_COLUMN = "_unit"
+
+# What the watermark's column of an API may be.
+_API_TIMES = frozenset({"timestamp", "date"})
+
+# The bounds that a driver can tell; docs/tables.md says what each can miss.
+_BOUNDS = {
+    "postgresql": ("settled", "clock", "max"),
+    "sqlite": ("clock", "max"),
+    "mysql": ("clock", "max"),
+    "jdbc": ("clock", "max"),
+    "delta": ("version", "max", "clock"),
+    "iceberg": ("version", "max", "clock"),
+    "parquet": ("max", "rows", "clock"),
+    "csv": ("rows",),
+    "json": ("rows",),
+}
+
+
+def look_back(connection: ConnectionSettings, source: Asked) -> dict[str, int]:
+    """The look-back in force: the source's as a whole, else the connection's; empty: none."""
+    if source.watermark is None:
+        return {}
+    chosen = source.marks.backward
+    if chosen is None:
+        chosen = connection.backward
+    return chosen or {}
+
+
+def query_problems(config: Config) -> Iterator[Finding]:
+    """Every finding, in the order of the file."""
+    for name, pipeline in config.pipelines.items():
+        for source_name, source in pipeline.sources.items():
+            if isinstance(source, TableSourceSettings | HttpSourceSettings):
+                here: Key = ("pipelines", name, "sources", source_name)
+                yield from _of_pipeline(pipeline, here, source)
+                connection = config.connections.get(source.connection)
+                if connection is None:
+                    known = ", ".join(config.connections) or "none is given"
+                    yield Finding(
+                        (*here, "connection"),
+                        f"there is no connection of that name; known: {known}",
+                    )
+                else:
+                    yield from _of_connection(connection, here, source, pipeline.field_types)
+
+
+def _of_pipeline(pipeline: PipelineSettings, here: Key, source: Asked) -> Iterator[Finding]:
+    outer = here[:2]
+    if pipeline.schema_.infer:
+        yield Finding(
+            (*outer, "schema", "infer"),
+            f"source {here[3]!r} is of kind {source.kind}, whose columns must be declared;"
+            " `blizzard init` proposes them from the connection",
+        )
+    if source.replaces and any(name.lower() == UNIT_COLUMN for name in pipeline.field_types):
+        yield Finding(
+            (*outer, "schema", "fields"),
+            f"{UNIT_COLUMN!r} is the column by which rows of source {here[3]!r} are replaced;"
+            " rename the field",
+        )
+    if (
+        isinstance(source, TableSourceSettings)
+        and source.units is not None
+        and source.split != SplitSettings()
+    ):
+        yield Finding((*here, "split"), "cuts windows, and units are read whole; leave it out")
+    if isinstance(source, HttpSourceSettings) and source.watermark is not None:
+        yield from _of_api_column(pipeline.schema_.fields, here, source)
+    by = pipeline.sink.partition_by
+    if by is not None and by.prefix_template and by.column is None:
+        yield Finding(
+            (*outer, "sink", "partition_by", "prefix_template"),
+            f"takes the folder from a file's path, and source {here[3]!r} has no files;"
+            " give partition_by.column",
+        )
+    if pipeline.error_handling.on_bad_record == "quarantine_file":
+        yield Finding(
+            (*outer, "error_handling", "on_bad_record"),
+            f"source {here[3]!r} has no files to quarantine; use quarantine_record or fail",
+        )
+
+
+def _of_api_column(
+    fields: Sequence[FieldSettings], here: Key, source: HttpSourceSettings
+) -> Iterator[Finding]:
+    """An API is sent times. Another value's column would be sent a time, and read anew each time.
+
+    The names of a path are looked up as they are written, the structs one below the other.
+    """
+    [column] = source.marks.columns
+    kind, inner = "", fields
+    for name in column.split("."):
+        found = next((field for field in inner if field.name == name), None)
+        kind, inner = ("", ()) if found is None else (found.type, found.fields or ())
+    if kind not in _API_TIMES:
+        there = f"is {kind}" if kind else "is not a field of the schema"
+        yield Finding(
+            (*here, "watermark", "columns"),
+            f"{column!r} {there}, and an API is asked for windows of time: name a field of type"
+            " timestamp or date (ISO 8601 text is a timestamp, a number since 1970 one with"
+            " unit); where records have no time, use units, or snapshot: true",
+        )
+
+
+def _of_connection(
+    connection: ConnectionSettings, here: Key, source: Asked, declared: Collection[str]
+) -> Iterator[Finding]:
+    if isinstance(connection, HttpConnection) != isinstance(source, HttpSourceSettings):
+        kind = "http" if isinstance(connection, HttpConnection) else "table"
+        yield Finding(
+            (*here, "kind"),
+            f"connection {source.connection!r} is of driver {connection.driver}: kind must be"
+            f" {kind}",
+        )
+        return
+    if source.watermark is not None:
+        yield from _of_watermark(connection, (*here, "watermark"), source, declared)
+    if isinstance(source, TableSourceSettings):
+        if source.query is not None and isinstance(connection, LakeConnection):
+            yield Finding((*here, "query"), "a lake has no queries; give table, and filter")
+        if (
+            source.split.tasks > 1
+            and not source.split.by
+            and isinstance(connection, DatabaseConnection)
+        ):
+            yield Finding((*here, "split", "by"), "is required where tasks is above 1")
+
+
+def _of_watermark(
+    connection: ConnectionSettings, here: Key, source: Asked, declared: Collection[str]
+) -> Iterator[Finding]:
+    mark = source.marks
+    known = _BOUNDS.get(connection.driver)
+    bound = mark.bound
+    if bound is not None and known is not None and bound not in known:
+        yield Finding(
+            (*here, "bound"),
+            f"{connection.driver} cannot tell {bound}; use one of {', '.join(known)}",
+        )
+    versions = connection.driver in {"delta", "iceberg"} and bound in {None, "version"}
+    if not mark.columns and not versions:
+        yield Finding(
+            (*here, "columns"),
+            "is required: without it each poll would read everything again, and double every row",
+        )
+    if bound == "version" and mark.columns:
+        yield Finding(
+            (*here, "columns"), "with bound: version the table's versions tell; leave it out"
+        )
+    back = look_back(connection, source)
+    if back and not mark.columns:
+        yield Finding((*here, "backward"), "versions are not looked back on; set backward: 0")
+    elif back and mark.reread is None:
+        where = "connection's look-back" if mark.backward is None else "look-back"
+        yield Finding(
+            (*here, "reread"),
+            f"is required with a look-back (the {where} reads rows again, which would double"
+            " them): replace or new_only, or switch it off with backward: 0",
+        )
+    if mark.reread == "replace" and len(mark.columns) > 1:
+        yield Finding((*here, "reread"), "replace goes by one column; give one, or use new_only")
+    told = [*mark.key, *(mark.columns if mark.reread == "new_only" else [])]
+    missing = [name for name in told if name not in declared]
+    if missing:
+        yield Finding(
+            (*here, "reread" if mark.reread else "key"),
+            f"tells rows by {missing[0]!r}, which is not a field of the schema; declare it",
+        )
+    if mark.reread is not None and not back:
+        yield Finding(
+            (*here, "reread"), "counts with a look-back only; give backward, or leave it out"
+        )
+
+
+def own_schema_problems(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
+    """Every finding about the fields that sources have by themselves, in the order of the file."""
+    shared = {field.name.lower() for field in pipeline.schema_.fields}
+    taken: dict[str, tuple[str, FieldSettings]] = {}
+    for name, source in pipeline.sources.items():
+        own = source.schema_ if isinstance(source, SourceSettings) else None
+        if own is None:
+            continue
+        where: Key = (*here, "sources", name, "schema")
+        if pipeline.query is None or len(pipeline.sources) == 1:
+            yield Finding(
+                where,
+                "is for sources that share a query over event_time; declare the fields in the"
+                " pipeline's schema",
+            )
+            continue
+        if pipeline.transform is not None:
+            yield Finding(
+                where, "does not go with transform, which is one for the rows of all sources"
+            )
+        try:
+            check_readable(own.fields, by_name=pipeline.schema_.unexpected_fields != "ignore")
+        except ValueError as error:
+            yield Finding(where, str(error))
+        for number, field in enumerate(own.fields):
+            for text in _of_field(pipeline, field, shared, taken.get(field.name.lower())):
+                yield Finding((*where, "fields", number, "name"), text)
+            taken.setdefault(field.name.lower(), (name, field))
+    if pipeline.query is not None and pipeline.transform is None:
+        yield from _of_duplicates(pipeline, pipeline.query.deduplicate, here)
+
+
+def _of_duplicates(pipeline: PipelineSettings, keys: list[str], here: Key) -> Iterator[Finding]:
+    """Null is a value like any other to who removes duplicates."""
+    known = pipeline.field_types.keys() & set(keys)  # of the others it is said that they are none
+    for name in pipeline.sources:
+        if known and known.isdisjoint(field.name for field in pipeline.fields_of(name)):
+            yield Finding(
+                (*here, "event_time", "deduplicate"),
+                f"sources.{name} has none of these fields, so that one row of it would stay",
+            )
+
+
+def _of_field(
+    pipeline: PipelineSettings,
+    field: FieldSettings,
+    shared: set[str],
+    other: tuple[str, FieldSettings] | None,
+) -> Iterator[str]:
+    if field.name.lower() in shared:
+        yield f"{field.name!r} is in the pipeline's schema already (case does not count)"
+    if pipeline.schema_.unexpected_fields == "capture" and field.name.lower() == RESCUED:
+        yield f"{RESCUED!r} is what unexpected_fields: capture adds"
+    if other is None:
+        return
+    source, known = other
+    if known.name != field.name:
+        yield f"{field.name!r} is {known.name!r} in sources.{source}; write them alike"
+    elif _type(known) != _type(field):
+        yield (
+            f"{field.name!r} is {field.type} here and {known.type} in sources.{source}, or not the"
+            " same inside; what two sources have under one name has one type"
+        )
+
+
+def _type(field: FieldSettings) -> dict[str, object]:
+    return field.model_dump(exclude={"nullable"})
+
+
+def schema_problems(config: Config) -> Iterator[Finding]:
+    """Every finding, in the order of the file."""
+    for name, pipeline in config.pipelines.items():
+        if pipeline.schema_.evolve == "add":
+            here: Key = ("pipelines", name, "schema", "evolve")
+            for text in (*_of_growing(pipeline), *_of_tables(config, pipeline)):
+                yield Finding(here, text)
+
+
+def _of_growing(pipeline: PipelineSettings) -> Iterator[str]:
+    if not all(isinstance(source, SourceSettings) for source in pipeline.sources.values()):
+        yield "add is for sources of files; a table or an API is asked for the columns of `fields`"
+    for key, given in (("transform", pipeline.transform), ("event_time", pipeline.query)):
+        if given is not None:
+            yield f"add does not go with {key}, whose query says what the columns are"
+
+
+def _of_tables(config: Config, pipeline: PipelineSettings) -> Iterator[str]:
+    """Nothing, or why the table takes no column more."""
+    place = normalize_uri(pipeline.sink.table_uri)
+    for name, table in config.tables.items():
+        if normalize_uri(table.table_uri) != place:
+            continue
+        if table.schema_evolution == "strict":
+            yield (
+                f"add needs a table that takes new columns, and tables.{name} has schema_evolution:"
+                " strict, with which Penguin refuses each file that has one; set it to merge"
+            )
+        elif not table.advanced.max_new_columns:
+            yield f"add needs tables.{name}.advanced.max_new_columns above 0"

@@ -70,9 +70,8 @@ class SlicedSource:
         scanned = Scanned(began, self._clock())
         return Found(entries, (), cost, len(entries), scanned, NONE_APART, again=again)
 
-    def _warn(self, event: str, warnings: Iterable[str]) -> None:
-        """Log each warning once."""
-        for warning in warnings:
-            if warning not in self._told:
-                self._told.add(warning)
-                self._log.warning(event, reason=warning)
+    def _unheard(self, warnings: Iterable[str]) -> list[str]:
+        """Return those of the warnings that are to be logged: each once."""
+        found = [warning for warning in dict.fromkeys(warnings) if warning not in self._told]
+        self._told.update(found)
+        return found

@@ -249,7 +249,8 @@ class AskedSource(SlicedSource):
         if self._bound is None and isinstance(asking.connection, Looking):
             asking.connection.look_again(self._skipped.files())
         bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
-        self._warn("bound", bound.warnings)
+        for warning in self._unheard(bound.warnings):
+            self._log.warning("bound", reason=warning)
         self._bound = bound
         kept = windows.planned(known, asking, self._parts.ingest.fields, bound, self._clock())
         if kept is None:

@@ -134,7 +134,8 @@ class UnitSource(SlicedSource):
         there = (unit_key(unit.partition[0], unit.name) for unit in found.due.units)
         self._failing = failing.intersection(there) if failing else set()
         self._activity.units_planned(unit_plans.layout_of(found, self._units))
-        self._warn("units", unit_plans.warnings_of(found))
+        for warning in self._unheard(unit_plans.warnings_of(found)):
+            self._log.warning("units", reason=warning)
         self._activity.units(unit_plans.counts_of(found))
         left = unit_plans.to_read(found, run, waiting(state, began))
         units = left[: unit_plans.batch_size(self._units)]

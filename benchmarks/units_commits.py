@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from uuid_utils import uuid7
 
 from benchmarks.penguin_table import THREADS, penguin, sample_stats
-from blizzard_core.groups import Group, GroupFile, encode_group, group_path
+from blizzard_core.handover.groups import Group, GroupFile, encode_group, group_path
 from penguin_py.pipeline import TablePipeline
 from tests.support.penguin_world import parquet
 

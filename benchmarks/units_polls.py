@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from uuid_utils import uuid7
 
 from benchmarks.penguin_table import THREADS
-from blizzard_core.groups import GROUPS_FOLDER, Group, GroupFile, encode_group, group_path
+from blizzard_core.handover.groups import GROUPS_FOLDER, Group, GroupFile, encode_group, group_path
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage

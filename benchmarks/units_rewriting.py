@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.units_commits import Pairs
-from blizzard_core.groups import UNIT_COLUMN
+from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.storage.opening import open_storage
 from penguin_py.groups.rows import look_into, rewrite
 from penguin_py.planning.replacing import ranges_of

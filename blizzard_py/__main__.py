@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blizzard_core.startup import started
+from blizzard_core.signals import started
 
 started()  # what follows takes a second
 

@@ -90,11 +90,12 @@ class IngestSettings:
     ``file_bytes`` is when a file is full, as stored; ``row_group_bytes`` counts Arrow
     data in memory.
 
-    ``deduplicate_by`` and ``transform`` (a Spark SQL query over ``source``) are applied
-    to the records of a batch in that order. With ``unit_column`` rows say which slice they are
-    of (`blizzard_core.groups.UNIT_COLUMN`), and no file holds rows of two. With ``emitted_batch``
-    rows of a query over event time say which batch they came out with. With ``evolves`` unexpected
-    fields are reported with values, but for those that are ``left_out`` for good.
+    ``deduplicate_by`` and ``transform`` (a Spark SQL query over ``source``) are applied to the
+    records of a batch in that order. With ``unit_column`` rows say which slice they are of
+    (`blizzard_core.handover.groups.UNIT_COLUMN`), and no file holds rows of two. With
+    ``emitted_batch`` rows of a query over event time say which batch they came out with. With
+    ``evolves`` unexpected fields are reported with values, but for those that are ``left_out`` for
+    good.
     """
 
     source: Place

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from blizzard_core.errors import CommitError
+from blizzard_core.handover.quarantine import MISSING
 from blizzard_core.observability.activity import Activity, Finished, Letter, Poll, age
-from blizzard_core.quarantine import MISSING
 from blizzard_core.storage.protocol import Entry
 from penguin_py import metrics
 from penguin_py.model import CHORES, CommitConflict, Rejection, TableState

@@ -12,11 +12,11 @@ from typing import Any
 
 from blizzard_core.daemon import REFUSED, Loop, run
 from blizzard_core.errors import BlizzardError, Conflict, Unavailable
+from blizzard_core.handover.quarantine import spelled
 from blizzard_core.log import get_logger
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
-from blizzard_core.quarantine import spelled
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import stop_on_signals
 from blizzard_core.storage.clock import StoreClock, elapsed

@@ -17,8 +17,8 @@ from dataclasses import replace
 
 from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import StateError
+from blizzard_core.handover.quarantine import MISSING, Record
 from blizzard_core.log import get_logger
-from blizzard_core.quarantine import MISSING, Record
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress, mark_idle
 from penguin_py.activity import TableActivity

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from blizzard_core.handover import committer_app
+from blizzard_core.handover.outputs import committer_app
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.tables import (
     PartitionType,

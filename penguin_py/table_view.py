@@ -13,7 +13,7 @@ from heapq import heappush, heappushpop
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import StateError, Unavailable
-from blizzard_core.handover import newest_by_app
+from blizzard_core.handover.outputs import newest_by_app
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress, is_new

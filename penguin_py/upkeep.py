@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import replace
 
 from blizzard_core.errors import BlizzardError, NotFound
+from blizzard_core.handover.quarantine import spelled
 from blizzard_core.log import get_logger
-from blizzard_core.quarantine import spelled
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.lookback import lookback_floor
 from blizzard_core.watermark.progress import Progress, is_new

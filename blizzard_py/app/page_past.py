@@ -13,10 +13,10 @@ from typing import Any
 
 from blizzard_core.bounds import SHOWN_BATCH_BYTES
 from blizzard_core.errors import StateError
+from blizzard_core.handover.published import first_name
 from blizzard_core.observability.activity import told, told_text
 from blizzard_core.observability.commits import Commit, CommitTail
 from blizzard_core.observability.commits import told as told_commit
-from blizzard_core.published import first_name
 from blizzard_core.storage.protocol import Entry, join
 from blizzard_core.storage.several import listed
 from blizzard_core.text import printable

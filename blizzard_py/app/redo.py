@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blizzard_core.errors import BlizzardError
-from blizzard_core.quarantine import MISSING
+from blizzard_core.handover.quarantine import MISSING
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_py.app.operations import draining, live_parts, never, sources_of

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from blizzard_core.errors import BlizzardError
+from blizzard_core.handover.quarantine import Record, quarantined
 from blizzard_core.log import get_logger
-from blizzard_core.quarantine import Record, quarantined
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.ingest.source_pipeline import SourcePipeline

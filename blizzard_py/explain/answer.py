@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from blizzard_core.quarantine import quarantined, spelled
+from blizzard_core.handover.quarantine import quarantined, spelled
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.table.committed import delta_versions
 from blizzard_core.text import counted, iso

@@ -40,7 +40,8 @@ class Task:
 class InBatch:
     """The batch that settled the file; ``rows`` and ``bad_rows`` are the file's own.
 
-    ``group`` is its number among the groups of its source, if it is one (`blizzard_core.groups`).
+    ``group`` is its number among the groups of its source, if it is one
+    (`blizzard_core.handover.groups`).
     """
 
     batch: str

@@ -14,7 +14,7 @@ from typing import Any
 
 from blizzard_core.bounds import INFERRED_COLUMNS, UNEXPECTED_FIELDS
 from blizzard_core.errors import BlizzardError, Cancelled, StateError
-from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_FILE_PREFIX
+from blizzard_core.handover.groups import SOURCE_FILE_COLUMN, UNIT_FILE_PREFIX
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, join
 from blizzard_core.table.committed import committed_versions

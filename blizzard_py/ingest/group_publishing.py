@@ -13,7 +13,7 @@ another name a source begins at the first again.
 from __future__ import annotations
 
 from blizzard_core.errors import Conflict
-from blizzard_core.groups import Group, GroupFile, encode_group, group_path
+from blizzard_core.handover.groups import Group, GroupFile, encode_group, group_path
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.manifests import manifest, numbers_from
 from blizzard_py.state.source_state import Batch, PlannedOutput

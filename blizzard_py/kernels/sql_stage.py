@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from blizzard_core.groups import UNIT_COLUMN
+from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import IngestSettings, JobFile
 from blizzard_py.kernels.output_format import output_format

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from blizzard_core.errors import BlizzardError
-from blizzard_core.groups import SOURCE_FILE_COLUMN
+from blizzard_core.handover.groups import SOURCE_FILE_COLUMN
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.table.committed import removed
 from blizzard_py.planning.replacing import Earlier, EarlierBatch, Lacking, earlier_of

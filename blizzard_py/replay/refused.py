@@ -1,12 +1,12 @@
 """Outputs that a committer has refused: published by Blizzard, and in no table. Writes nothing.
 
-The committer's record (`blizzard_core.quarantine`) tells of files, the journals of a source's runs
-of which batches these are. One counts for as long as it is on record and rows of its batch have
-not been replaced since, also if the file is gone: a full VACUUM deletes what is in no version of
-the table, and the rows are missing all the same. A file that was replaced counts no more, nor does
-what was ingested before an operator had the source start over, nor a copy of rows that were
-committed: they are in the table, in a file of their own or compacted with others, or were taken out
-of it. The journal reaches back thirty days: what is older only `penguin status` tells of.
+The committer's record (`blizzard_core.handover.quarantine`) tells of files, the journals of a
+source's runs of which batches these are. One counts for as long as it is on record and rows of its
+batch have not been replaced since, also if the file is gone: a full VACUUM deletes what is in no
+version of the table, and the rows are missing all the same. A file that was replaced counts no
+more, nor does what was ingested before an operator had the source start over, nor a copy of rows
+that were committed: they are in the table, in a file of their own or compacted with others, or were
+taken out of it. The journal reaches back thirty days: what is older only `penguin status` tells of.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from blizzard_core.published import first_name
-from blizzard_core.quarantine import Record, quarantined, spelled
+from blizzard_core.handover.published import first_name
+from blizzard_core.handover.quarantine import Record, quarantined, spelled
 from blizzard_py.dead_letters.reader import original_of
 from blizzard_py.planning.replacing import current
 from blizzard_py.sources.files.earlier import EarlierBatches

@@ -1,6 +1,6 @@
 """The names of slices: the text in `_unit` by which their rows are replaced. Pure.
 
-Each row says its slice in the column `blizzard_core.groups.UNIT_COLUMN`::
+Each row says its slice in the column `blizzard_core.handover.groups.UNIT_COLUMN`::
 
     {source}/{part_from}/{value}/{slice_from}       a work unit's
     {source}/{slice_from}                           a column window's

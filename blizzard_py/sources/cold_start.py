@@ -16,7 +16,7 @@ from itertools import chain
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import ColdStartRefused
-from blizzard_core.handover import has_sources
+from blizzard_core.handover.outputs import has_sources
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.several import listed
 from blizzard_py.sources.parts import Parts

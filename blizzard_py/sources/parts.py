@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blizzard_core.errors import BlizzardError
-from blizzard_core.handover import RUN_SEPARATOR
+from blizzard_core.handover.outputs import RUN_SEPARATOR
 from blizzard_core.settings.document import ErrorSettings
 from blizzard_core.settings.event_time import Branch, EventTimeSettings, Watch
 from blizzard_core.settings.sources import CommonSource, SourceSettings

@@ -229,8 +229,8 @@ class Source(Protocol[W]):
         """Which rows a batch takes the place of, given its outcomes; None: its outputs are added.
 
         Asked before the commit point, by what is saved. Other than None makes the batch a group
-        (`blizzard_core.groups`), also where there is nothing to replace; a source whose order
-        counts answers so for each of its batches.
+        (`blizzard_core.handover.groups`), also where there is nothing to replace; a source whose
+        order counts answers so for each of its batches.
         """
 
     def is_gone(self, name: str) -> bool:

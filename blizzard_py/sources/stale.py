@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 
 from blizzard_core.delta_json import newest_transactions
 from blizzard_core.errors import StateError
-from blizzard_core.handover import group_app, source_app
+from blizzard_core.handover.outputs import group_app, source_app
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.batch_ids import millis_of
 from blizzard_py.state.checkpoint_file import load_state, read_state

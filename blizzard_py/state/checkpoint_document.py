@@ -19,7 +19,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``columns``: of a source that is asked for rows, what was read of it (`column_state`);
 * ``units``: of a source that is read by work units, what is known of each
   (`blizzard_py.slices.units.state`);
-* ``group_seq``: the number of the source's last group (`blizzard_core.groups`);
+* ``group_seq``: the number of the source's last group (`blizzard_core.handover.groups`);
 * ``replacing``: of the ``queue`` those files that take the place of what they had before;
 * ``stream``: of a pipeline over event time, where its query is (`stream_state`);
 * ``unexpected``: fields without a column that were told, so that each is told once;

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from blizzard_core.errors import NotFound
-from blizzard_core.groups import APPLIED_KEY, BLOCKED_KEY, COMMITTERS_FOLDER
+from blizzard_core.handover.groups import APPLIED_KEY, BLOCKED_KEY, COMMITTERS_FOLDER
 from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Entry, Storage
 

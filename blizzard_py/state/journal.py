@@ -43,7 +43,7 @@ from typing import Any
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound, StateError
-from blizzard_core.published import first_name
+from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, join
 from blizzard_core.storage.several import listed
 from blizzard_py.job import FinishedFile, Outcome, StagedBadRecords

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blizzard_core.errors import NotFound
-from blizzard_core.groups import GROUPS_FOLDER, Group, decode_group, group_path, seq_of
+from blizzard_core.handover.groups import GROUPS_FOLDER, Group, decode_group, group_path, seq_of
 from blizzard_core.storage.protocol import Storage, join
 
 

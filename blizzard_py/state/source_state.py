@@ -50,7 +50,7 @@ class PlannedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Which rows a batch takes the place of, as `blizzard_core.groups.Group` says them.
+    """Which rows a batch takes the place of, as `blizzard_core.handover.groups.Group` says them.
 
     ``batches`` are those that brought these rows, for files; the journal keeps them, so that
     whoever replaces the same files later looks no further back. ``ever``: an operator said that

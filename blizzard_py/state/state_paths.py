@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blizzard_core import published
+from blizzard_core.handover import published
 
 # The folder of the table that all of Blizzard's own files are in.
 STATE_FOLDER = "_blizzard"

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from blizzard_core.groups import UNIT_FILE_PREFIX
+from blizzard_core.handover.groups import UNIT_FILE_PREFIX
 from blizzard_core.storage.protocol import Entry, join, order_key
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import cut, mark_idle, retimed, times_of

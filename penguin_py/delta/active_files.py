@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN
+from blizzard_core.handover.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN
 
 # The columns whose values say which rows a group replaces.
 COLUMNS = (UNIT_COLUMN, SOURCE_FILE_COLUMN)

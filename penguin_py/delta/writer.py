@@ -11,7 +11,7 @@ from typing import Any
 
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 
-from blizzard_core.handover import newest_by_app
+from blizzard_core.handover.outputs import newest_by_app
 from penguin_py.delta import log as deltalog
 from penguin_py.delta.entry import append, create
 from penguin_py.delta.replace_entry import RETRIES, replace

@@ -15,7 +15,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.errors import BlizzardError
-from blizzard_core.groups import Group, decode_group, group_path
+from blizzard_core.handover.groups import Group, decode_group, group_path
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import Misfit
 from penguin_py.delta.output_ids import discard_mark

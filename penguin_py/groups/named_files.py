@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 
-from blizzard_core.groups import GroupFile
+from blizzard_core.handover.groups import GroupFile
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.table.schema_fit import Misfit
 from penguin_py.intake.footers import read_footers

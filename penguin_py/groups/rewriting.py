@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from blizzard_core.groups import UNIT_FILE_PREFIX
+from blizzard_core.handover.groups import UNIT_FILE_PREFIX
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.groups.notes import Notes
 from penguin_py.groups.rows import Rewritten, rewrite

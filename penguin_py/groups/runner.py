@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 
 from blizzard_core.errors import StateError
-from blizzard_core.groups import Group, decode_group, group_path
+from blizzard_core.handover.groups import Group, decode_group, group_path
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import Misfit

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from blizzard_core.delta_json import relative
-from blizzard_core.groups import Group
+from blizzard_core.handover.groups import Group
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import Misfit
 from penguin_py.delta.active_files import ActiveFiles, spelled_values

@@ -33,8 +33,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN
-from blizzard_core.handover import nan_columns_of
+from blizzard_core.handover.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN
+from blizzard_core.handover.outputs import nan_columns_of
 from penguin_py.intake.bound_values import Write, bound_writer
 
 # Delta's own default: statistics for the first columns of the schema only, each

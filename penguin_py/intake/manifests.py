@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 
 from blizzard_core.errors import NotFound
-from blizzard_core.groups import GROUPS_FOLDER, group_path, seq_of
+from blizzard_core.handover.groups import GROUPS_FOLDER, group_path, seq_of
 from blizzard_core.storage.protocol import Entry, Storage
 
 # Clients ask a second time for a whole object that is not there, and once for a range of it.

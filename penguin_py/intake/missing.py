@@ -12,13 +12,13 @@ from collections.abc import Container, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from blizzard_core.published import (
+from blizzard_core.handover.published import (
     PublishedBatch,
     PublishedOutput,
     journal_objects,
     published_batch,
 )
-from blizzard_core.quarantine import MISSING, Record, spelled
+from blizzard_core.handover.quarantine import MISSING, Record, spelled
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.model import Rejection
 

@@ -9,8 +9,8 @@ Where another's name came first, or after a day without Blizzard's, or where the
 very many, it does move the watermark; the sweep that finds the first of Blizzard's below
 it puts polls back (`lowered`).
 
-Files of groups (`blizzard_core.groups`) are told by their names, too: they travel by manifest,
-so no listing finds them, whatever ``file_pattern`` takes.
+Files of groups (`blizzard_core.handover.groups`) are told by their names, too: they travel by
+manifest, so no listing finds them, whatever ``file_pattern`` takes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from blizzard_core.groups import UNIT_FILE_PREFIX
+from blizzard_core.handover.groups import UNIT_FILE_PREFIX
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import PartitionProgress, Progress

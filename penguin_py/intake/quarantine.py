@@ -29,7 +29,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from blizzard_core.bounds import QUARANTINE_BYTES
 from blizzard_core.errors import NotFound
-from blizzard_core.quarantine import (
+from blizzard_core.handover.quarantine import (
     Record,
     applied,
     record_of,

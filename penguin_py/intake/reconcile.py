@@ -28,7 +28,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from blizzard_core.quarantine import Record, spelled
+from blizzard_core.handover.quarantine import Record, spelled
 from blizzard_core.storage.protocol import Entry
 from penguin_py.model import CLOCK_SKEW_SECS, Known, Rejection
 

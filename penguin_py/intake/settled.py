@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from concurrent.futures import Executor
 
-from blizzard_core.quarantine import Record
+from blizzard_core.handover.quarantine import Record
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.intake.footers import read_footers
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import StateError
-from blizzard_core.groups import COMMITTERS_FOLDER
+from blizzard_core.handover.groups import COMMITTERS_FOLDER
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.footers import read_footers

@@ -33,7 +33,7 @@ from blizzard_core.checkpoint.document import (
     progress_of,
     progress_to_json,
 )
-from blizzard_core.groups import APPLIED_KEY, BLOCKED_KEY, COMMITTERS_FOLDER
+from blizzard_core.handover.groups import APPLIED_KEY, BLOCKED_KEY, COMMITTERS_FOLDER
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.paths import joined, split
 from blizzard_core.watermark.progress import Progress, Scanned, finished, settled

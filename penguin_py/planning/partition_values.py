@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from blizzard_core.handover import NULL_PARTITION
+from blizzard_core.handover.outputs import NULL_PARTITION
 from blizzard_core.table.rules import PARTITION_TYPES
 from blizzard_core.table.schema_fit import Misfit
 

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN, Group
+from blizzard_core.handover.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN, Group
 from penguin_py.delta.active_files import ActiveFiles, Bounds
 
 

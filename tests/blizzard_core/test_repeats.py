@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import structlog
 
-from blizzard_core import log, repeats
-from blizzard_core.repeats import Repeats
+from blizzard_core import log
+from blizzard_core.log import Repeats
 
 
 class Told:
@@ -110,7 +110,7 @@ def test_facts_that_are_no_problem_are_never_held_back() -> None:
 
 
 def test_memory_is_bounded_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeats, "MAX_KINDS", 10)
+    monkeypatch.setattr(log, "MAX_KINDS", 10)
     told = Told()
     for number in range(100):
         for _ in range(2):

@@ -13,7 +13,7 @@ import pytest
 # What a start finds: closed streams, and a file that would take their place.
 STARTED = """
 import os, sys
-from blizzard_core.startup import started
+from blizzard_core.signals import started
 started()
 place = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
 print("a log line", file=sys.stderr, flush=True)
@@ -36,7 +36,7 @@ def test_ctrl_c_while_python_imports_shows_no_trace(tmp_path: Path, package: str
 
 
 def test_other_errors_show_theirs() -> None:
-    text = "from blizzard_core.startup import started; started(); 1 / 0"
+    text = "from blizzard_core.signals import started; started(); 1 / 0"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, check=False)
     assert done.returncode == 1
     assert b"ZeroDivisionError" in done.stderr

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from deltalake.exceptions import DeltaError
 
-from blizzard_core.groups import Group
+from blizzard_core.handover.groups import Group
 from penguin_py.delta import writer
 from penguin_py.groups.verdict import Going, GroupJudge
 from penguin_py.model import TableState

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from blizzard_core import groups
+from blizzard_core.handover import groups
 from blizzard_core.settings import yaml_file
 from blizzard_py.dead_letters import reader
 from blizzard_py.kernels.decode import columns, parse

@@ -9,7 +9,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from blizzard_core.groups import GROUPS_FOLDER, UNIT_COLUMN, Group, decode_group, group_path
+from blizzard_core.handover.groups import (
+    GROUPS_FOLDER,
+    UNIT_COLUMN,
+    Group,
+    decode_group,
+    group_path,
+)
 from blizzard_core.storage.protocol import is_hidden
 
 Objects = Mapping[str, bytes]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from blizzard_core.groups import Group, GroupFile, encode_group, group_path
+from blizzard_core.handover.groups import Group, GroupFile, encode_group, group_path
 from tests.support.penguin_world import World, parquet
 
 Rows = Mapping[str, list[Any]]

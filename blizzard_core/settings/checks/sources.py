@@ -29,7 +29,7 @@ from blizzard_core.storage.opening import normalize_uri
 
 Asked: TypeAlias = TableSourceSettings | HttpSourceSettings
 
-# The column that says which rows a reading replaces; see `blizzard_core.groups`.
+# The column that says which rows a reading replaces; see `blizzard_core.handover.groups`.
 UNIT_COLUMN = "_unit"
 
 # What the watermark's column of an API may be.

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.delta_json import commits
-from blizzard_core.published import first_name
+from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.storage.several import listed, read_each
 from blizzard_core.table.committed import added, committed_versions

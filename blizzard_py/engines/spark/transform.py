@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 )
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.groups import UNIT_COLUMN
+from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.settings.sources import MetadataColumn
 from blizzard_py.engines.spark.failures import first_line, is_of_the_data
 from blizzard_py.engines.spark.transform_guard import (

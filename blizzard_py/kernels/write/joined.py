@@ -20,7 +20,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_core.handover import nan_columns_of
+from blizzard_core.handover.outputs import nan_columns_of
 from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import Misfit

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from blizzard_core.groups import UNIT_COLUMN
+from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.settings.sources import MetadataColumn
 from blizzard_core.text import utf8_name
 

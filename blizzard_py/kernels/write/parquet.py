@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from blizzard_core.handover import NAN_COLUMNS_KEY, OUTPUT_ID_KEY
+from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, OUTPUT_ID_KEY
 from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage

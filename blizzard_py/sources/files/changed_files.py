@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from blizzard_core.checkpoint.digests import Digests, among
-from blizzard_core.published import first_name
+from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.files.discovery import AHEAD_SLACK_SECS
 from blizzard_py.sources.parts import Parts

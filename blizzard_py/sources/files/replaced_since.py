@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.published import first_name
+from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.dead_letters.reader import letter_batch_of, original_of, stem_of
 from blizzard_py.state.checkpoint_document import state_from_json

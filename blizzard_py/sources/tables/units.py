@@ -8,7 +8,7 @@ that and from the configuration.
 
 Units of a batch are read apart: one that fails costs itself alone, waits longer each time, and has
 a dead letter once it has failed `max_retries` times more. Those that were read are one group, which
-replaces what they published before (`blizzard_core.groups`).
+replaces what they published before (`blizzard_core.handover.groups`).
 
 There is one batch at a time, and what is due is looked at anew before each; what one poll reads
 at most is a `Run`. A unit in grace is due at each poll, so such a source is polled once an hour

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blizzard_core.groups import Group, decode_group, encode_group, group_path, seq_of
+from blizzard_core.handover.groups import Group, decode_group, encode_group, group_path, seq_of
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput, Replaced

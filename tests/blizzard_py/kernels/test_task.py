@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core.errors import AccessDenied, EngineError, StorageError, Unavailable
-from blizzard_core.handover import NULL_PARTITION
+from blizzard_core.handover.outputs import NULL_PARTITION
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import FieldSpec, JobFile, PartitionRule
 from blizzard_py.kernels import task

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import Unavailable
-from blizzard_core.groups import Group
+from blizzard_core.handover.groups import Group
 from blizzard_core.settings.sources import MetadataColumn
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.ingest.source_pipeline import SourcePipeline

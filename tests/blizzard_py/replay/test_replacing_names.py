@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blizzard_core.groups import Group
+from blizzard_core.handover.groups import Group
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
 from tests.blizzard_py.replay.test_given_files import DAY
 from tests.blizzard_py.replay.test_replacing_files import ReplaceWorld

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from deltalake import DeltaTable
 
-from blizzard_core.groups import group_path
+from blizzard_core.handover.groups import group_path
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine

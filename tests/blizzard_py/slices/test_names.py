@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blizzard_core.errors import UnitError
-from blizzard_core.groups import Group, decode_group, encode_group
+from blizzard_core.handover.groups import Group, decode_group, encode_group
 from blizzard_py.slices.names import (
     column_range,
     column_slice,

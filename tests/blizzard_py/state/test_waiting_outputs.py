@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from blizzard_core.groups import UNIT_FILE_PREFIX
-from blizzard_core.published import first_name
+from blizzard_core.handover.groups import UNIT_FILE_PREFIX
+from blizzard_core.handover.published import first_name
 from blizzard_py.state.waiting_outputs import WaitingOutput, newest_waiting
 from tests.support.memory_store import MemoryStorage
 

@@ -21,7 +21,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from blizzard_core.errors import CommitError, StateError, Unavailable
-from blizzard_core.handover import NAN_COLUMNS_KEY
+from blizzard_core.handover.outputs import NAN_COLUMNS_KEY
 from blizzard_core.storage.protocol import Page, Storage
 from blizzard_core.text import MAX_SHOWN
 from penguin_py.delta.messages import told_by

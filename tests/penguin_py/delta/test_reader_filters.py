@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from blizzard_core.handover import NAN_COLUMNS_KEY
+from blizzard_core.handover.outputs import NAN_COLUMNS_KEY
 from penguin_py.intake.file_statistics import file_statistics
 from tests.support.filter_bench import COLUMN, differences, filters_of
 from tests.support.penguin_world import World, parquet

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from blizzard_core.groups import group_path
+from blizzard_core.handover.groups import group_path
 from tests.support.group_world import Publisher, reading, unit
 from tests.support.penguin_readers import by_scan, rows_of
 from tests.support.penguin_world import World

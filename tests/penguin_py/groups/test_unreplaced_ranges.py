@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from blizzard_core.groups import Group
+from blizzard_core.handover.groups import Group
 from penguin_py.planning.replacing import Unreplaced, unreplaced_by
 from tests.penguin_py.groups.test_applied_groups import S, ids, rows
 from tests.support.group_world import Publisher, reading

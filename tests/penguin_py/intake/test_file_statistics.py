@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_core.handover import NAN_COLUMNS_KEY
+from blizzard_core.handover.outputs import NAN_COLUMNS_KEY
 from penguin_py.intake.bound_values import raised
 from penguin_py.intake.file_statistics import (
     HIGHEST_TEXT,

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
 from blizzard_core.errors import CommitError
-from blizzard_core.quarantine import Record
+from blizzard_core.handover.quarantine import Record
 from blizzard_core.storage.protocol import Entry
 from penguin_py import app
 from penguin_py.__main__ import main

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_core.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN, Group
+from blizzard_core.handover.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN, Group
 from penguin_py.planning.replacing import (
     ActiveFiles,
     Bounds,

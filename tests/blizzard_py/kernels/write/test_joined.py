@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from blizzard_core.handover import NAN_COLUMNS_KEY, nan_columns_of
+from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, nan_columns_of
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.table.schema_fit import Misfit
 from blizzard_py.engines.spark.engine import SparkEngine

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from blizzard_core.handover import NAN_COLUMNS_KEY, nan_columns_of
+from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, nan_columns_of
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.kernels.write.nan import nan_columns
 from blizzard_py.kernels.write.outputs import OutputNames, OutputSet

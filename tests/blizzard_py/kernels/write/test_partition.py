@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_core.handover import NULL_PARTITION
+from blizzard_core.handover.outputs import NULL_PARTITION
 from blizzard_core.table.rules import PARTITION_TYPES
 from blizzard_py.job import PartitionRule
 from blizzard_py.kernels.write.partition import (

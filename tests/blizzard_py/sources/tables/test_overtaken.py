@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from blizzard_core.errors import StateError
-from blizzard_core.groups import group_path
+from blizzard_core.handover.groups import group_path
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.state.source_state import checkpoint_path

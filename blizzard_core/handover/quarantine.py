@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.errors import NotFound
-from blizzard_core.groups import COMMITTERS_FOLDER
+from blizzard_core.handover.groups import COMMITTERS_FOLDER
 from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.text import utf8_name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blizzard_core.handover import group_app, newest_by_app, source_app
+from blizzard_core.handover.outputs import group_app, newest_by_app, source_app
 
 # The first 48 bits of a UUIDv7 are its milliseconds.
 EARLY = "0000000f-4240-7000-8000-000000000001"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import StateError
-from blizzard_core.groups import (
+from blizzard_core.handover.groups import (
     Group,
     GroupFile,
     decode_group,

@@ -22,10 +22,10 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import quickly_started
 from blizzard_py.job import FieldSpec, IngestJob, IngestResult, IngestSettings, JobFile, Place
+from blizzard_py.kernels.decode.child_process import prepare_process
 from blizzard_py.kernels.job_tasks import Task, tasks_of
 from blizzard_py.kernels.merge import SMALL_SHARE, MergeTask, merge_tasks, run_merge, with_merged
 from blizzard_py.kernels.packing import pack, task_count
-from blizzard_py.kernels.process import prepare_process
 from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.task import run_task
 

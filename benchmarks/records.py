@@ -18,9 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.ingest_shapes import FIELDS, Shape, write_shape
+from blizzard_py.kernels.decode.child_process import prepare_process
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import LineParser
-from blizzard_py.kernels.process import prepare_process
 from blizzard_py.lines.framing import Chunk, framed
 
 LINES = 40_000

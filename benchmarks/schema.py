@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from blizzard_core.settings.schema import FieldSettings, UnexpectedFields
+from blizzard_py.kernels.decode.child_process import prepare_process
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import LineParser
-from blizzard_py.kernels.process import prepare_process
 from blizzard_py.lines.framing import Chunk, framed
 from blizzard_py.schema.types import field_spec
 

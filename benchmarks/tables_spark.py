@@ -20,7 +20,7 @@ from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.protocol import Connection, Selection, Split
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.job import IngestJob, JobFile
-from blizzard_py.kernels.process import prepare_process
+from blizzard_py.kernels.decode.child_process import prepare_process
 from blizzard_py.reading import Access, Reading, ReadTask, Window
 from blizzard_py.slices.windows import window
 

@@ -17,19 +17,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from errno import (
-    EACCES,
-    EBADF,
-    EDQUOT,
-    EFBIG,
-    EIO,
-    EMFILE,
-    ENFILE,
-    ENOMEM,
-    ENOSPC,
-    EPERM,
-    EROFS,
-)
+from errno import EACCES, EBADF, EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EPERM, EROFS
 from pathlib import Path
 from typing import Any, ParamSpec
 

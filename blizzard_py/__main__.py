@@ -58,7 +58,7 @@ from blizzard_py.commands.printing import print_plan, print_schema, print_status
 from blizzard_py.commands.replacing import answer_replacement
 from blizzard_py.commands.schema_diff import print_schema_diff
 from blizzard_py.explain import lines
-from blizzard_py.planning.ranges import Range
+from blizzard_py.sources.ranges import Range
 
 
 @click.group(

@@ -28,12 +28,11 @@ from penguin_py.groups.discarding import Discarded
 from penguin_py.groups.runner import Groups
 from penguin_py.groups.standing import Standing
 from penguin_py.intake.footers import accepts
-from penguin_py.intake.missing import Published
+from penguin_py.intake.missing import Published, settled
 from penguin_py.intake.naming import lowered
 from penguin_py.intake.ownership import Owners
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings
-from penguin_py.intake.settled import settled
 from penguin_py.model import Rejection
 from penguin_py.planning.memory import Memory, Snapshot
 from penguin_py.planning.partition_values import NOT_TEXT, is_text

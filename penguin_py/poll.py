@@ -14,7 +14,7 @@ from blizzard_core.errors import NotFound
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.floor import raised
-from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Progress, Scanned, clamped, lowest_of, settled
 from blizzard_core.watermark.scan import Scan, scan
 from penguin_py.activity import TableActivity

@@ -14,11 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from blizzard_core.handover.outputs import committer_app
 from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_core.settings.tables import (
-    PartitionType,
-    TableAdvanced,
-    TableSettings,
-)
+from blizzard_core.settings.tables import PartitionType, TableAdvanced, TableSettings
 from blizzard_core.storage.opening import normalize_uri, scheme_of
 from blizzard_core.storage.protocol import StorageOptions
 

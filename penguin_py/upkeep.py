@@ -14,7 +14,7 @@ from blizzard_core.errors import BlizzardError, NotFound
 from blizzard_core.handover.quarantine import spelled
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_core.watermark.scan import scan
 from penguin_py.activity import TableActivity

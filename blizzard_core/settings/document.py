@@ -14,12 +14,7 @@ from blizzard_core.bounds import DIRECTORIES, EXPANSION
 from blizzard_core.settings.base import Name, Seconds, Settings, Uri, micros
 from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.event_time import EXAMPLE as EVENT_TIME
-from blizzard_core.settings.event_time import (
-    Branch,
-    EventTimeSettings,
-    SourceEventTime,
-    Watch,
-)
+from blizzard_core.settings.event_time import Branch, EventTimeSettings, SourceEventTime, Watch
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, FieldSettings, SchemaSettings
 from blizzard_core.settings.sources import OnBadRecord, SourceSettings

@@ -32,9 +32,8 @@ from azure.storage.blob.aio import (
 from fsspec.asyn import sync
 
 from blizzard_core.errors import Unavailable, UnreadableName
-from blizzard_core.storage.objects import ExactPaths, FileSystem, Patience
+from blizzard_core.storage.objects import ExactPaths, FileSystem, Patience, bounded
 from blizzard_core.storage.protocol import Entry, Page, order_key
-from blizzard_core.storage.sending import bounded
 from blizzard_core.storage.stored_bytes import Part, StoredBytes
 
 T = TypeVar("T")

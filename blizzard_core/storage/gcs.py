@@ -14,10 +14,9 @@ from gcsfs.retry import retry_request  # type: ignore[import-untyped]  # ships n
 from blizzard_core.bounds import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.errors import Conflict, Unavailable
 from blizzard_core.storage.failures import bucket_missing
-from blizzard_core.storage.objects import FileSystem, Patience, modified_of
+from blizzard_core.storage.objects import FileSystem, Patience, bounded, modified_of
 from blizzard_core.storage.order import Ascending
 from blizzard_core.storage.protocol import Entry, Page, order_key
-from blizzard_core.storage.sending import bounded
 from blizzard_core.storage.stored_bytes import Part, StoredBytes
 
 _FIELDS = "items(name,size,updated),nextPageToken"

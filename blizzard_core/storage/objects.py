@@ -9,9 +9,10 @@ behind.
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
@@ -259,3 +260,15 @@ def modified_of(info: Mapping[str, Any]) -> float:
 def bucket_root(uri: str) -> str:
     """``s3://bucket/a/b/`` as fsspec's ``bucket/a/b``."""
     return join(uri.partition("://")[2])
+
+
+# All clients go by aiohttp, whose time-out between bytes begins when the last byte of a request was
+# sent. A store that takes no more of a body would hold a save for ever, so uploads end.
+# What is slower does not go on: 13 minutes for a part of 50 MiB.
+SLOWEST_BYTES_A_SEC = 64 << 10
+
+
+async def bounded(sending: Awaitable[T], size: int, patience: Patience) -> T:
+    """Return the answer to an upload of that size. Raises `TimeoutError` if it takes too long."""
+    limit_secs = patience.connect_secs + patience.read_secs + size / SLOWEST_BYTES_A_SEC
+    return await asyncio.wait_for(sending, limit_secs)

@@ -23,10 +23,9 @@ from s3fs import core as s3fs  # type: ignore[import-untyped]  # ships no types
 
 from blizzard_core.bounds import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.errors import Conflict, StorageError, Unavailable
-from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience
+from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience, bounded
 from blizzard_core.storage.order import Ascending
 from blizzard_core.storage.protocol import Entry, Page, order_key
-from blizzard_core.storage.sending import bounded
 
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500

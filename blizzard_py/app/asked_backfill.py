@@ -18,9 +18,9 @@ from blizzard_py.edits import checkpoint_edit
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
-from blizzard_py.planning.ranges import RangeRefused
 from blizzard_py.slices.compare import order
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.ranges import RangeRefused
 from blizzard_py.sources.tables.backfill import (
     BackfillSource,
     ends_of,

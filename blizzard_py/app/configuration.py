@@ -2,14 +2,202 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime as dt
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from blizzard_core.errors import UnitError
 from blizzard_core.settings import load
-from blizzard_core.settings.document import Config
-from blizzard_py.app.unit_checks import unit_problems
+from blizzard_core.settings.checks.sources import Asked
+from blizzard_core.settings.document import Config, PipelineSettings
+from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
+from blizzard_core.settings.sources import UnitSettings
+from blizzard_core.settings.yaml_file import Finding, Key
+from blizzard_py.app.asked_units import (
+    bounds_in,
+    dates_of,
+    ends_in,
+    folds,
+    known_placeholders,
+    range_of,
+    texts_of,
+)
+from blizzard_py.connections.compared import end_problems, with_dates
+from blizzard_py.connections.placeholders import (
+    FROM,
+    TO,
+    names_in,
+    problems_in_sql,
+    problems_in_text,
+    unit_placeholder,
+)
+from blizzard_py.slices.instants import is_moving
+from blizzard_py.slices.units.ranges import laid_out, problems
+from blizzard_py.slices.units.values import told_apart, unit_list
+
+# A text that is nothing but a placeholder.
+_ALONE = re.compile(r"\{[\w.:-]+\}")
+# An end that moves and is always a midnight.
+_WHOLE_DAYS = re.compile(r"P\d+D", re.ASCII)
+
+
+def unit_problems(config: Config) -> Iterator[Finding]:
+    """Every finding, in the order of the file."""
+    for name, pipeline in config.pipelines.items():
+        for source_name, source in pipeline.sources.items():
+            if not isinstance(source, TableSourceSettings | HttpSourceSettings):
+                continue
+            here: Key = ("pipelines", name, "sources", source_name)
+            connection = config.connections.get(source.connection)
+            driver = "" if connection is None else connection.driver
+            if source.units is not None:
+                yield from _of_range((*here, "units"), source.units)
+                apart = not folds(source, driver)
+                yield from _of_values((*here, "units"), source.units, apart=apart)
+                yield from _of_use(here, source, source.units)
+                yield from _of_ends(here, pipeline, source, source.units)
+            yield from _of_placeholders(here, source, hashes=driver == "mysql")
+
+
+def _of_range(here: Key, units: UnitSettings) -> Iterator[Finding]:
+    range_ = range_of(units)
+    found = problems(range_)
+    for problem in found:
+        word, _, rest = problem.partition(": ")
+        if word in {"from", "to", "zone"}:
+            yield Finding((*here, "range", word), rest)
+        elif word == "partition":
+            yield Finding((*here, "partition"), rest)
+        else:
+            yield Finding((*here, "partition"), problem)
+    if not found:
+        try:
+            laid_out(range_, dt.datetime.now(dt.UTC))
+        except UnitError as error:
+            yield Finding((*here, "partition"), "; ".join(error.problems))
+
+
+def _of_values(here: Key, units: UnitSettings, *, apart: bool) -> Iterator[Finding]:
+    """``apart``: the source tells all values apart."""
+    values = units.values
+    if values is None:
+        if units.advanced.min_units:
+            yield Finding(
+                (*here, "advanced", "min_units"), "counts values; give `values`, or leave it out"
+            )
+        return
+    if values.list_ is None:
+        return
+    try:
+        found = unit_list(values.name, values.list_)
+        if not apart:
+            told_apart(found)
+    except UnitError as error:
+        yield Finding((*here, "values", "list"), "; ".join(error.problems))
+        return
+    if len(found) < (least := units.advanced.min_units):
+        place: Key = (*here, "advanced", "min_units")
+        yield Finding(place, f"wants {least} values, and {len(found)} are listed")
+
+
+def _of_use(here: Key, source: Asked, units: UnitSettings) -> Iterator[Finding]:
+    """What the request has to use of its units, so that no two of them read the same rows."""
+    used = {name for _, text in texts_of(source) for name in names_in(text)}
+    bounds = bounds_in(source)
+    if bounds and "range" not in units.model_fields_set:
+        first = FROM if FROM in bounds else TO
+        yield Finding(
+            (*here, "units"),
+            f"{{{first}}} is used, and there is no range; give `range: {{ from, to }}`",
+        )
+    if units.cooldown > units.grace and FROM in bounds:
+        yield Finding(
+            (*here, "units", "cooldown"),
+            "is more than grace, and the request uses {from}: rows between a high"
+            " watermark and the next beginning would be read by nobody",
+        )
+    if units.partition != "none" and not bounds:
+        yield Finding(
+            (*here, "units", "partition"),
+            "each partition would read the same rows, since nothing that is asked says"
+            " {from} or {to}",
+        )
+    for field in () if units.values is None else units.values.fields:
+        if unit_placeholder(field) not in used:
+            yield Finding(
+                (*here, "units", "values"),
+                "each value would read the same rows, since nothing that is asked says"
+                f" {{{unit_placeholder(field)}}}",
+            )
+
+
+def _of_ends(
+    here: Key, pipeline: PipelineSettings, source: Asked, units: UnitSettings
+) -> Iterator[Finding]:
+    """How the ends of units are said, so that no row is in two of them, and none in no one."""
+    ends = ends_in(pipeline, source)
+    if units.advanced.inclusive and all(end != TO for end, _ in ends):
+        place: Key = (*here, "units", "advanced", "inclusive")
+        yield Finding(place, "is of {to}, and nothing that is asked says it")
+    told = sorted(f"{{{end}:{form}}}" for end, form in ends if form == "date")
+    parts = [units.partition] if isinstance(units.partition, str) else units.partition
+    schemes = {part if isinstance(part, str) else part.by for part in parts}
+    if told and any(scheme.strip().lower() == "hourly" for scheme in schemes):
+        yield Finding(
+            (*here, "units", "partition"),
+            f"is hourly, and {told[0]} says days: all units of a day would ask for the same"
+            " rows; use daily, or another format",
+        )
+    ends_at = units.range.to if isinstance(units.partition, str) else units.partition[-1].to
+    if isinstance(source, TableSourceSettings):
+        for key, text in texts_of(source):
+            asked = with_dates(text, dates_of(pipeline))
+            for problem in end_problems(asked, inclusive=units.advanced.inclusive):
+                yield Finding((*here, *key), problem)
+        return
+    forms = {end: {form for other, form in ends if other == end} for end in (FROM, TO)}
+    one_day = all(forms.values()) and {"date"} in forms.values()
+    if one_day and "date" not in forms[FROM] & forms[TO]:
+        yield Finding(
+            (*here, "request"),
+            "says one end as a day and the other with its time: rows between them would come"
+            " twice, or be read by nobody; say both as {from:date} and {to:date}, or neither",
+        )
+    if (TO, "date") in ends and is_moving(ends_at) and not _WHOLE_DAYS.fullmatch(ends_at.strip()):
+        yield Finding(
+            (*here, "units", "range", "to"),
+            f"is {ends_at}, which is within a day, and {{to:date}} says days: each poll would"
+            " ask for the same day again; write P0D for up to today, or another format",
+        )
+
+
+def _of_placeholders(here: Key, source: Asked, *, hashes: bool) -> Iterator[Finding]:
+    known = known_placeholders(source)
+    for key, text in texts_of(source):
+        if isinstance(source, TableSourceSettings):
+            found = problems_in_sql(text, known, hashes=hashes) if known or names_in(text) else ()
+        elif source.units is not None:
+            found = problems_in_text(text, known)
+        else:
+            # Without units nothing is filled in; other braces of a body are its own.
+            found = problems_in_text(text, ()) if _is_meant(key, text) else ()
+        for problem in found:
+            yield Finding((*here, *key), problem)
+    if isinstance(source, HttpSourceSettings):
+        for name, text in source.request.headers.items():
+            if names_in(text):
+                yield Finding(
+                    (*here, "request", "headers", name),
+                    "placeholders are filled in in path, params and body alone; use one of these",
+                )
+
+
+def _is_meant(key: Key, text: str) -> bool:
+    """Whether braces in a request without units can only be meant as a placeholder."""
+    return bool(names_in(text)) or key[-1] == "path" or bool(_ALONE.fullmatch(text.strip()))
 
 
 def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
-    """The validated configuration. Raises `ConfigError` with every problem, each with its line."""
+    """Return the valid configuration. Raises `ConfigError` with every problem and its line."""
     return load.load_config(path, environment, [unit_problems])

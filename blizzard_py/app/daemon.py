@@ -31,7 +31,10 @@ from blizzard_py.app.wiring import (
 )
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.planning.ranges import (
+from blizzard_py.replay.ownership import backfill_ranges
+from blizzard_py.sources.files.discovery import Scope, accepts
+from blizzard_py.sources.files.opening import open_files
+from blizzard_py.sources.ranges import (
     Range,
     RangeRefused,
     begins_over,
@@ -40,9 +43,6 @@ from blizzard_py.planning.ranges import (
     is_finished,
     is_ours,
 )
-from blizzard_py.replay.ownership import backfill_ranges
-from blizzard_py.sources.files.discovery import Scope, accepts
-from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.stale import current_state
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.checkpoint_file import read_ledger, read_state

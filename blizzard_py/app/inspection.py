@@ -46,7 +46,7 @@ from blizzard_py.schema.types import field_spec
 from blizzard_py.slices.instants import stamp
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.refusal import way_out
+from blizzard_py.sources.story import way_out
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.sources.tables.work import item_name, parsed_name

@@ -17,7 +17,7 @@ from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.replay import file_parts, record_parts, records_uri
 from blizzard_py.replay.discarding import Discarded, discard
-from blizzard_py.replay.originals import original
+from blizzard_py.replay.sources import original
 from blizzard_py.sources.files.lines import read_lines
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.source_state import Closing

@@ -42,7 +42,7 @@ from blizzard_py.replay import (
     record_parts,
     records_uri,
 )
-from blizzard_py.replay.originals import original
+from blizzard_py.replay.sources import original
 from blizzard_py.sources.parts import Parts
 
 

@@ -19,7 +19,7 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay.refused import refused_outputs
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.refusal import way_out
+from blizzard_py.sources.story import way_out
 from blizzard_py.state.siblings import replays_of
 from blizzard_py.state.source_state import checkpoint_path
 

@@ -8,11 +8,11 @@ from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_py.app.operations import chosen_letters, draining, live_parts, never
 from blizzard_py.app.wiring import NoEngine
-from blizzard_py.planning.ranges import Range, RangeRefused
 from blizzard_py.replay import Replacement, Replacing, file_parts
 from blizzard_py.replay.choosing import Letters
 from blizzard_py.replay.replacing import files_in, files_of_letters
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.ranges import Range, RangeRefused
 
 _RANGES = "choose partitions or files with --from and --to"
 

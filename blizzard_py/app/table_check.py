@@ -24,8 +24,8 @@ from blizzard_core.table.pipeline_fit import Fit, pipeline_fit
 from blizzard_core.table.rules import Rules
 from blizzard_py.connections.lakes.sink_table import SinkTable, sink_table
 from blizzard_py.job import FieldSpec, IngestSettings
-from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.write.metadata import Metadata
+from blizzard_py.kernels.write.parquet import output_format
 from blizzard_py.schema.evolution import Takes
 from blizzard_py.schema.types import table_schema
 

@@ -6,9 +6,7 @@ from typing import Any
 
 import click
 
-from blizzard_core.cli import (
-    print_table,
-)
+from blizzard_core.cli import print_table
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.commands.options import compact
 from blizzard_py.edits import checkpoint_edit

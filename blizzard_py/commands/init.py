@@ -13,11 +13,10 @@ from blizzard_core.errors import ConfigError, StorageError
 from blizzard_core.storage.opening import open_source, problems_of
 from blizzard_core.text import counted, printable
 from blizzard_py.app.configuration import load_config
-from blizzard_py.commands.config_file import write_configuration
 from blizzard_py.commands.starter_config import configuration
 from blizzard_py.commands.starter_sample import Sample, sample
 from blizzard_py.commands.starter_target import LAKES, Wanted, target
-from blizzard_py.commands.yaml_text import secrets_in
+from blizzard_py.commands.yaml_text import secrets_in, write_configuration
 
 
 @click.command(

@@ -1,4 +1,7 @@
-"""Values as YAML for the first configuration: foreign text cannot end a scalar or a comment."""
+"""Values as YAML for the first configuration, and the file that it becomes.
+
+Foreign text cannot end a scalar or a comment.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from blizzard_core.errors import ConfigError, StorageError
+from blizzard_core.storage.local import LocalStorage
 
 _PLAIN = re.compile(r"[a-z]+[a-z0-9]*(_[a-z0-9]+)*")
 # Words that YAML takes for booleans and nothing.
@@ -73,3 +80,20 @@ def secrets_in(value: Any) -> list[Secret]:
             return [secret for item in value.values() for secret in secrets_in(item)]
         case _:
             return []
+
+
+def write_configuration(path: Path, text: str) -> None:
+    """Write it whole, or leave what is there as it is. Raises `ConfigError`.
+
+    A disk that is full ends neither an older configuration nor the next try.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")  # a device or a pipe stays what it is
+        else:
+            place = path.resolve()
+            LocalStorage(str(place.parent)).put_atomic(place.name, text.encode())
+    except OSError as error:
+        raise ConfigError(str(path), [f"cannot be written: {error.strerror}"]) from error
+    except StorageError as error:
+        raise ConfigError(str(path), [f"cannot be written: {error}"]) from error

@@ -6,6 +6,8 @@ uses, and a Spark worker only needs the reader.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -31,7 +33,7 @@ def _ours(connects: str, reads: str) -> Driver:
 DRIVERS: dict[str, Driver] = {
     "postgresql": _ours("postgresql.connection:PostgresqlConnection", "postgresql.reader:read"),
     "sqlite": _ours("sqlite.connection:SqliteConnection", "sqlite.reader:read"),
-    "mysql": _ours("mysql.connection:MysqlConnection", "mysql.reader:read"),
+    "mysql": _ours("mysql.connection:MysqlConnection", "mysql.session:read"),
     "delta": _ours("lakes.delta:DeltaConnection", "lakes.rows:read"),
     "iceberg": _ours("lakes.iceberg:IcebergConnection", "lakes.rows:read"),
     "parquet": _ours("lakes.parquet:connect", "lakes.rows:read"),
@@ -65,3 +67,21 @@ def _driver(name: str) -> Driver:
 def _loaded(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
+
+
+def driver(module: str, extra: str) -> Any:
+    """The module of an optional package.
+
+    Raises `ConfigError` with the install command where it is missing: a driver process or a
+    worker without it was set up without that extra, and waiting does not mend it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        missing = f"{module.partition('.')[0]} is not installed"
+    raise ConfigError(extra, [f"{missing}; run: pip install 'blizzard-penguin[{extra}]'"])
+
+
+def installed(module: str) -> bool:
+    """Whether `driver` would find the package, without importing it."""
+    return importlib.util.find_spec(module) is not None

@@ -33,8 +33,7 @@ from blizzard_py.explain.location import Located
 from blizzard_py.explain.verdict import waiting
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source
-from blizzard_py.sources.refusal import way_out
-from blizzard_py.sources.story import Lateness, Standing, Story, Waiting
+from blizzard_py.sources.story import Lateness, Standing, Story, Waiting, way_out
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
 from blizzard_py.state.source_state import SourceState

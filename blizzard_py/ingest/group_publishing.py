@@ -15,7 +15,7 @@ from __future__ import annotations
 from blizzard_core.errors import Conflict
 from blizzard_core.handover.groups import Group, GroupFile, encode_group, group_path
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.state.manifests import manifest, numbers_from
+from blizzard_py.state.committers import manifest, numbers_from
 from blizzard_py.state.source_state import Batch, PlannedOutput
 
 

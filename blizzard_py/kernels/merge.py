@@ -20,10 +20,10 @@ from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.table.schema_fit import Misfit
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, StagedOutput
-from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.joined import JoinedFile
 from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
+from blizzard_py.kernels.write.parquet import output_format
 
 # Outputs of a file's size divided by this are large enough to stay as they are: writing
 # them again costs more than their number does.

@@ -27,23 +27,17 @@ import pyarrow as pa
 from blizzard_core.bounds import ROW_BYTES
 from blizzard_core.errors import BlizzardError, PipelineStopped, SourceError, StorageError
 from blizzard_core.storage.protocol import Storage, join
-from blizzard_py.job import (
-    FinishedFile,
-    IngestJob,
-    IngestSettings,
-    StagedBadRecords,
-    StagedOutput,
-)
+from blizzard_py.job import FinishedFile, IngestJob, IngestSettings, StagedBadRecords, StagedOutput
 from blizzard_py.kernels.bad_records import BadRecordWriter
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.conform import Conformer
 from blizzard_py.kernels.decode.parse import BadRecord, LineNumbers, LineParser
 from blizzard_py.kernels.new_fields import NewFields
-from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.read_rows import RowFilter
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.metadata import Metadata
 from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
+from blizzard_py.kernels.write.parquet import output_format
 from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows, without_moved
 from blizzard_py.lines.framing import Chunk, LongLine, framed
 from blizzard_py.reading import ReadTask, Recognition, UnitSlice

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import IngestSettings, JobFile
-from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.outputs import SLICE, OutputNames, OutputSet
+from blizzard_py.kernels.write.parquet import output_format
 from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows
 
 # The directory that a record's file brings along; it passes through Spark as a column, which is

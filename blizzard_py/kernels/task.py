@@ -27,27 +27,27 @@ from dataclasses import replace
 import pyarrow as pa
 
 from blizzard_core.storage.protocol import Storage, join
-from blizzard_py.job import (
-    FinishedFile,
-    StagedBadRecords,
-    StagedOutput,
-)
+from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
 from blizzard_py.kernels.ahead import ahead
 from blizzard_py.kernels.bad_records import BadRecordWriter, FileLetters
 from blizzard_py.kernels.decode.child_process import ChildProcess
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.grouping import Share, shares
 from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
-from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed
-from blizzard_py.kernels.decode.weights import row_shape
-from blizzard_py.kernels.file_tally import FileTally, check_directories
+from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed, row_shape
+from blizzard_py.kernels.file_tally import (
+    FileTally,
+    Outcome,
+    bytes_of,
+    check_directories,
+    outcome_of,
+)
 from blizzard_py.kernels.job_tasks import Task
 from blizzard_py.kernels.new_fields import NewFields
-from blizzard_py.kernels.outcomes import Outcome, bytes_of, outcome_of
-from blizzard_py.kernels.output_format import output_format
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.metadata import Metadata
 from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
+from blizzard_py.kernels.write.parquet import output_format
 from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows, without_moved
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed

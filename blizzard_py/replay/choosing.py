@@ -1,7 +1,7 @@
 """Which files ``--replace`` takes, with what they had, and which it refuses. Reads only.
 
 Whatever cannot be replaced exactly is refused here, before anything of it is read or written; see
-`blizzard_py.planning.replacing` for how rows of before are found.
+`blizzard_py.sources.earlier_batches` for how rows of before are found.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from blizzard_core.errors import BlizzardError
 from blizzard_core.handover.groups import SOURCE_FILE_COLUMN
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.table.committed import removed
-from blizzard_py.planning.replacing import Earlier, EarlierBatch, Lacking, earlier_of
 from blizzard_py.replay.ownership import Claims
+from blizzard_py.sources.earlier_batches import Earlier, EarlierBatch, Lacking, earlier_of
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import Ingested

@@ -23,13 +23,13 @@ from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_core.watermark.progress import is_new
 from blizzard_py.dead_letters.reader import DeadLetterObject
-from blizzard_py.planning.ranges import Range
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
 from blizzard_py.sources.files.opening import known_of
 from blizzard_py.sources.files.replaced_since import ReplacedSince
 from blizzard_py.sources.files.sweep import sweeps
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.ranges import Range
 from blizzard_py.sources.stale import current_state
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.identity import check_identity

@@ -25,14 +25,14 @@ from dataclasses import dataclass
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import Entry, order_key
-from blizzard_py.planning.replacing import earlier_of
 from blizzard_py.replay.choosing import FILES_AT_MOST
 from blizzard_py.replay.refused import RefusedOutput, refused_outputs, replaced_outputs
 from blizzard_py.replay.replacing import Replacement, Replacing
 from blizzard_py.replay.taken import Taken
+from blizzard_py.sources.earlier_batches import earlier_of
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.refusal import way_out
+from blizzard_py.sources.story import way_out
 
 # Has the committer of the table give up outputs, by their ids. Raises `BlizzardError`.
 GiveUp = Callable[[Sequence[str]], None]

@@ -19,7 +19,7 @@ from typing import Any
 from blizzard_core.handover.published import first_name
 from blizzard_core.handover.quarantine import Record, quarantined, spelled
 from blizzard_py.dead_letters.reader import original_of
-from blizzard_py.planning.replacing import current
+from blizzard_py.sources.earlier_batches import current
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import BatchDocument, Journal, moment_of

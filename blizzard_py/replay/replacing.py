@@ -19,7 +19,6 @@ from blizzard_core.storage.protocol import Entry, is_hidden, order_key
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetterObject
 from blizzard_py.dead_letters.reasons import reason_of
-from blizzard_py.planning.ranges import Range
 from blizzard_py.replay.choosing import (
     NO_LETTERS,
     Choosing,
@@ -33,6 +32,7 @@ from blizzard_py.replay.run import Drain, drain_taken
 from blizzard_py.replay.taken import Taken
 from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.ranges import Range
 from blizzard_py.state.committers import blocked_by
 from blizzard_py.state.journal import BatchDocument, Journal
 from blizzard_py.state.siblings import RECORDS_SUFFIX

@@ -1,4 +1,4 @@
-"""The two sources that a replay of a source consists of, made from the live one's parts."""
+"""The two sources of a replay, made from the live one's parts, and their dead letters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from blizzard_core.settings.sources import OnBadRecord, SourceSettings
 from blizzard_core.storage.protocol import Storage
+from blizzard_py.dead_letters.reader import DeadLetter, original_of
 from blizzard_py.job import Engine, Place
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
@@ -72,3 +73,15 @@ def record_parts(live: Parts, engine: Engine, storage: Storage) -> Parts:
         errors=files.errors.model_copy(update={"on_bad_record": "quarantine_record"}),
         stores=replace(live.stores, source=storage),
     )
+
+
+def original(live: Parts, letter: DeadLetter) -> DeadLetter:
+    """The letter as of the source's file, also where a replay had written its record anew.
+
+    Which line of the source's file that was nobody knows then.
+    """
+    records = f"{records_uri(live)}/"
+    if not letter.uri.startswith(records):
+        return letter
+    path = original_of(letter.uri.removeprefix(records))
+    return replace(letter, uri=f"{live.stores.source.uri}/{path}", line=0)

@@ -1,11 +1,13 @@
-"""How far a source's work has come: counted by its pipeline, read by whoever shows it."""
+"""Progress of a source's work, and the size of its next batch that follows from it."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+
+from blizzard_core.storage.protocol import Entry
 
 Progress = Callable[[], float | None]
 
@@ -101,3 +103,32 @@ class Meter:
             size, progress = running
             ahead += round(size * (progress() or 0))
         return replace(reading, bytes=reading.bytes + ahead, secs=secs)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """No batch exceeds any of these, except that it always holds one file."""
+
+    files: int
+    bytes: int
+    secs: float
+
+
+def next_count(
+    files: Sequence[Entry], start: int, limits: BatchLimits, bytes_per_sec: float | None
+) -> int:
+    """How many of the files from ``start`` on, the oldest first, the limits allow.
+
+    ``bytes_per_sec`` is what the batch before achieved (stored bytes); it turns
+    the limit in seconds into one in bytes. None: not known yet.
+    """
+    budget = float(limits.bytes)
+    if bytes_per_sec is not None:
+        budget = min(budget, bytes_per_sec * limits.secs)
+    count = 0
+    for place in range(start, min(start + limits.files, len(files))):
+        budget -= files[place].size
+        if count and budget < 0:
+            break
+        count += 1
+    return count

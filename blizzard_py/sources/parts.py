@@ -17,9 +17,8 @@ from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_py.connections.asking import Asking
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, UnexpectedField
-from blizzard_py.planning.batches import BatchLimits
 from blizzard_py.sources.activity import SourceActivity
-from blizzard_py.sources.meter import Meter
+from blizzard_py.sources.meter import BatchLimits, Meter
 from blizzard_py.state.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
 from blizzard_py.state.source_state import Identity
 

@@ -41,9 +41,9 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Scanned
 from blizzard_py.job import FinishedFile, JobFile
-from blizzard_py.planning.batches import BatchLimits
 from blizzard_py.reading import Reading
 from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
+from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World
 from blizzard_py.sources.story import Story

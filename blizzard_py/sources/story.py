@@ -1,4 +1,4 @@
-"""What a source says of one of its items, in the words that all sources have for it."""
+"""The story of one item of a source, in the words that all sources have for it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from blizzard_core.storage.protocol import Entry
+from blizzard_py.sources.parts import Parts
 from blizzard_py.state.source_state import SourceState
 
 Verdict = Literal[
@@ -114,3 +115,24 @@ class Story(Protocol):
 
     def beside(self, state: SourceState) -> Standing:
         """How it stands to the state. Raises `StateError` if that was kept in another way."""
+
+
+_BY_HAND = (
+    "write the Parquet file anew as it fits, with its key-value metadata, and Penguin's sweep takes"
+    " it (`penguin reconcile`; docs/mending.md has the lines)"
+)
+
+
+def way_out(parts: Parts) -> str:
+    """How rows that were refused of a source get into its table after all."""
+    if parts.event_time is not None:
+        return (
+            "`blizzard redo` cannot bring rows into windows that are published: once the table"
+            f" takes them {_BY_HAND}; or compute them again by a new pipeline"
+        )
+    if not parts.has_files:
+        return (
+            "rows of a table or an API are no files that `blizzard redo` could ingest again: once"
+            f" the table takes them {_BY_HAND}"
+        )
+    return "mend the table or the schema, then `blizzard redo CONFIG --quarantined`"

@@ -1,4 +1,4 @@
-"""What committers say of a source's groups, where they keep their own: how far, and why not.
+"""A source's groups in the table: their manifests, and the state of the committers.
 
 Committers of any name may commit to the table, each with a state of its own.
 """
@@ -9,9 +9,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from blizzard_core.errors import NotFound
-from blizzard_core.handover.groups import APPLIED_KEY, BLOCKED_KEY, COMMITTERS_FOLDER
+from blizzard_core.handover.groups import (
+    APPLIED_KEY,
+    BLOCKED_KEY,
+    COMMITTERS_FOLDER,
+    GROUPS_FOLDER,
+    Group,
+    decode_group,
+    group_path,
+    seq_of,
+)
 from blizzard_core.json_text import json_value
-from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.protocol import Entry, Storage, join
 
 _STATE = "_checkpoint.json"
 
@@ -58,3 +67,26 @@ def committer_states(sink: Storage) -> list[Entry]:
         return [e for page in pages for e in page.entries if e.path.endswith(_STATE)]
     except NotFound:  # a local table that nothing was written to yet
         return []
+
+
+def numbers_from(sink: Storage, source_id: str, seq: int) -> set[int]:
+    """The numbers of this one and above that there are manifests of. Raises `StorageError`."""
+    folder = join(GROUPS_FOLDER, source_id)
+    before = group_path(source_id, seq).removesuffix(".json")
+    found: set[int] = set()
+    try:
+        for page in sink.list_range(before, f"{folder}0"):  # "0" follows "/"
+            for entry in page.entries:
+                number = seq_of(entry.path)
+                # Nothing that lies deeper, whatever put it there.
+                if number is not None and entry.path == group_path(source_id, number):
+                    found.add(number)
+    except NotFound:  # a local table without any
+        return set()
+    return found
+
+
+def manifest(sink: Storage, source_id: str, seq: int) -> Group:
+    """The group of that number. Raises `NotFound`, `StateError` if it is not understood."""
+    path = group_path(source_id, seq)
+    return decode_group(sink.read(path), f"{sink.uri}/{path}", source_id, seq)

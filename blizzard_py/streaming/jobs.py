@@ -31,14 +31,7 @@ from blizzard_core.log import get_logger
 from blizzard_core.settings.base import micros
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_py.ingest.jobs import Ingested
-from blizzard_py.job import (
-    IngestJob,
-    IngestResult,
-    IngestSettings,
-    JobFile,
-    Place,
-    StagedOutput,
-)
+from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile, Place, StagedOutput
 from blizzard_py.kernels.late_letters import Judged, JudgeTask
 from blizzard_py.kernels.lateness import Limits, Rule, rules_of
 from blizzard_py.kernels.packing import pack, task_count

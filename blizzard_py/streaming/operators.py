@@ -3,7 +3,7 @@
 Duplicates are removed first, then rows are put into windows and aggregated, as the rule of
 lateness takes it (`blizzard_py.kernels.lateness.rules_of`).
 
-Rows of several sources come together behind their watermarks (`blizzard_py.streaming.branches`).
+Rows of several sources come together behind their watermarks (`blizzard_py.streaming.joining`).
 Duplicates are remembered for the delay of the first branch, whatever Spark is told of the others,
 so the one with the longest delay is the first. A join (`blizzard_py.streaming.joining`) has one
 on either side.
@@ -31,8 +31,7 @@ from blizzard_core.settings.event_time import (
     WindowSettings,
 )
 from blizzard_py.engines.spark.transform_guard import SOURCE, query_refusal
-from blizzard_py.streaming.branches import behind, column
-from blizzard_py.streaming.joining import joined
+from blizzard_py.streaming.joining import behind, column, joined
 from blizzard_py.streaming.source import FORMAT, OFFERS, WHOSE, marks
 
 _WINDOW = "_blizzard_window"

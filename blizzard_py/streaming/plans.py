@@ -25,8 +25,8 @@ from blizzard_py.engines.spark.transform_guard import spark_said
 from blizzard_py.engines.spark.worker import nothing
 from blizzard_py.job import IngestSettings
 from blizzard_py.streaming.accepting import accepting
-from blizzard_py.streaming.branches import column
 from blizzard_py.streaming.check import definition_of
+from blizzard_py.streaming.joining import column
 from blizzard_py.streaming.operators import aggregated
 
 _EDGES = StructType([StructField("start", TimestampType()), StructField("end", TimestampType())])

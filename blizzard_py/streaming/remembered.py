@@ -18,8 +18,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark.failures import FAILURES, reason_of
-from blizzard_py.streaming.branches import quoted
-from blizzard_py.streaming.joining import MARK
+from blizzard_py.streaming.joining import MARK, quoted
 from blizzard_py.streaming.query import SETTINGS
 
 _MILLI = 1000

@@ -13,6 +13,7 @@ delta-rs does not do that.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable
@@ -32,10 +33,14 @@ from blizzard_core.log import get_logger
 from blizzard_core.settings.base import HOUR
 from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Storage
-from blizzard_core.table.contract import feature_objections, objections, replace_objections
+from blizzard_core.table.contract import (
+    Declared,
+    feature_objections,
+    objections,
+    replace_objections,
+)
 from blizzard_core.text import shortened
 from penguin_py.delta.active_files import ActiveFiles, active_files, lacking
-from penguin_py.delta.declarations import declared_by, has_vectors
 from penguin_py.delta.log import LogReader, anchored
 from penguin_py.delta.logged_bounds import LoggedBounds
 from penguin_py.delta.messages import (
@@ -47,13 +52,7 @@ from penguin_py.delta.messages import (
     told_by,
 )
 from penguin_py.delta.writer import LogWriter, Marks
-from penguin_py.model import (
-    CommitConflict,
-    CommitPlan,
-    CommitRefused,
-    OwnCommit,
-    TableState,
-)
+from penguin_py.model import CommitConflict, CommitPlan, CommitRefused, OwnCommit, TableState
 from penguin_py.settings import Table
 
 _KEPT = "delta.deletedFileRetentionDuration"
@@ -329,3 +328,29 @@ class DeltaLog(LogReader):
                 if told
                 else f"{self._table.uri}/{LOG}: the log cannot be read: {told_by(error)}.{_RESTORE}"
             ) from error
+
+
+def declared_by(handle: DeltaTable) -> Declared:
+    """The protocol and the metadata of the table's version. Raises what delta-rs does."""
+    protocol, metadata = handle.protocol(), handle.metadata()
+    return Declared(
+        protocol.min_reader_version,
+        protocol.min_writer_version,
+        [*(protocol.reader_features or ()), *(protocol.writer_features or ())],
+        metadata.configuration,
+        json.loads(handle.schema().to_json())["fields"],
+        metadata.partition_columns,
+    )
+
+
+def has_vectors(handle: DeltaTable, uri: str) -> bool:
+    """Whether a file of the table has a deletion vector. Raises `Unavailable`."""
+    try:
+        return any(True for _ in handle.deletion_vectors())
+    except BaseException as error:  # delta-rs raises what it likes
+        if not is_failure(error):
+            raise
+        told = told_by(error)
+        if is_passing(told):
+            raise Unavailable(f"{uri}: {told}") from error
+        return True  # one that cannot be read is there all the same

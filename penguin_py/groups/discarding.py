@@ -21,12 +21,7 @@ from blizzard_core.table.schema_fit import Misfit
 from penguin_py.delta.output_ids import discard_mark
 from penguin_py.groups.commits import Commit, GroupCommits
 from penguin_py.groups.standing import commit_mark, last_of
-from penguin_py.groups.verdict import (
-    Going,
-    GroupJudge,
-    check_awaited,
-    whole_outputs_of,
-)
+from penguin_py.groups.verdict import Going, GroupJudge, check_awaited, whole_outputs_of
 from penguin_py.intake.manifests import Manifests
 from penguin_py.model import CommitConflict, CommitPlan, TableState
 from penguin_py.planning.memory import Snapshot

@@ -27,10 +27,7 @@ from penguin_py.groups.rewriting import Rewriting
 from penguin_py.groups.standing import Standing, commit_mark, last_of
 from penguin_py.groups.verdict import Going, GroupJudge, check_awaited, flat, whole_outputs_of
 from penguin_py.intake.manifests import Manifests
-from penguin_py.model import (
-    CommitConflict,
-    CommitRefused,
-)
+from penguin_py.model import CommitConflict, CommitRefused
 from penguin_py.planning.memory import Memory, Snapshot
 from penguin_py.planning.replacing import replaced_by, unreplaced_by
 from penguin_py.settings import Table

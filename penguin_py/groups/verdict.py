@@ -28,11 +28,7 @@ from penguin_py.groups.rows import Looked, look_into
 from penguin_py.intake.naming import is_blizzards
 from penguin_py.model import CommitPlan, Remove, TableState
 from penguin_py.planning.commit_plan import make_plan
-from penguin_py.planning.replacing import (
-    Ranges,
-    replaced_by,
-    touched,
-)
+from penguin_py.planning.replacing import Ranges, replaced_by, touched
 from penguin_py.planning.verdict import rules_of
 from penguin_py.settings import Table
 

@@ -1,4 +1,4 @@
-"""Outputs that were published, are in no version of the table, and lie nowhere any more.
+"""Published outputs that neither the table nor the store has, and refused files that miss nothing.
 
 A VACUUM with a short retention, or a plain one after a long outage, deletes files that wait for
 their commit. Nothing in the table's directory tells of them then; Blizzard's journal does. A
@@ -8,7 +8,7 @@ alone that the log does not know.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from blizzard_core.handover.published import (
 )
 from blizzard_core.handover.quarantine import MISSING, Record, spelled
 from blizzard_core.storage.protocol import Entry, Storage
+from penguin_py.intake.footers import read_footers
 from penguin_py.model import Rejection
 
 # A batch is named so long before its journal is written at most.
@@ -103,3 +104,31 @@ def _missing(batch: PublishedBatch, output: PublishedOutput) -> Rejection:
         " `blizzard redo CONFIG --quarantined` ingests these files again",
         output.output_id,
     )
+
+
+# So many footers are read, of the files that were refused last.
+AT_MOST = 1000
+
+
+def settled(
+    storage: Storage, records: Iterable[Record], known: Container[str], pool: Executor | None
+) -> set[str]:
+    """Return the paths of refused files of which nothing is missing: the log knows their output id.
+
+    Their output was given up (`penguin discard`, which is what `blizzard redo` does first), or came
+    by another file. They stay on record for as long as they lie there, or the sweep would take them
+    for stragglers; nobody has to do anything about them. A file that cannot be read is none.
+    """
+    records = list(records)
+    found = {r.path for r in records if r.output_id is not None and r.output_id in known}
+    newest = sorted(records, key=lambda record: record.timestamp, reverse=True)[:AT_MOST]
+    left = [Entry(each.path, each.size, each.modified or 0.0) for each in newest if each.size > 0]
+    while left:
+        footers = read_footers(storage, left, pool)
+        found |= {
+            footer.path
+            for footer in footers.sound
+            if footer.output_id is not None and footer.output_id in known
+        }
+        left = list(footers.left)
+    return found

@@ -10,7 +10,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage, is_hidden
 from blizzard_core.watermark.floor import raised
-from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Progress
 from penguin_py.delta.log import COMMITS_SEARCHED, COMMON_APP_ID
 from penguin_py.delta.output_ids import OutputIds

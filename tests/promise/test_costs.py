@@ -22,9 +22,9 @@ from blizzard_core.settings.sources import CheckpointSettings, SourceSettings
 from blizzard_core.storage.protocol import Entry, Page
 from blizzard_core.watermark.progress import PartitionProgress, Progress, Scanned
 from blizzard_py.job import FinishedFile
-from blizzard_py.planning.batches import BatchLimits
 from blizzard_py.sources.files.advance import Window, Work, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import FirstSeen, discover
+from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.lateness import measured
 from blizzard_py.state.processed_set import segments_to_json

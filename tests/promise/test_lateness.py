@@ -20,9 +20,9 @@ from blizzard_core.errors import AccessDenied, StorageError
 from blizzard_core.settings.sources import PartitionFilter
 from blizzard_core.storage.protocol import Page, order_key
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.planning.ranges import Range, check_range, is_ours
 from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.opening import open_files
+from blizzard_py.sources.ranges import Range, check_range, is_ours
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from tests.blizzard_py.edits.test_checkpoint_edit import set_to
 from tests.blizzard_py.replay.test_replay import ReplayWorld, mend

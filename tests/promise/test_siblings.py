@@ -12,11 +12,11 @@ from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.publish import OutputNames
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.planning.ranges import Range
 from blizzard_py.replay.ownership import Claims
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.opening import open_files
+from blizzard_py.sources.ranges import Range
 from blizzard_py.state.siblings import BACKFILL, backfills_of
 from tests.support.blizzard_world import LineEngine, World
 from tests.support.promise_world import DAY, at, gated, letter_paths, poll, polls, sweeps

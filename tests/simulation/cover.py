@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blizzard_core.storage.protocol import is_hidden, order_key
-from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import partition_key, split
 from tests.simulation import adaptor
 from tests.simulation.plan import DAY, FLAT_KEYS, TEMPLATES, source_uri

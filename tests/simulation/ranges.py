@@ -15,7 +15,11 @@ from blizzard_core.storage.protocol import is_hidden
 from blizzard_core.watermark.progress import is_new
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.planning.ranges import (
+from blizzard_py.replay.ownership import backfill_ranges
+from blizzard_py.sources.files.discovery import Scope
+from blizzard_py.sources.files.opening import open_files
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.ranges import (
     Range,
     begins_over,
     check_earlier,
@@ -23,10 +27,6 @@ from blizzard_py.planning.ranges import (
     is_finished,
     is_ours,
 )
-from blizzard_py.replay.ownership import backfill_ranges
-from blizzard_py.sources.files.discovery import Scope
-from blizzard_py.sources.files.opening import open_files
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import current_state
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.siblings import BACKFILL

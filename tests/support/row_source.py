@@ -16,8 +16,8 @@ from typing import Any
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import PartitionProgress, Scanned
 from blizzard_py.job import FinishedFile, JobFile
-from blizzard_py.planning.batches import BatchLimits, next_count
 from blizzard_py.sources.activity import NONE_APART
+from blizzard_py.sources.meter import BatchLimits, next_count
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.stale import World, require_current

@@ -19,7 +19,7 @@ import zstandard
 
 from blizzard_core.settings.schema import UnexpectedFields
 from blizzard_py.job import FieldSpec, PartitionRule
-from blizzard_py.kernels.process import prepare_process
+from blizzard_py.kernels.decode.child_process import prepare_process
 from tests.support.ingest_world import IngestWorld, by_path, specs
 
 PACKED_BYTES = 8 << 10

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from blizzard_core.errors import ConfigError, SourceError
 from blizzard_py.connections.http.calls import begun, first_call, line, shown
 from blizzard_py.connections.http.checks import problems
-from blizzard_py.connections.http.model import HttpSource, tick
+from blizzard_py.connections.http.model import HttpSource, filled, packed, tick, with_request
 from blizzard_py.connections.http.opening import opened, walked
 from blizzard_py.connections.http.patience import Time
-from blizzard_py.connections.http.unit_requests import filled, packed, with_request
 from blizzard_py.connections.http.windows import Piece, lowered, pieces
 from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.protocol import (

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from blizzard_core.bounds import ANSWER_BYTES
+from blizzard_py.connections.placeholders import Values, in_path, in_text
 from blizzard_py.connections.sent_values import FORMAT_TICKS
 
 TimeFormat = Literal["iso", "date", "datetime", "datetime_ms", "timestamp", "timestamp_ms"]
@@ -201,3 +202,28 @@ def tick(sent: PushFrom | PushTo) -> dt.timedelta:
     """How far two values lie apart that the parameter can say."""
     inclusive = sent.inclusive if isinstance(sent, PushTo) else ""
     return max(FORMAT_TICKS.get(sent.format, _FINEST), INCLUSIVE_TICKS.get(inclusive, _FINEST))
+
+
+def filled(request: Request, values: Values) -> Request:
+    """The unit's request. Raises `SourceError` for a value that cannot stand where it has to."""
+    return replace(
+        request,
+        path=in_path(request.path, values),
+        params=in_text(request.params, values),
+        body=in_text(request.body, values),
+    )
+
+
+def with_request(source: HttpSource, request: Request) -> HttpSource:
+    """The source, asked this."""
+    return replace(source, request=request)
+
+
+def packed(request: Request) -> dict[str, Any]:
+    """What differs from unit to unit, as a task's spec has it."""
+    return {"path": request.path, "params": dict(request.params), "body": request.body}
+
+
+def unpacked(request: Request, spec: Mapping[str, Any]) -> Request:
+    """The inverse of `packed`, given the request as configured."""
+    return replace(request, path=spec["path"], params=spec["params"], body=spec["body"])

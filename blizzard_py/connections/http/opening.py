@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from blizzard_py.connections.extras import driver
+from blizzard_py.connections.drivers import driver
 from blizzard_py.connections.http.calls import Call
 from blizzard_py.connections.http.model import HttpSource
 from blizzard_py.connections.http.patience import Time

@@ -9,10 +9,9 @@ from typing import Any
 
 from blizzard_py.connections.http.calls import first_call
 from blizzard_py.connections.http.cutting import keeper
-from blizzard_py.connections.http.model import HttpSource
+from blizzard_py.connections.http.model import HttpSource, unpacked, with_request
 from blizzard_py.connections.http.opening import opened, walked
 from blizzard_py.connections.http.patience import Time
-from blizzard_py.connections.http.unit_requests import unpacked, with_request
 from blizzard_py.connections.protocol import Reader
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access

@@ -44,20 +44,9 @@ from blizzard_py.connections.lakes.bounds import (
     utc_now,
 )
 from blizzard_py.connections.lakes.delta_statistics import known_files
-from blizzard_py.connections.lakes.fields import (
-    check_there,
-    columns_of,
-    instants_in,
-    undeclared,
-)
+from blizzard_py.connections.lakes.fields import check_there, columns_of, instants_in, undeclared
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
-from blizzard_py.connections.lakes.places import (
-    Stores,
-    located,
-    place_of,
-    storage_options,
-    told,
-)
+from blizzard_py.connections.lakes.places import Stores, located, place_of, storage_options, told
 from blizzard_py.connections.lakes.planned import Plan, PlannedFile, tasks_of, unit_plans
 from blizzard_py.connections.lakes.pruning import Pruned, orders_for
 from blizzard_py.connections.lakes.values import Ordered, ordered

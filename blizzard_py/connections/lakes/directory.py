@@ -30,12 +30,7 @@ from blizzard_py.connections.lakes.bounds import (
     utc_now,
 )
 from blizzard_py.connections.lakes.date_folders import folder_period, folder_time
-from blizzard_py.connections.lakes.fields import (
-    check_there,
-    columns_of,
-    instants_in,
-    undeclared,
-)
+from blizzard_py.connections.lakes.fields import check_there, columns_of, instants_in, undeclared
 from blizzard_py.connections.lakes.listing import Directory
 from blizzard_py.connections.lakes.parquet_file import later
 from blizzard_py.connections.lakes.places import Stores, storage_options, told

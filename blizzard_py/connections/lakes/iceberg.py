@@ -24,7 +24,7 @@ from blizzard_core.errors import AccessDenied, BlizzardError, SourceError, Unava
 from blizzard_core.redact import redacted
 from blizzard_core.storage.opening import SCHEMES, scheme_of
 from blizzard_py.connections.compared import check_instants
-from blizzard_py.connections.extras import driver
+from blizzard_py.connections.drivers import driver
 from blizzard_py.connections.lakes.bounds import (
     TABLE,
     VERSION,
@@ -37,12 +37,7 @@ from blizzard_py.connections.lakes.bounds import (
     refuse_bound,
     utc_now,
 )
-from blizzard_py.connections.lakes.fields import (
-    check_there,
-    columns_of,
-    instants_in,
-    undeclared,
-)
+from blizzard_py.connections.lakes.fields import check_there, columns_of, instants_in, undeclared
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
 from blizzard_py.connections.lakes.iceberg_statistics import known_files
 from blizzard_py.connections.lakes.places import (

@@ -1,9 +1,13 @@
-"""Sessions of MySQL and MariaDB: read-only, in UTC, with a statement timeout."""
+"""Sessions of MySQL and MariaDB: read-only, in UTC, with a statement timeout.
+
+Tasks read by one statement, streamed (`read`).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pyarrow as pa
@@ -11,7 +15,9 @@ import pyarrow as pa
 from blizzard_core.errors import BlizzardError
 from blizzard_py.connections.sql import rust
 from blizzard_py.connections.sql.address import Address, address
+from blizzard_py.connections.sql.batches import MAX_BYTES, pieces
 from blizzard_py.connections.sql.faults import Judge, Place
+from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
 _EXTRA = "mysql"
@@ -98,3 +104,21 @@ def judge(place: Place) -> Judge:
 
 def _unquoted(text: str) -> str:
     return text.partition("Couldn't convert the value")[0] or text
+
+
+# Batches are bounded by rows alone, so the first rows tell how many are to be in one.
+_SAMPLE_ROWS, _MOST_ROWS = 64, 16_384
+
+
+def read(
+    access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
+) -> Iterator[pa.RecordBatch | bytes]:
+    """See `blizzard_py.connections.protocol.Reader`; the statement was made for ``fields``."""
+    del fields
+    statement: str = spec["statement"]
+    sample = ask(access, f"{statement} LIMIT {_SAMPLE_ROWS}")
+    average = max(1, sample.nbytes // max(1, sample.num_rows))
+    del sample
+    rows = max(1, min(_MOST_ROWS, MAX_BYTES // average))
+    for batch in stream(access, statement, rows):
+        yield from pieces(batch)

@@ -16,13 +16,7 @@ from blizzard_py.connections.literals import literal
 from blizzard_py.connections.postgresql import describe, settled, types
 from blizzard_py.connections.postgresql.describe import Described, Facts
 from blizzard_py.connections.postgresql.questions import Questions
-from blizzard_py.connections.postgresql.session import (
-    READS,
-    connect,
-    end,
-    judge,
-    snapshot_of,
-)
+from blizzard_py.connections.postgresql.session import READS, connect, end, judge, snapshot_of
 from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
 from blizzard_py.connections.sql.address import address
 from blizzard_py.connections.sql.connection import SqlConnection

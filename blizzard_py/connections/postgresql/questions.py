@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError
-from blizzard_py.connections.extras import installed
+from blizzard_py.connections.drivers import installed
 from blizzard_py.connections.postgresql.fallback import ask as ask_by_connectorx
 from blizzard_py.connections.postgresql.session import PLANS, connect, judge
 from blizzard_py.connections.sql.address import address

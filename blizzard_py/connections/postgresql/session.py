@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from blizzard_core.errors import BlizzardError
-from blizzard_py.connections.extras import driver
+from blizzard_py.connections.drivers import driver
 from blizzard_py.connections.sql.address import Address, address
 from blizzard_py.connections.sql.faults import FaultKind, Judge, Place, guarded
 from blizzard_py.reading import Access

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from blizzard_py.connections.extras import driver
+from blizzard_py.connections.drivers import driver
 from blizzard_py.connections.sql.address import Address
 from blizzard_py.connections.sql.batches import MAX_ROWS
 from blizzard_py.connections.sql.faults import Judge, guarded, guarded_each

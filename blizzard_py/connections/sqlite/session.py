@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from blizzard_core.errors import BlizzardError, Unavailable
-from blizzard_py.connections.extras import driver
+from blizzard_py.connections.drivers import driver
 from blizzard_py.connections.sql.faults import Judge, Place, guarded
 from blizzard_py.reading import Access
 

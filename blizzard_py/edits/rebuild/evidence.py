@@ -22,13 +22,7 @@ from blizzard_py.state import processed_set
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import read_ledger, unlisted
 from blizzard_py.state.fence_record import contradiction
-from blizzard_py.state.journal import (
-    KEPT_SECS,
-    Ingested,
-    Journal,
-    Record,
-    moment_of,
-)
+from blizzard_py.state.journal import KEPT_SECS, Ingested, Journal, Record, moment_of
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.siblings import siblings_of

@@ -10,7 +10,7 @@ from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.fence import FencedFile, writer_of
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.protocol import Entry, order_key
-from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import joined, partition_key
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.edits.kept import keep, published_by

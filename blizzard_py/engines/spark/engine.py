@@ -16,18 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from blizzard_core.errors import (
-    Cancelled,
-    EngineError,
-    PipelineStopped,
-)
+from blizzard_core.errors import Cancelled, EngineError, PipelineStopped
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import join, order_key
 from blizzard_py.engines.spark import jdbc
-from blizzard_py.engines.spark.failing_files import FailedOnData, failing_files
 from blizzard_py.engines.spark.failures import (
     FAILURES,
+    FailedOnData,
     error_of_reading,
+    failing_files,
     is_of_the_data,
     reason_of,
 )

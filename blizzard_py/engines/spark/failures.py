@@ -1,8 +1,9 @@
-"""One line out of a Spark failure: what happened, and what to do about it."""
+"""One line out of a Spark failure with its remedy, and the files that a transform fails on."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
@@ -15,6 +16,7 @@ from blizzard_core.errors import (
     StateError,
     Unavailable,
 )
+from blizzard_py.job import JobFile
 from blizzard_py.kernels.sql_stage import RowRefused
 from blizzard_py.lines.failure import bounded
 
@@ -119,3 +121,32 @@ def is_of_the_data(error: Exception) -> bool:
     # beyond; P0001 is raise_error().
     told = any(state.startswith(("22", "54")) or state == "P0001" for state in states)
     return told or _OF_A_VALUE.search(text) is not None
+
+
+class FailedOnData(Exception):
+    """A value made the statement fail; the same rows will fail it again. ``reason`` is one line."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def failing_files(
+    files: Sequence[JobFile], reason: str, attempt: Callable[[Sequence[JobFile]], object]
+) -> dict[str, str]:
+    """The files that ``attempt`` fails on when it is given them alone, each with its reason.
+
+    ``reason`` is why it failed on all of them. One culprit among n files costs about
+    2 log2(n) attempts on ever fewer files. Empty if no half fails although the whole
+    does. What else ``attempt`` raises ends the search.
+    """
+    if len(files) == 1:
+        return {files[0].path: reason}
+    found: dict[str, str] = {}
+    middle = len(files) // 2
+    for half in (files[:middle], files[middle:]):
+        try:
+            attempt(half)
+        except FailedOnData as error:
+            found |= failing_files(half, error.reason, attempt)
+    return found

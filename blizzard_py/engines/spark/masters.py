@@ -11,12 +11,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from blizzard_core.errors import ConfigError, EngineError
-from blizzard_py.engines.spark.security import (
-    SHUT,
-    SUBSTITUTE,
-    require_shut,
-    with_own_redaction,
-)
+from blizzard_py.engines.spark.security import SHUT, SUBSTITUTE, require_shut, with_own_redaction
 
 # A crashed worker costs a retry; plain local[N] never retries.
 _LOCAL_ATTEMPTS = 3

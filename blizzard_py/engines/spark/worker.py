@@ -19,10 +19,10 @@ from blizzard_py.connections.drivers import reader_of
 from blizzard_py.connections.protocol import Rows
 from blizzard_py.engines.spark.handed import whole, whole_access, whole_sink
 from blizzard_py.job import JobFile, Place
+from blizzard_py.kernels.decode.child_process import prepare_process
 from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.kernels.job_tasks import Task
 from blizzard_py.kernels.merge import MergeTask, run_merge
-from blizzard_py.kernels.process import prepare_process
 from blizzard_py.kernels.read_task import ReadingTask, read_item, run_read_task
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import SqlStage, read_records, write_rows

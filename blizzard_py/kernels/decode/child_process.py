@@ -23,7 +23,19 @@ import sys
 from collections.abc import Callable
 from typing import BinaryIO, ParamSpec, Self, TypeVar, cast
 
-from blizzard_py.kernels.process import prepare_process
+import pyarrow as pa
+
+
+def prepare_process() -> None:
+    """Set pyarrow up for a process that runs one task at a time.
+
+    One thread, since every core has a task of its own. The C library's allocator,
+    since this work takes an eighth less time with it than with pyarrow's default.
+    """
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    pa.set_memory_pool(pa.system_memory_pool())
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,8 +15,8 @@ from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, OUTPUT_ID_KEY
 from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.job import SortKey
-from blizzard_py.kernels.write.nan import nan_columns
+from blizzard_py.job import IngestSettings, SortKey
+from blizzard_py.kernels.write.metadata import nan_columns
 
 # Enough to tell a column of some thousand values from one that never repeats.
 _SAMPLE_ROWS = 1 << 14
@@ -158,3 +158,15 @@ def _sorting_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[pq.Sort
         return []
     order = [(key.column, "descending" if key.descending else "ascending") for key in keys]
     return list(pq.SortingColumn.from_ordering(schema, order, null_placement="at_end"))
+
+
+def output_format(settings: IngestSettings, schema: pa.Schema) -> ParquetFormat:
+    """How files of such rows are made: without the columns that stand in the directory."""
+    moved = {rule.column for rule in settings.partition_rules if rule.moves}
+    return ParquetFormat(
+        pa.schema([field for field in schema if field.name not in moved]),
+        settings.parquet_compression,
+        settings.file_bytes,
+        settings.row_group_bytes,
+        settings.sort_by,
+    )

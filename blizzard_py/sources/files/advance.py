@@ -14,7 +14,7 @@ from blizzard_core.watermark.floor import raised
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest, Progress, Scanned, finished
 from blizzard_core.watermark.progress import settled as settled_progress
-from blizzard_py.planning.batches import BatchLimits, next_count
+from blizzard_py.sources.meter import BatchLimits, next_count
 from blizzard_py.state.retries import retried
 from blizzard_py.state.source_state import Batch, Retry, SourceState
 from blizzard_py.state.transitions import done_of

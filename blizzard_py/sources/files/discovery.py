@@ -17,8 +17,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.settings.sources import SourceCompression, SourceSettings
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
 from blizzard_core.watermark.floor import timeless
-from blizzard_core.watermark.lookback import lookback_floor
-from blizzard_core.watermark.partition_time import family_of, is_timed, span_of
+from blizzard_core.watermark.partition_time import family_of, is_timed, lookback_floor, span_of
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Gap, Progress, Scanned
 from blizzard_core.watermark.scan import scan

@@ -8,7 +8,7 @@ from blizzard_core.storage.several import listed
 from blizzard_py.dead_letters.reader import original_of, stem_of
 from blizzard_py.job import FinishedFile
 from blizzard_py.kernels.write.metadata import source_file_text
-from blizzard_py.planning.replacing import EarlierBatch
+from blizzard_py.sources.earlier_batches import EarlierBatch
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import BatchDocument, Journal

@@ -2,7 +2,7 @@
 
 A source has several runs beside each other: the live daemon, backfills, the replay of whole
 files (also ``blizzard ingest``). Mostly what they do lies apart, and whose a file is was asked
-before it was taken (`blizzard_py.replay.ownership`, `blizzard_py.planning.ranges`). But between
+before it was taken (`blizzard_py.replay.ownership`, `blizzard_py.sources.ranges`). But between
 that answer and the save that takes the file another run may take it as well: a late sweep queues
 what a backfill is about to read, an operator names a file whose partition is looked at by now.
 

@@ -1,9 +1,9 @@
 """Batches of files that take the place of what these were ingested as before.
 
-Such a file stands in ``replacing`` of the state and is claimed, by a batch that runs or in a
-queue: from then on other runs leave it alone, and what they had under way was waited for. Only
-then it is looked up where its rows of before are (`blizzard_py.planning.replacing`), so nothing
-can come between that and the commit; its batch is a group that takes exactly these rows out.
+Such a file stands in ``replacing`` of the state and is claimed, by a batch that runs or in a queue:
+from then on other runs leave it alone, and what they had under way was waited for. Only then it is
+looked up where its rows of before are (`blizzard_py.sources.earlier_batches`), so nothing can come
+between that and the commit; its batch is a group that takes exactly these rows out.
 
 * A file that fails keeps its rows, and has a letter: only what was ingested is replaced.
 * Of files whose rows lie in the same outputs one that fails keeps all of them as they are:
@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile
-from blizzard_py.planning.replacing import Earlier, earlier_of
+from blizzard_py.sources.earlier_batches import Earlier, earlier_of
 from blizzard_py.sources.files.advance import KeyedWork
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.parts import Parts

@@ -25,10 +25,10 @@ from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Scanned
 from blizzard_py.job import FinishedFile, JobFile
-from blizzard_py.planning.batches import BatchLimits
 from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
 from blizzard_py.sources.files.advance import Work
 from blizzard_py.sources.files.source import FileSource
+from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.stale import World, require_current

@@ -15,8 +15,8 @@ from blizzard_core.storage.protocol import Entry, is_bare, root_exists
 from blizzard_core.text import counted
 from blizzard_core.watermark.progress import Lowest
 from blizzard_py.job import FinishedFile, JobFile
-from blizzard_py.planning.directories import PartitionError, partition_of
 from blizzard_py.sources.files.advance import NOTHING, Work, held_by, hold_all
+from blizzard_py.sources.files.directories import PartitionError, partition_of
 from blizzard_py.sources.files.discovery import (
     Discovery,
     FirstSeen,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from blizzard_core.bounds import SCAN_FILES
 from blizzard_core.errors import OrderError
 from blizzard_core.storage.protocol import Entry, order_key
-from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest, Progress, Scanned
 from blizzard_py.sources.activity import Apart

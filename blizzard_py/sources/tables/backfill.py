@@ -23,11 +23,11 @@ from urllib.parse import quote, unquote
 from blizzard_core.errors import ConfigError
 from blizzard_py.connections.asking import Asking
 from blizzard_py.job import FieldSpec
-from blizzard_py.planning.ranges import RangeRefused
 from blizzard_py.slices.compare import order
 from blizzard_py.slices.cutting import chunks
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Upkeep
+from blizzard_py.sources.ranges import RangeRefused
 from blizzard_py.sources.tables import windows
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.state.column_state import ColumnState, StoredWindow

@@ -15,7 +15,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.slices.names import Range, snapshot_range
 from blizzard_py.slices.units.trust import read_since
-from blizzard_py.state.manifests import manifest, numbers_from
+from blizzard_py.state.committers import manifest, numbers_from
 from blizzard_py.state.source_state import SourceState
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import PartitionProgress, Progress, State
-from blizzard_py.planning.batches import BatchLimits, next_count
+from blizzard_py.sources.meter import BatchLimits, next_count
 
 _NAME = re.compile(r"(?P<seq>\d{12})#(?P<task>[^#/\s]+)")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from blizzard_core.errors import Unavailable
-from blizzard_core.storage import sending
+from blizzard_core.storage import objects
 from blizzard_core.storage.objects import Patience
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
@@ -51,7 +51,7 @@ def deaf(request: pytest.FixtureRequest, endpoint: str) -> Storage:
 def test_an_upload_that_nobody_takes_is_given_up(
     deaf: Storage, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "SLOWEST_BYTES_A_SEC", 1 << 30)
+    monkeypatch.setattr(objects, "SLOWEST_BYTES_A_SEC", 1 << 30)
     with pytest.raises(Unavailable, match=deaf.uri):
         deaf.put_if("name", data, None)
     with pytest.raises(Unavailable, match=deaf.uri):

@@ -24,7 +24,7 @@ from blizzard_py.app.operations import _replay, asked_columns, ingest, never, re
 from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.planning.ranges import RangeRefused
+from blizzard_py.sources.ranges import RangeRefused
 from tests.support.direct_engine import DirectEngine
 
 WHERE = ("orders", "erp")

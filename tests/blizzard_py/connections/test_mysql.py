@@ -15,8 +15,7 @@ import pytest
 
 from blizzard_core.errors import AccessDenied, BlizzardError, SourceError, Unavailable
 from blizzard_py.connections.mysql.connection import MysqlConnection
-from blizzard_py.connections.mysql.reader import read
-from blizzard_py.connections.mysql.session import judge
+from blizzard_py.connections.mysql.session import judge, read
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.connections.sql.faults import Place
 from blizzard_py.kernels.read_rows import RowFilter

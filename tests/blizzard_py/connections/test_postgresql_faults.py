@@ -14,7 +14,7 @@ from blizzard_core.errors import (
     SourceError,
     Unavailable,
 )
-from blizzard_py.connections import extras
+from blizzard_py.connections import drivers
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
 from blizzard_py.connections.postgresql.reader import read
 from blizzard_py.connections.protocol import Selection, Split
@@ -300,7 +300,7 @@ def test_what_may_not_be_read_waits_and_what_is_not_there_stops(
 
 
 def test_a_missing_driver_is_named_with_its_command() -> None:
-    error = failed(lambda: extras.driver("adbc_driver_nothing.dbapi", "postgresql"))
+    error = failed(lambda: drivers.driver("adbc_driver_nothing.dbapi", "postgresql"))
     assert isinstance(error, ConfigError)
     assert "pip install 'blizzard-penguin[postgresql]'" in str(error)
-    assert not extras.installed("adbc_driver_nothing")
+    assert not drivers.installed("adbc_driver_nothing")

@@ -9,7 +9,7 @@ import pytest
 
 from blizzard_core.errors import ConfigError, EngineError
 from blizzard_py.engines.spark.engine import SparkEngine
-from blizzard_py.engines.spark.failing_files import FailedOnData, failing_files
+from blizzard_py.engines.spark.failures import FailedOnData, failing_files
 from blizzard_py.engines.spark.masters import addresses, kubernetes_settings, settings
 from blizzard_py.job import JobFile
 from tests.support.ingest_world import IngestWorld, lines

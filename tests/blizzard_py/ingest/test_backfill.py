@@ -22,7 +22,11 @@ from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.edits.rebuild import Rebuild, RebuildRefused
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.planning.ranges import (
+from blizzard_py.replay import GivenFiles, file_parts
+from blizzard_py.sources.files.discovery import Scope
+from blizzard_py.sources.files.opening import open_files
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.ranges import (
     Range,
     RangeRefused,
     begins_over,
@@ -30,10 +34,6 @@ from blizzard_py.planning.ranges import (
     check_range,
     is_ours,
 )
-from blizzard_py.replay import GivenFiles, file_parts
-from blizzard_py.sources.files.discovery import Scope
-from blizzard_py.sources.files.opening import open_files
-from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.siblings import BACKFILL

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.weights import row_shape
+from blizzard_py.kernels.decode.parse import row_shape
 from blizzard_py.lines.framing import Chunk, LongLine
 from blizzard_py.lines.portions import RowShape, portions
 from tests.support.ingest_world import specs

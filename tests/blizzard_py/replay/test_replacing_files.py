@@ -16,10 +16,10 @@ from blizzard_core.handover.groups import Group
 from blizzard_core.settings.sources import MetadataColumn
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.planning.ranges import Range
 from blizzard_py.replay import Replacement, ReplaceRefused, Replacing
 from blizzard_py.replay.replacing import files_in, files_of_letters
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.ranges import Range
 from blizzard_py.state.source_state import checkpoint_path
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
 from tests.blizzard_py.replay.test_given_files import DAY, IngestWorld

@@ -26,12 +26,12 @@ from blizzard_py.explain import Explanation, explain
 from blizzard_py.explain.location import Located
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FinishedFile
-from blizzard_py.planning.batches import BatchLimits
 from blizzard_py.slices.units.due import Terms
 from blizzard_py.slices.units.ranges import UnitRange
 from blizzard_py.slices.units.state import key_parts
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.files.opening import open_files
+from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source, Upkeep
 from blizzard_py.sources.tables.source import AskedSource

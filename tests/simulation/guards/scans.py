@@ -10,7 +10,7 @@ from unittest import mock
 from blizzard_core.watermark import floor, scan
 from blizzard_core.watermark import paths as watermark_paths
 from blizzard_core.watermark import progress as watermark
-from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Scanned
 from blizzard_py.ingest import source_pipeline
 from blizzard_py.ingest.batch_runner import BatchRunner

@@ -11,7 +11,7 @@ import pytest
 
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, nan_columns_of
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.kernels.write.nan import nan_columns
+from blizzard_py.kernels.write.metadata import nan_columns
 from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
 from blizzard_py.kernels.write.parquet import ParquetFormat
 

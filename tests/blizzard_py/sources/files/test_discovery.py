@@ -13,7 +13,7 @@ from blizzard_core.log import configure
 from blizzard_core.settings.sources import PartitionFilter, SourceSettings
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
-from blizzard_core.watermark.lookback import lookback_floor
+from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Gap, Progress, finished
 from blizzard_py.sources.activity import Apart
 from blizzard_py.sources.files.discovery import Discovery, FirstSeen, Scope, accepts, starting_point

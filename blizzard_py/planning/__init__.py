@@ -1,1 +1,0 @@
-"""What comes next, and where to: batches, ranges, table directories. Pure."""

@@ -21,6 +21,8 @@ from tests.support.pipe import PIPES
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.table_bench import Bench, copied, tables_below
 
+# Folders of tests of what stands in a table's files and in its log.
+ABOUT_READERS = {"delta", "intake", "planning", "table"}
 JDBC_JAR = Path("/usr/share/java/postgresql.jar")
 
 # A shared machine is slow at times; no test may fail for that. Nor for an example that nobody had
@@ -46,7 +48,7 @@ def bench() -> Bench:
 
 @pytest.fixture(autouse=True)
 def sound_tables(request: pytest.FixtureRequest, bench: Bench) -> Iterator[None]:
-    """Hold every table that the test left against the protocol's text, and have it read."""
+    """Hold the tables that the test left against the protocol's text, and have them read."""
     WORLDS.clear()
     yield
     assert not unsound(WORLDS)
@@ -55,12 +57,14 @@ def sound_tables(request: pytest.FixtureRequest, bench: Bench) -> Iterator[None]
     WORLDS.clear()
     if request.node.get_closest_marker("unreadable_tables") is not None:
         return
+    every = not ABOUT_READERS.isdisjoint(request.node.path.parts)
     place: Path | None = request.node.funcargs.get("tmp_path")
     if place is not None:
         left = (root for root in tables_below(place) if str(root) not in broken)
-        bench.take(left, stay=True)
-    with copied(world for world in made.values() if not world.table().is_local) as roots:
-        bench.take(roots, stay=False)
+        bench.take(left, every=every, stay=True)
+    remote = [world for world in made.values() if not world.table().is_local]
+    with copied(remote, lambda root: every or bench.is_new(root)) as roots:
+        bench.take(roots, every=every, stay=False)
 
 
 @pytest.fixture(scope="session")

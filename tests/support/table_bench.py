@@ -1,9 +1,10 @@
-"""The readers' bench: every table that the suite made, read by every reader, with equal rows.
+"""The readers' bench: tables that the suite made, read by every reader, with equal rows.
 
-After each test the tables that it left are read by deltalake, pyarrow, duckdb and
-polars; those in buckets are copied to a disk first, since bytes are what readers differ
-about. Spark is asked once, when its session ends: the smallest table of each shape, with what
-delta-rs had read of it by then. Any other could be one whose few megabytes fill a JVM's heap.
+After each test deltalake, pyarrow, duckdb and polars read the tables that it left: all of them
+where the test is about what stands in files and in the log, elsewhere the first of each shape.
+Those in buckets are copied to a disk first, since bytes are what readers differ about. Spark is
+asked once, when its session ends: the smallest table of each shape, with what delta-rs had read of
+it by then. Any other could be one whose few megabytes fill a JVM's heap.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from blizzard_core.errors import StorageError
+from blizzard_core.storage.protocol import Entry, Storage
 from tests.support.penguin_readers import by_dataset, by_spark, rows_of, same_rows
 from tests.support.penguin_world import World
 
@@ -34,25 +36,33 @@ NOT_BY_FILES = {"deletionVectors", "columnMapping", "v2Checkpoint"}
 
 @dataclass
 class Bench:
-    """What was read in this run.
+    """What was read in this run, by what readers may differ about but for values.
 
     ``shapes`` is the smallest table for each set of columns: its bytes and its place.
     """
 
-    read: int = 0
     shapes: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _read: set[str] = field(default_factory=set)
 
-    def take(self, roots: Iterable[Path], *, stay: bool) -> None:
-        """Read the tables in these places by every reader but Spark, which may if they ``stay``."""
+    def take(self, roots: Iterable[Path], *, every: bool, stay: bool) -> None:
+        """Read tables in these places by every reader but Spark, which may if they ``stay``.
+
+        All of them, or those of a shape that was not read yet.
+        """
         for root in roots:
             table = DeltaTable(root)
             if _is_read(table):
-                same_rows(table)
-                self.read += 1
+                shape = _shape(table)
+                if every or shape not in self._read:
+                    same_rows(table)
+                    self._read.add(shape)
                 if stay and table.file_uris():
                     found = sum(_sizes(table)), str(root)
-                    shape = _shape(table)
                     self.shapes[shape] = min(self.shapes.get(shape, found), found)
+
+    def is_new(self, root: Path) -> bool:
+        """Whether no table of the shape that the log in this place tells was read yet."""
+        return _shape(DeltaTable(root)) not in self._read
 
     def take_by_spark(self, spark: SparkSession) -> None:
         """Read a table of each shape by Spark, of so many shapes whichever tests ran before."""
@@ -74,23 +84,36 @@ def tables_below(root: Path) -> list[Path]:
 
 
 @contextmanager
-def copied(worlds: Iterable[World]) -> Iterator[list[Path]]:
-    """What lies in buckets, on a disk; servers that have gone with their test took it along."""
+def copied(worlds: Iterable[World], wanted: Callable[[Path], bool]) -> Iterator[list[Path]]:
+    """Tables in buckets, on a disk, if they are wanted by their logs.
+
+    Servers that have gone with their test took theirs along.
+    """
     with tempfile.TemporaryDirectory() as folder:
         found = []
         for number, world in enumerate(worlds):
             root, storage = Path(folder, str(number)), world.storage
             try:
                 entries = [e for page in storage.list_range("", None) for e in page.entries]
-                small = sum(entry.size for entry in entries) <= LARGEST_BYTES
-                for entry in entries if small else ():
-                    target = root / entry.path
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    target.write_bytes(storage.read(entry.path))
+                if sum(entry.size for entry in entries) > LARGEST_BYTES:
+                    continue
+                logs = [entry for entry in entries if "_delta_log/" in entry.path]
+                _copy(storage, logs, root)
+                tables = tables_below(root)
+                if not any(map(wanted, tables)):
+                    continue
+                _copy(storage, entries, root)
             except StorageError:
                 continue
-            found += tables_below(root)
+            found += tables
         yield found
+
+
+def _copy(storage: Storage, entries: Iterable[Entry], root: Path) -> None:
+    for entry in entries:
+        target = root / entry.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(storage.read(entry.path))
 
 
 def _is_read(table: DeltaTable) -> bool:

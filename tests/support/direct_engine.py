@@ -20,7 +20,8 @@ from blizzard_py.reading import Reading
 class DirectEngine:
     """An `Engine` for tests of what lies around it."""
 
-    def __init__(self, parallelism: int = 2) -> None:
+    def __init__(self, *_: object, parallelism: int = 2) -> None:
+        """Take what `SparkEngine` is given, to stand in its place."""
         self._parallelism = parallelism
         self._attempts = itertools.count()
 
@@ -63,3 +64,6 @@ class DirectEngine:
 
     def progress(self, output_prefix: str) -> float | None:
         """Nobody asks."""
+
+    def stop(self) -> None:
+        """Nothing runs beside the caller."""

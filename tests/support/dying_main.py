@@ -148,16 +148,6 @@ _OTHERS = {"never", *PENGUIN_POINTS, *STOP_POINTS, *STREAM_POINTS}
 BLIZZARD_POINTS = tuple(point for point in ARM if point not in _OTHERS)
 
 
-class StoppableDirectEngine(DirectEngine):
-    """In the place of `SparkEngine`."""
-
-    def __init__(self, *_: Any) -> None:
-        super().__init__()
-
-    def stop(self) -> None:
-        """Nothing runs beside the caller."""
-
-
 if __name__ == "__main__":
     _, chosen, program, *arguments = sys.argv
     how, _, point = chosen.rpartition(":")
@@ -166,6 +156,6 @@ if __name__ == "__main__":
     if how.startswith("TERM"):
         _chosen["signal"] = signal.SIGTERM
     if how.endswith("DIRECT"):
-        spark.SparkEngine = StoppableDirectEngine  # type: ignore[assignment, misc]  # its stand-in
+        spark.SparkEngine = DirectEngine  # type: ignore[assignment, misc]  # its stand-in
     ARM[point]()
     {"blizzard": blizzard_main, "penguin": penguin_main}[program](arguments)

@@ -21,14 +21,9 @@ from tests.support.scenario import Scenario, ndjson
 DAY = "date=2024-01-01"
 
 
-class Engine(DirectEngine):
-    def stop(self) -> None:
-        """Nothing to stop."""
-
-
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     found = Scenario(tmp_path, str(tmp_path))
     # Batches of one file, so that each has a letter of its own.
     found.main_source["checkpoint"] = {"interval_files": 1}

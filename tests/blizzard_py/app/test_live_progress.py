@@ -146,13 +146,6 @@ def test_without_a_terminal_a_backlog_is_told_of_and_idleness_is_not() -> None:
 def test_run_once_draws_on_a_terminal_only(
     terminal: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    class Engine(DirectEngine):
-        def __init__(self, *_: object) -> None:
-            super().__init__()
-
-        def stop(self) -> None:
-            """Nothing runs."""
-
     class Stream(io.StringIO):
         def isatty(self) -> bool:
             return terminal
@@ -160,7 +153,7 @@ def test_run_once_draws_on_a_terminal_only(
     folder = f"{tmp_path}/raw"
     stream = Stream()
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", Engine)
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     monkeypatch.setattr(sys, "stderr", stream)
     log.configure("warning")
     (tmp_path / "raw").mkdir()

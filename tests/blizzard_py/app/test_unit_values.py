@@ -25,20 +25,10 @@ def asked(shop: UnitShop, *words: str) -> Any:
     return CliRunner().invoke(main, [words[0], str(shop.path()), *words[1:]])
 
 
-class Engine(DirectEngine):
-    """In the place of Spark's."""
-
-    def __init__(self, *_: Any) -> None:
-        super().__init__()
-
-    def stop(self) -> None:
-        """There is nothing to stop."""
-
-
 def test_a_value_that_cannot_be_sent_costs_itself_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", Engine)
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     values = {"name": "k", "list": [*STEPS, *FINE, LONG]}
     ends = {"a": "{from}", "z": "{to}"}
     with api_server() as api:

@@ -469,16 +469,11 @@ def test_a_segment_that_is_gone_is_a_doubt() -> None:
 # -- the command -------------------------------------------------------------------------
 
 
-class Engine(DirectEngine):
-    def stop(self) -> None:
-        """Nothing to stop."""
-
-
 @pytest.mark.parametrize("place", ["local", "s3"])
 def test_the_command_says_what_it_found_and_the_daemon_goes_on(
     place: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     if place == "local":
         scenario = Scenario(tmp_path, str(tmp_path))
     else:

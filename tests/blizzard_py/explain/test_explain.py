@@ -681,15 +681,10 @@ def test_usage_errors_exit_with_2(tmp_path: Path) -> None:
     assert "unknown scheme 'ftp'" in done.stderr
 
 
-class Engine(DirectEngine):
-    def stop(self) -> None:
-        """Nothing to stop."""
-
-
 def test_a_file_that_a_backfill_ingested_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     scenario = Scenario(tmp_path, str(tmp_path))
     scenario.main_source["partition_filter"] = {
         "prefix_template": "date=%Y-%m-%d",

@@ -326,11 +326,7 @@ def test_a_lost_batch_runs_again_with_the_kept_schema(scenario: Scenario) -> Non
 def test_a_backfill_has_the_columns_of_the_live_daemon(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Engine(DirectEngine):
-        def stop(self) -> None:
-            """Nothing to stop."""
-
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     scenario.put("date=2024-01-09/1.ndjson.gz", ndjson({"id": 9}))
     scenario.main_source["partition_filter"] = {"prefix_template": "date=%Y-%m-%d", "lookback": 1}
     scenario.write_config()

@@ -20,17 +20,12 @@ from tests.support.scenario import Scenario
 DAY = "date=2024-01-01"
 
 
-class Engine(DirectEngine):
-    def stop(self) -> None:
-        """Nothing to stop."""
-
-
 @pytest.fixture(params=["local", "s3"])
 def scenario(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Scenario:
     """Five files of two days are in the table."""
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     if request.param == "local":
         found = Scenario(tmp_path, str(tmp_path))
     else:

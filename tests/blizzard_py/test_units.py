@@ -198,14 +198,6 @@ def test_times_of_other_zones_are_the_same_instants() -> None:
     assert (found.start, found.end, found.start.tzinfo) == (day(2), day(5), UTC)
 
 
-def test_grace_beyond_the_calendar_reads_all_and_abstinence_nothing() -> None:
-    state = {(day(10), "{}"): day(20)}
-    [found] = plan([(day(10), day(20))], None, state, 1e9, 0).units
-    assert (found.execute, found.start) == (True, day(10))
-    [found] = plan([(day(10), day(21))], None, state, 0, 1e9).units
-    assert (found.execute, found.reason) == (False, "abstinent")
-
-
 def test_no_state_is_a_first_run() -> None:
     assert plan([(day(1), day(5))], None, None, 0, 0) == plan([(day(1), day(5))], None, {}, 0, 0)
 

@@ -11,13 +11,9 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import polars as pl
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pytest
-from deltalake import DeltaTable, Field, write_deltalake
-from deltalake.schema import PrimitiveType
+from deltalake import write_deltalake
 from deltalake.transaction import AddAction
 
 from blizzard_core.errors import (
@@ -33,7 +29,6 @@ from penguin_py.delta.log import LogReader
 from penguin_py.delta.table import DeltaLog
 from penguin_py.model import CommitConflict
 from penguin_py.planning.verdict import Judge, Verdict
-from penguin_py.table_view import TableView
 from tests.support.faulty_log import alone, around
 from tests.support.penguin_world import World, parquet
 from tests.support.s3_server import S3Server
@@ -84,52 +79,6 @@ def test_one_log_entry_holds_the_new_table_its_adds_txn_and_commit_info(world: W
     txns = {a["txn"]["appId"]: a["txn"]["version"] for a in world.actions(0) if "txn" in a}
     assert txns == {"penguin-events": 1, "penguin/any": 0}
     assert world.mirror()["commit_id"] == info["commit_id"]
-
-
-def test_other_readers_see_the_same_rows(world: World) -> None:
-    times = pa.array([1_700_000_000_123_456, None], pa.timestamp("us", tz="UTC"))
-    world.put(
-        "date=2024-01-01/hour=07/a.parquet",
-        pa.table({"id": [1, 2], "moment": times, "name": ["x", "ü" * 50]}),
-    )
-    world.put(
-        "date=2024-01-02/hour=08/b.parquet",
-        pa.table({"id": [3], "moment": times[:1], "name": ["z"]}),
-    )
-    by = {"prefix_template": "date=%Y-%m-%d/hour=%H", "types": {"hour": "int32"}}
-    world.run(partition_by=by)
-    assert pl.read_delta(world.uri)["id"].sum() == 6
-    events = world.delta().to_pyarrow_dataset()
-    with duckdb.connect() as db:
-        db.register("events", events)
-        assert db.sql("select sum(id), count(moment), max(hour) from events").fetchall() == [
-            (6, 2, 8)
-        ]
-        at = "timestamptz '2023-11-14 22:13:20.123456+00'"
-        assert db.sql(f"select count(*) from events where moment = {at}").fetchall() == [(2,)]
-        assert db.sql("select id from events where name = 'z'").fetchall() == [(3,)]
-
-
-@pytest.mark.unreadable_tables("one of the files is taken away")
-def test_a_file_that_cannot_match_is_not_read(world: World) -> None:
-    first, second = dt.date(2024, 1, 1), dt.date(2024, 6, 1)
-    for name, number, day in (("a", 1, first), ("b", 100, second)):
-        moment = pa.array([dt.datetime(day.year, day.month, 1, tzinfo=dt.UTC)])
-        world.put(
-            f"{name}.parquet",
-            pa.table({"id": [number], "name": [name], "day": [day], "moment": moment}),
-        )
-    world.run()
-    Path(world.uri, "b.parquet").unlink()
-    found = world.delta().to_pyarrow_dataset()
-    march = dt.datetime(2024, 3, 1, tzinfo=dt.UTC)
-    for low in (
-        ds.field("id") < 50,
-        ds.field("name") < "b",
-        ds.field("day") < march.date(),
-        ds.field("moment") < march,
-    ):
-        assert found.to_table(filter=low).num_rows == 1
 
 
 def test_batches_take_the_oldest_first_up_to_the_limit(world: World) -> None:
@@ -283,27 +232,6 @@ def test_schema_merge_adds_columns_and_refuses_what_readers_cannot_read(world: W
     assert "i-known.parquet" in world.paths()
 
 
-def test_wider_files_are_refused(world: World) -> None:
-    world.put("a.parquet", pa.table({"id": pa.array([1], pa.int32())}))
-    world.put("b.parquet", pa.table({"id": pa.array([2], pa.int64())}))
-    world.run()
-    assert world.quarantined() == {
-        "b.parquet": "column 'id' is int64, wider than the table's int32"
-    }
-
-
-def test_required_columns_stay_required(world: World) -> None:
-    required = pa.schema([pa.field("id", pa.int64(), nullable=False)])
-    world.put("a.parquet", pa.table({"id": [1]}, schema=required))
-    world.put("b.parquet", {"id": [2]})  # nullable, but its statistics prove there is no null
-    world.put("c.parquet", {"id": [None, 3]})
-    world.put("d.parquet", {"other": [1]})
-    world.put("e.parquet", {"id": pa.array([None], pa.int64())})
-    world.run()
-    assert world.paths() == {"a.parquet", "b.parquet"}
-    assert set(world.quarantined()) == {"c.parquet", "d.parquet", "e.parquet"}
-
-
 def test_partition_columns_come_from_paths_when_nobody_says(world: World) -> None:
     world.put("country=de/kind=a%2Fb/x.parquet", {"id": [1]})
     world.put("country=__HIVE_DEFAULT_PARTITION__/kind=c d/y.parquet", {"id": [2]})
@@ -399,62 +327,6 @@ class Dead(BaseException):
     """The process is gone; nothing handles it."""
 
 
-def dying(log: DeltaLog, *, after: bool) -> None:
-    """Let the process die right before or right after its next commit."""
-
-    def commit(write: Callable[[], None]) -> None:
-        if after:
-            write()
-        raise Dead
-
-    around(log, commit)
-
-
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("first", [True, False])
-def test_death_around_a_commit_loses_and_doubles_nothing(
-    any_world: World, after: bool, first: bool
-) -> None:
-    world = any_world
-    if not first:
-        world.put("a.parquet", {"id": [1]}, output_id="1")
-        world.run()
-    world.put("b.parquet", {"id": [2]}, output_id="2")
-    world.put("c.parquet", b"junk that is long enough")
-    table, storage = world.table(), world.storage
-    log = DeltaLog(table, storage, world.pool)
-    dying(log, after=after)
-    with pytest.raises(Dead):
-        world.run(world.penguin_on(table, storage, log))
-    assert world.run() == (0 if after else 1)
-    world.put("d.parquet", {"id": [2]}, output_id="2")
-    world.put("e.parquet", {"id": [5]}, output_id="5")
-    world.run()
-    assert [row["id"] for row in world.rows()] == ([2, 5] if first else [1, 2, 5])
-    assert set(world.quarantined()) == {"c.parquet", "d.parquet"}
-
-
-def test_death_before_the_mirror_is_saved_is_harmless(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.put("a.parquet", {"id": [1]})
-    world.run()
-    world.put("b.parquet", {"id": [2]})
-    penguin = world.penguin()
-
-    def save(*_: object) -> None:
-        raise Dead
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TableView, "save", save)
-        with pytest.raises(Dead):
-            world.run(penguin)
-    assert world.mirror()["txn_version"] == 1
-    assert world.run() == 0
-    assert world.paths() == {"a.parquet", "b.parquet"}
-    assert world.mirror()["txn_version"] == 2
-
-
 @pytest.mark.parametrize("first", [True, False])
 def test_a_lost_answer_to_a_commit_that_landed_is_recognised(world: World, first: bool) -> None:
     if not first:
@@ -522,32 +394,6 @@ def test_an_unknown_outcome_says_so(world: World, monkeypatch: pytest.MonkeyPatc
     assert len(world.rows()) == 2
 
 
-def test_a_second_penguin_on_the_table_doubles_nothing(any_world: World) -> None:
-    world = any_world
-    world.put("a.parquet", {"id": [1]})
-    one, two = world.penguin(), world.penguin()
-    world.run(one)
-    world.run(two)
-    world.put("b.parquet", {"id": [2]})
-    stop = threading.Event()
-    # Both have planned the same file; the other one commits first.
-    table, storage = world.table(), world.storage
-    log = DeltaLog(table, storage, world.pool)
-
-    def commit(write: Callable[[], None]) -> None:
-        one.cycle(stop)
-        write()
-
-    around(log, commit)
-    three = world.penguin_on(table, storage, log)
-    with pytest.raises(CommitError):
-        three.cycle(stop)
-    assert world.run(three) == 0
-    assert world.run(two) == 0
-    assert len(world.rows()) == 2
-    assert world.delta_paths().count("b.parquet") == 1
-
-
 def test_files_that_a_second_penguin_committed_leave_the_queue(world: World) -> None:
     for number in range(6):
         world.put(f"{number}.parquet", {"id": [number]})
@@ -562,17 +408,6 @@ def test_files_that_a_second_penguin_committed_leave_the_queue(world: World) -> 
         if "add" in action
     ]
     assert sorted(logged) == [f"{number}.parquet" for number in range(6)]
-
-
-def test_another_writers_commits_in_between_are_no_conflict(world: World) -> None:
-    world.put("a.parquet", {"id": [1]})
-    penguin = world.penguin()
-    world.run(penguin)
-    write_deltalake(world.uri, pa.table({"id": [10]}), mode="append")
-    world.put("b.parquet", {"id": [2]})
-    assert world.run(penguin) == 1
-    assert world.run() == 0
-    assert sorted(row["id"] for row in world.rows()) == [1, 2, 10]
 
 
 def test_what_others_add_right_after_the_table_was_made_is_known(world: World) -> None:
@@ -600,46 +435,6 @@ def test_a_name_that_is_no_text_is_on_record_and_blocks_nothing(world: World) ->
     assert world.run() == 0
     assert world.mirror()["watermark"]["state"] == "Idle"
     assert [error[:26] for error in world.quarantined().values()] == ["its path is not valid UTF-"]
-
-
-def test_a_delete_by_another_writer_in_between_is_computed_again(world: World) -> None:
-    world.put("a.parquet", {"id": [1, 2]})
-    world.run()
-    world.put("b.parquet", {"id": [3]})
-    table, storage = world.table(), world.storage
-    log = DeltaLog(table, storage, world.pool)
-
-    def commit(write: Callable[[], None]) -> None:
-        if world.delta().version() == 0:
-            world.delta().alter.add_columns(Field("z", PrimitiveType("long")))
-            world.delta().delete("id = 1")
-        write()
-
-    around(log, commit)
-    penguin = world.penguin_on(table, storage, log)
-    with pytest.raises(CommitError):
-        penguin.cycle(threading.Event())
-    assert world.run(penguin) == 1
-    assert [row["id"] for row in world.rows()] == [2, 3]
-
-
-def test_death_before_new_columns_and_their_files_leaves_neither(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.put("a.parquet", {"id": [1]})
-    world.run()
-    world.put("b.parquet", {"id": [2], "tag": ["x"]})
-    with monkeypatch.context() as patch:
-
-        def die(*_: object, **__: object) -> None:
-            raise Dead
-
-        patch.setattr(DeltaTable, "create_write_transaction", die)
-        with pytest.raises(Dead):
-            world.run()
-    assert world.rows() == [{"id": 1}]
-    assert world.run() == 1
-    assert [row["tag"] for row in world.rows()] == [None, "x"]
 
 
 class Dying:
@@ -862,29 +657,6 @@ def test_a_log_that_disappears_while_running_stops_the_table(world: World) -> No
         world.run(penguin)
     with pytest.raises(StateError, match="has lost commit 1"):
         world.run(penguin)
-
-
-def test_a_table_that_lets_its_txn_expire_is_refused(world: World) -> None:
-    world.put("a.parquet", {"id": [1]})
-    world.run()
-    world.delta().alter.set_table_properties(
-        {"delta.setTransactionRetentionDuration": "interval 1 days"}, raise_if_not_exists=False
-    )
-    with pytest.raises(StateError, match="setTransactionRetentionDuration"):
-        world.run()
-
-
-def test_a_table_that_maps_column_names_is_refused(world: World) -> None:
-    world.put("a.parquet", {"id": [1]})
-    world.run()
-    log = world.storage.read("_delta_log/00000000000000000000.json").decode()
-    mapped = log.replace(
-        '"configuration":{}', '"configuration":{"delta.columnMapping.mode":"name"}'
-    )
-    assert mapped != log
-    world.storage.put_atomic("_delta_log/00000000000000000000.json", mapped.encode())
-    with pytest.raises(StateError, match="columnMapping"):
-        world.run()
 
 
 def test_new_columns_of_every_type(world: World) -> None:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import polars as pl
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from blizzard_core.errors import CommitError
 from penguin_py.delta.table import DeltaLog
@@ -145,64 +137,6 @@ def test_chores_need_a_table() -> None:
         world = World("/nonexistent/table", pool)
         with pytest.raises(CommitError, match="no table"):
             DeltaLog(world.table(), world.storage, pool).optimize(1)
-
-
-# Spark in a process of its own: a session is one for the whole process, and not ours to stop.
-SPARK = """
-import json, sys
-from pyspark.sql import SparkSession
-root, paths = sys.argv[1], sys.argv[2:]
-spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-         .config("spark.sql.session.timeZone", "UTC").getOrCreate())
-found = (spark.read.option("basePath", root).option("mergeSchema", "true").parquet(*paths)
-         .selectExpr("count(*) n", "sum(id) s", "count(tag) t", "max(price) p",
-                     "max(cast(moment as string)) m", "count(distinct date) d").collect()[0])
-print("RESULT", json.dumps([found.n, found.s, found.t, str(found.p), found.m, found.d]))
-spark.stop()
-"""
-
-
-def test_every_reader_finds_the_same_table(world: World) -> None:
-    moment = dt.datetime(2024, 1, 2, 3, 4, 5, 123456, tzinfo=dt.UTC)
-    price = pa.array(["1.25", "99.75"]).cast(pa.decimal128(10, 2))
-    for day in (1, 2):
-        folder = f"date=2024-01-0{day}"
-        world.put(
-            f"{folder}/a.parquet", pa.table({"id": [1, 2], "moment": [moment] * 2, "price": price})
-        )
-        world.put(
-            f"{folder}/b.parquet",
-            {"id": [40], "moment": [moment], "tag": ["x"]},
-            compression="zstd",
-        )
-    by: dict[str, Any] = {"partition_by": {"prefix_template": "date=%Y-%m-%d"}}
-    world.run(**by, max_files_per_commit=1)
-    expected = [6, 86, 2, "99.75", "2024-01-02 03:04:05.123456", 2]
-
-    with duckdb.connect() as db:
-        db.execute("set timezone = 'UTC'")
-        db.register("t", world.delta().to_pyarrow_dataset())
-        text = "strftime(max(moment), '%Y-%m-%d %H:%M:%S.%f')"
-        counts = "count(*), sum(id), count(tag), max(price)::varchar"
-        sql = f"select {counts}, {text}, count(distinct date)"
-        assert list(db.sql(f"{sql} from t").fetchall()[0]) == expected
-    frame = pl.read_delta(world.uri)
-    assert [
-        len(frame),
-        frame["id"].sum(),
-        frame["tag"].count(),
-        str(frame["price"].max()),
-        str(frame["moment"].dt.strftime("%F %T%.6f").max()),
-        frame["date"].n_unique(),
-    ] == expected
-    paths = [f"{world.uri}/{path}" for path in sorted(world.paths())]
-    done = subprocess.run(
-        [sys.executable, "-c", SPARK, world.uri, *paths], capture_output=True, text=True, check=True
-    )
-    line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
-    assert json.loads(line.removeprefix("RESULT ")) == expected
-    protocol = DeltaTable(world.uri).protocol()
-    assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
 
 
 @pytest.mark.parametrize("cleanup", [True, False])

@@ -11,13 +11,11 @@ import pytest
 
 from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import Conflict, FencedError, StateError, Unavailable
-from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_py.job import FinishedFile, IngestJob, IngestResult
 from tests.blizzard_py.replay.test_replay import Engine, ReplayWorld
 from tests.support.blizzard_world import LineEngine, World
 from tests.support.promise_world import (
     COMMIT_POINT,
-    is_running_batch,
     killed,
     letter_paths,
     one_cycle,
@@ -30,15 +28,6 @@ from tests.support.promise_world import (
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 
 
-def left_running() -> World:
-    """A batch was begun and its process died."""
-    world = World()
-    world.put("d=1/1.ndjson", "r1")
-    world.put("d=1/2.ndjson", "r2")
-    killed(world, is_running_batch(world))
-    return world
-
-
 def left_publishing() -> World:
     """A batch was committed and its process died before anything of it was published."""
     world = World()
@@ -49,35 +38,6 @@ def left_publishing() -> World:
         return path == CHECKPOINT and COMMIT_POINT in world.sink.read(path)
 
     killed(world, when)
-    return world
-
-
-def left_nothing() -> World:
-    """Everything is done, and two more files have come."""
-    world = World()
-    world.put("d=1/0.ndjson", "r0")
-    poll(world)
-    world.now += 10
-    world.put("d=1/1.ndjson", "r1")
-    world.put("d=1/2.ndjson", "r2")
-    return world
-
-
-def without_watermark() -> World:
-    """The same for a source that keeps a set of names."""
-    world = World(use_watermark=False)
-    world.put("0.ndjson", "r0")
-    poll(world)
-    world.put("1.ndjson", "r1")
-    world.put("2.ndjson", "r2")
-    return world
-
-
-def nothing_done() -> World:
-    """A first start, with several batches to do."""
-    world = World(checkpoint=CheckpointSettings(interval_files=1))
-    for number in range(4):
-        world.put(f"d=1/{number}.ndjson", f"r{number}", "?bad" if number == 1 else "x")
     return world
 
 
@@ -103,10 +63,6 @@ def late_found(late_files: str) -> World:
     return world
 
 
-def late_told() -> World:
-    return late_found("quarantine")
-
-
 def late_ingested() -> World:
     return late_found("ingest")
 
@@ -124,16 +80,7 @@ def verdict_left_publishing() -> World:
 
 # Of the places where the other one wakes up every so-manieth is tried, and after another number of
 # pauses the next ones; those with many requests have few for each.
-STEPS = {
-    left_running: 4,
-    left_publishing: 4,
-    left_nothing: 4,
-    without_watermark: 4,
-    nothing_done: 9,
-    late_told: 18,
-    late_ingested: 18,
-    verdict_left_publishing: 18,
-}
+STEPS = {left_publishing: 6, late_ingested: 18, verdict_left_publishing: 18}
 
 
 @pytest.mark.parametrize("scene", STEPS, ids=lambda scene: scene.__name__)

@@ -142,26 +142,6 @@ def test_a_young_file_is_ingested_whatever_dies_beside_it(grace: int, *, dies: b
     assert letter_paths(world) == []
 
 
-@pytest.mark.parametrize("dies", range(0, 40, 3))
-def test_a_file_that_waits_for_another_try_is_ingested_whatever_dies_beside_it(dies: int) -> None:
-    # The first name fails for now; the process dies anywhere in the batch of the others.
-    world = World(grace_period=0)
-    world.engine.flaky["d=1/1.ndjson"] = 2
-    for number in range(1, 5):
-        world.put(f"d=1/{number}.ndjson", f"r{number}")
-    changes = 0
-
-    def when(_op: str, _path: str) -> bool:
-        nonlocal changes
-        changes += 1
-        return changes > dies
-
-    killed(world, when)
-    sweeps(world, polls(world, times=10))
-    assert world.rows() == ["r1", "r2", "r3", "r4"]
-    assert letter_paths(world) == []
-
-
 HOURLY = PartitionFilter(prefix_template="date=%Y-%m-%d/hour=%H", lookback=1)
 
 
@@ -227,38 +207,6 @@ def test_on_a_disk_a_file_copied_with_its_time_is_ingested_within_grace(
     copied("d=1/c.ndjson", age)
     sweeps(world, polls(world, pipeline))
     assert world.rows() == ["d=1/a.ndjson", "d=1/b.ndjson", "d=1/c.ndjson"]
-    assert letter_paths(world) == []
-
-
-def test_on_a_disk_a_file_within_grace_is_ingested_after_a_downtime(tmp_path: Path) -> None:
-    # The same kill and downtime as above, with files of a real disk, a third of them old.
-    world = World()
-    copied = disk(world, tmp_path / "raw")
-    copied("d=1/100.ndjson", 0)
-    copied("d=1/105.ndjson", 3 * DAY)
-    poll(world)
-    world.now += 5
-    copied("d=1/110.ndjson", 0)
-    killed(world, is_running_batch(world))
-    world.now += 10
-    copied("d=1/103.ndjson", 3 * DAY)
-    copied("d=1/104.ndjson", 0)
-    world.now += 600
-    sweeps(world, polls(world))
-    assert world.rows() == [f"d=1/{name}.ndjson" for name in (100, 103, 104, 105, 110)]
-    assert letter_paths(world) == []
-
-
-def test_copied_files_with_yesterdays_time_are_ingested_within_grace() -> None:
-    # Batch replication keeps creation times; a poll falls into the middle of it.
-    world = World()
-    at(world, "d=1/b.ndjson", "b", DAY + 3600)
-    pipeline = poll(world)
-    world.now += 5
-    at(world, "d=1/a.ndjson", "a", DAY + 3600)
-    at(world, "d=1/c.ndjson", "c", DAY + 3600)
-    sweeps(world, polls(world, pipeline))
-    assert world.rows() == ["a", "b", "c"]
     assert letter_paths(world) == []
 
 

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -30,7 +29,6 @@ from tests.support.blizzard_world import World
 from tests.support.promise_world import (
     DAY,
     at,
-    disk,
     killed,
     letter_paths,
     one_cycle,
@@ -76,61 +74,6 @@ def test_a_file_later_than_grace_is_told_or_ingested_whatever_time_it_carries(
     assert ("late" in world.rows()) != told
     assert letter_paths(world) == ["d=1/090.ndjson"] * told
     assert len(world.rows()) == 10 - told
-
-
-@pytest.mark.parametrize("age", [0, 490, 3 * DAY])
-def test_on_a_disk_a_file_later_than_grace_is_told_whatever_time_it_carries(
-    tmp_path: Path, age: float
-) -> None:
-    # The same on a real disk, as `touch -d` or `cp -p` leave it.
-    world = World(late_files="quarantine")
-    copied = disk(world, tmp_path / "raw")
-    copied("d=1/100.ndjson", 0)
-    pipeline = poll(world)
-    for number in range(8):
-        world.now += 60
-        copied(f"d=1/{160 + 60 * number}.ndjson", 0)
-        poll(world, pipeline)
-    copied("d=1/090.ndjson", age)
-    sweeps(world, polls(world, times=2))
-    assert len(world.rows()) == 9
-    assert letter_paths(world) == ["d=1/090.ndjson"]
-
-
-def test_late_files_are_quarantined_when_nothing_else_is_said() -> None:
-    # The default is durable: a letter, and not a line of a log.
-    world = World()
-    at(world, "d=1/100.ndjson", "100")
-    minutes(world)
-    at(world, "d=1/090.ndjson", "late")
-    sweeps(world)
-    assert letter_paths(world) == ["d=1/090.ndjson"]
-
-
-def test_automatic_grace_is_measured_from_scans_and_not_from_modification_times() -> None:
-    # A file comes 200 seconds behind its neighbour, with a time from long before it.
-    world = World(grace_period="auto", late_sweep_interval=0)
-    at(world, "d=1/100.ndjson", "first")
-    pipeline = polls(world, times=2)
-    at(world, "d=1/200.ndjson", "above")
-    polls(world, pipeline, times=4)
-    at(world, "d=1/150.ndjson", "behind", 3000)
-    polls(world, pipeline, times=1)
-    assert world.rows() == ["above", "behind", "first"]
-    # Known to within the 60 seconds between two scans, and doubled.
-    grace = pipeline.source.shown(pipeline.load())["grace_period_secs"]
-    assert 2 * 180 <= grace <= 2 * 240
-
-
-def test_automatic_grace_doubles_after_a_file_that_was_too_late_for_it() -> None:
-    # A file comes ten minutes behind, so late that only the sweep finds it.
-    world = World(grace_period="auto", late_files="quarantine")
-    at(world, "d=1/100.ndjson", "100")
-    minutes(world)
-    at(world, "d=1/090.ndjson", "late", 3000)
-    pipeline = polls(world, times=1, secs=DAY + 100)
-    assert letter_paths(world) == ["d=1/090.ndjson"]
-    assert pipeline.source.shown(pipeline.load())["grace_period_secs"] == 600
 
 
 @pytest.mark.parametrize("ahead", [10 * DAY, 3650 * DAY])
@@ -273,32 +216,6 @@ def test_a_sweep_that_cannot_list_stops_nothing_and_finds_what_is_late_afterward
     assert sum(row.startswith("new") for row in world.rows()) == 50
     world.source.list_range = real
     sweeps(world, pipeline)
-    assert letter_paths(world) == ["y=1971/0.ndjson"]
-
-
-def test_polls_go_on_while_a_large_sweep_is_under_way() -> None:
-    # Three hundred pages of old keys, and a file a minute.
-    world = closed(late_files="quarantine")
-    world.source.page_keys = 10
-    for number in range(3000):
-        at(world, f"y=1970/{number:05}.json.other", "no data")
-    world.put("y=1971/0.ndjson", "late")
-    world.now += 1000
-    pages = 0
-
-    def counted() -> None:
-        nonlocal pages
-        pages += 1
-
-    world.source.between_pages = counted
-    pipeline = world.pipeline()
-    for number in range(10):
-        world.put(f"y=1973/5{number:02}.ndjson", f"new {number}")
-        pages = 0
-        poll(world, pipeline)
-        assert f"new {number}" in world.rows()
-        assert pages < 150, "one poll listed a large part of the source"
-        world.now += 60
     assert letter_paths(world) == ["y=1971/0.ndjson"]
 
 

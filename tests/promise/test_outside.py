@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from blizzard_core.errors import ConfigError
-from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import CheckpointSettings
 from tests.support.blizzard_world import World
 from tests.support.promise_world import DAY, at, letter_paths, one_cycle, poll, polls, sweeps
@@ -98,39 +93,6 @@ def test_a_partition_ahead_of_time_is_taken_when_its_time_comes() -> None:
     assert letter_paths(world) == []
 
 
-def configured(tmp_path: Path, source: str, table: str, dlq: str | None) -> Path:
-    errors: dict[str, Any] = {} if dlq is None else {"dlq_path": str(tmp_path / dlq)}
-    document = {
-        "pipelines": {
-            "events": {
-                "sources": {"main": {"source_uri": str(tmp_path / source)}},
-                "sink": {"table_uri": str(tmp_path / table)},
-                "schema": {"fields": [{"name": "a", "type": "string"}]},
-                "error_handling": errors,
-            }
-        }
-    }
-    path = tmp_path / "c.yaml"
-    path.write_text(yaml.safe_dump(document))
-    return path
-
-
-@pytest.mark.parametrize(
-    ("source", "table", "dlq"),
-    [("raw", "lake", "raw/dlq"), ("raw", "lake", "raw"), ("raw", "raw/lake", None)],
-)
-def test_an_output_of_ours_inside_a_source_is_refused(
-    tmp_path: Path, source: str, table: str, dlq: str | None
-) -> None:
-    # Dead letters and tables below the source would be read as data, for ever.
-    with pytest.raises(ConfigError):
-        load_config(configured(tmp_path, source, table, dlq))
-
-
-def test_an_output_of_ours_beside_a_source_is_taken(tmp_path: Path) -> None:
-    assert load_config(configured(tmp_path, "raw", "lake", "dlq"))
-
-
 def test_a_file_dated_ahead_of_now_is_ingested_and_holds_nothing_back() -> None:
     # `min_age`, and a first name that stays young for ten years by its time.
     world = World(min_age="10s", checkpoint=CheckpointSettings(interval_files=100))
@@ -164,18 +126,6 @@ def test_a_file_that_fails_for_a_minute_is_not_given_up_while_others_keep_coming
     del world.engine.flaky["d=1/000.ndjson"]
     polls(world, pipeline, times=10)
     assert world.rows() == [*["r"] * 120, "slow"]
-
-
-def test_a_file_that_fails_for_good_is_given_up_and_told() -> None:
-    # The pause between tries must not keep it for ever.
-    world = World()
-    world.errors = {"max_retries": 3}
-    world.engine.flaky["d=1/000.ndjson"] = 10**6
-    world.put("d=1/000.ndjson", "never")
-    world.put("d=1/001.ndjson", "r")
-    polls(world, times=15)
-    assert letter_paths(world) == ["d=1/000.ndjson"]
-    assert world.rows() == ["r"]
 
 
 @pytest.mark.parametrize("years", [-10, 10])

@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from blizzard_core.daemon import Worker, run
 from blizzard_core.errors import ColdStartRefused, FencedError
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.operations import live_parts
 from blizzard_py.app.wiring import build
 from blizzard_py.edits.rebuild import Rebuild
@@ -29,7 +27,6 @@ from blizzard_py.ingest.batch_records import BatchRecords
 from blizzard_py.ingest.batch_runner import BatchRunner
 from blizzard_py.ingest.publish import OutputNames
 from blizzard_py.replay import GivenFiles, file_parts
-from penguin_py.__main__ import main as penguin
 from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
 from tests.support.promise_world import one_cycle, poll
@@ -85,19 +82,6 @@ def test_lost_state_is_no_cold_start_however_long_the_log_went_on(
     assert drill.ids() == ALL[:9]
 
 
-def test_older_state_is_refused_before_outputs_are_committed(tmp_path: Path) -> None:
-    drill = Drill(tmp_path, str(tmp_path / "place"))
-    drill.arrive(0)
-    assert drill.start_once() == 0
-    shutil.copytree(drill.lake, drill.copy(0))
-    drill.arrive(1)
-    alone = build(load_config(drill.config), DirectEngine())  # Penguin is down
-    assert run(alone, ONCE, threading.Event()) == 0
-    drill.put_back(STATE)
-    assert drill.start_once() == 1
-    assert drill.ids() == ALL[:6]
-
-
 def with_outputs_that_wait(tmp_path: Path) -> Drill:
     """A drill whose second round waits for its commit, since Penguin is down."""
     drill = Drill(tmp_path, str(tmp_path / "place"))
@@ -136,16 +120,6 @@ def test_lost_state_and_fence_are_no_cold_start_while_outputs_wait(tmp_path: Pat
     assert drill.start_once() == 2
     assert ".parquet waits for its commit" in drill.told
     assert drill.ids() == ALL[:3]
-
-
-def test_a_record_that_is_gone_is_written_again(drill: Drill) -> None:
-    shutil.rmtree(drill.lake / FENCE)
-    drill.arrive(3)
-    assert drill.start_once() == 0
-    assert (drill.lake / FENCE / "events_main.json").exists()
-    drill.put_back(CHECKPOINT)
-    assert drill.start_once() == 1
-    assert drill.ids() == ALL
 
 
 def test_state_newer_than_the_rest_of_the_table_is_refused(drill: Drill) -> None:
@@ -205,17 +179,14 @@ def renamed(drill: Drill, *more: str) -> int:
     """Rename the source, which has its new name from now on; the exit code."""
     drill.document["pipelines"] = {"clicks": drill.document["pipelines"].pop("events")}
     drill.write_config()
-    where = [str(drill.config), "--from", "events_main", "--pipeline", "clicks", "--source", "main"]
-    result = CliRunner().invoke(blizzard, ["rename", *where, *more])
-    drill.told = result.output
-    return result.exit_code
+    where = ("--from", "events_main", "--pipeline", "clicks", "--source", "main")
+    done = drill.call("blizzard", "rename", str(drill.config), *where, *more)
+    drill.told = done.stdout + done.stderr
+    return done.returncode
 
 
 def rebuilt(drill: Drill, *more: str) -> int:
-    where = [str(drill.config), "--pipeline", "clicks", "--source", "main", "--yes"]
-    result = CliRunner().invoke(blizzard, ["checkpoint", "rebuild", *where, *more])
-    drill.told = result.output
-    return result.exit_code
+    return drill.rebuild(*more, pipeline="clicks")
 
 
 def test_a_rename_of_older_state_is_refused(drill: Drill) -> None:
@@ -234,21 +205,6 @@ def test_a_rename_of_older_state_is_refused(drill: Drill) -> None:
     drill.arrive(3)
     assert drill.start_once() == 0
     assert drill.ids() == ALL
-
-
-def test_lost_state_is_no_cold_start_under_another_name_of_its_id(drill: Drill) -> None:
-    pipelines = drill.document["pipelines"]
-    pipelines["clicks"] = pipelines.pop("events")
-    pipelines["clicks"]["sources"]["main"]["id"] = "events_main"
-    drill.write_config()
-    for part in (STATE, FENCE):
-        shutil.rmtree(drill.lake / part)
-    assert drill.start_once() == 2
-    assert "the table's log commits batches of it" in drill.told
-    assert rebuilt(drill) == 1
-    assert rebuilt(drill, "--done-before", "date=2024-01-23") == 0
-    assert drill.start_once() == 0
-    assert drill.ids() == ALL[:9]
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -348,23 +304,6 @@ def test_state_of_an_older_release_is_refused_when_a_newer_one_ran(
     assert drill.ids() == ALL[:9]
 
 
-def test_older_state_is_refused_under_another_name_of_its_id(drill: Drill) -> None:
-    pipelines = drill.document["pipelines"]
-    pipelines["clicks"] = pipelines.pop("events")
-    pipelines["clicks"]["sources"]["main"]["id"] = "events_main"
-    drill.write_config()
-    drill.put_back(STATE, FENCE)
-    drill.arrive(3)
-    assert drill.start_once() == 1
-    assert "the table's log commits newer batches" in drill.told
-    where = (str(drill.config), "--pipeline", "clicks", "--source", "main", "--yes")
-    rebuild = ("blizzard", "checkpoint", "rebuild", *where)
-    assert drill.call(*rebuild).returncode == 1
-    assert drill.call(*rebuild, "--done-before", "date=2024-01-23").returncode == 0
-    assert drill.start_once() == 0
-    assert drill.ids() == ALL
-
-
 def test_states_of_two_tables_that_are_swapped_are_not_redone(tmp_path: Path) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
     home = tmp_path / "place" / "lake"
@@ -380,11 +319,10 @@ def test_states_of_two_tables_that_are_swapped_are_not_redone(tmp_path: Path) ->
         shutil.copytree(home / "events" / part, home / "other" / part)
     sink["table_uri"] = f"{home}/other"
     drill.write_config()
-    where = [str(drill.config)]
-    CliRunner().invoke(penguin, ["run", *where, "--once"])
-    refused = CliRunner().invoke(blizzard, ["redo", *where, "--quarantined", "--dry-run"])
-    assert refused.exit_code == 1
-    assert "_blizzard is of another table or another moment" in refused.output
+    drill.call("penguin", "run", str(drill.config), "--once")
+    refused = drill.call("blizzard", "redo", str(drill.config), "--quarantined", "--dry-run")
+    assert refused.returncode == 1
+    assert "_blizzard is of another table or another moment" in refused.stdout + refused.stderr
 
 
 # -- a process that sleeps ------------------------------------------------------------------
@@ -415,15 +353,11 @@ def rows(folder: Path) -> list[str]:
 
 
 def test_a_sleeper_publishes_nothing_when_its_version_returns(tmp_path: Path) -> None:
-    slept(tmp_path)
-    assert rows(tmp_path) == ["1", "2"]
-
-
-def test_a_rebuild_drops_what_a_sleeper_committed(tmp_path: Path) -> None:
     world = slept(tmp_path)
+    assert rows(tmp_path) == ["1", "2"]
     world.put(f"{DAY}/3.json", "3")
     rebuild = Rebuild(world.parts())
-    rebuild.write(rebuild.plan(None))
+    rebuild.write(rebuild.plan(None))  # and drops what it has committed
     world.drain()
     assert rows(tmp_path) == ["1", "2", "3"]
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import boto3  # type: ignore[import-untyped]  # ships no types
 import pytest
-from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # ships no types
 
 from benchmarks import discovery
 from benchmarks.discovery import measure_edges, request_bound
@@ -97,45 +96,6 @@ def pages(client: Any, bucket: str, **arguments: Any) -> list[tuple[list[str], l
         token = {"ContinuationToken": answer["NextContinuationToken"]}
 
 
-@pytest.mark.parametrize("limit", [1, 2, 5, len(ODD) - 1, len(ODD), 1000])
-def test_pages_hold_every_odd_name_once_and_in_byte_order(
-    client: Any, bucket: str, limit: int
-) -> None:
-    fill(client, bucket, ODD)
-    found = pages(client, bucket, MaxKeys=limit)
-    assert [key for keys, _ in found for key in keys] == ODD
-    assert [len(keys) for keys, _ in found[:-1]] == [limit] * (len(found) - 1)
-    assert found[-1][0]
-
-
-def test_start_after_is_exclusive_and_need_not_exist(client: Any, bucket: str) -> None:
-    fill(client, bucket, ODD)
-    for after in [*ODD, "date=1/", "date=1/xx", "zz", "ü"]:
-        for prefix in ["", "date=1", "z=1/", "none"]:
-            [(keys, _)] = pages(client, bucket, StartAfter=after, Prefix=prefix)
-            assert keys == [
-                key for key in ODD if key.encode() > after.encode() and key.startswith(prefix)
-            ]
-
-
-@pytest.mark.parametrize("limit", [1, 3, 1000])
-@pytest.mark.parametrize("prefix", ["", "date=1", "date=1/", "deep/er/", "none"])
-def test_a_delimiter_rolls_keys_up_into_prefixes_across_pages(
-    client: Any, bucket: str, prefix: str, limit: int
-) -> None:
-    fill(client, bucket, ODD)
-    found = pages(client, bucket, Prefix=prefix, Delimiter="/", MaxKeys=limit)
-    below = [key[len(prefix) :] for key in ODD if key.startswith(prefix)]
-    rolled = sorted({name.partition("/")[0] for name in below if "/" in name}, key=str.encode)
-    assert [key for keys, _ in found for key in keys] == [
-        prefix + name for name in below if "/" not in name
-    ]
-    assert sorted((p for _, prefixes in found for p in prefixes), key=str.encode) == sorted(
-        (f"{prefix}{name}/" for name in rolled), key=str.encode
-    )
-    assert all(len(keys) + len(prefixes) == limit for keys, prefixes in found[:-1])
-
-
 def test_it_answers_as_another_s3_does(client: Any, bucket: str, s3: S3Server) -> None:
     other = client_of(s3.endpoint)
     twin = s3.new_bucket()
@@ -152,27 +112,6 @@ def test_it_answers_as_another_s3_does(client: Any, bucket: str, s3: S3Server) -
         arguments = {"Prefix": prefix, **narrowing}
         assert pages(client, bucket, **arguments) == pages(other, twin, **arguments), arguments
     other.close()
-
-
-def test_what_is_put_is_listed_with_its_facts_until_it_is_deleted(client: Any, bucket: str) -> None:
-    before = datetime.now(UTC)
-    fill(client, bucket, ["b", "a", "b"])
-    answer = client.list_objects_v2(Bucket=bucket)
-    assert [item["Key"] for item in answer["Contents"]] == ["a", "b"]
-    for item in answer["Contents"]:
-        assert abs(item["LastModified"] - before) < timedelta(minutes=5)
-        assert item["Size"] == 0
-        assert item["ETag"] == '"d41d8cd98f00b204e9800998ecf8427e"'
-    client.delete_object(Bucket=bucket, Key="a")
-    assert pages(client, bucket) == [(["b"], [])]
-    assert pages(client, bucket, Prefix="a") == [([], [])]
-
-
-def test_a_missing_bucket_and_an_object_with_content_are_refused(client: Any, bucket: str) -> None:
-    with pytest.raises(ClientError, match="NoSuchBucket"):
-        client.list_objects_v2(Bucket="nowhere")
-    with pytest.raises(ClientError, match="NotImplemented"):
-        client.put_object(Bucket=bucket, Key="a", Body=b"content")
 
 
 def test_it_counts_requests_keys_and_bytes(server: StandIn, client: Any, bucket: str) -> None:

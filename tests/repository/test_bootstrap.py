@@ -570,16 +570,6 @@ def test_chromium_is_installed_where_the_tests_need_it(machine: Machine) -> None
     assert (again.stderr, machine.apt()) == ("", ["chromium"])
 
 
-def test_chromium_is_asked_for_where_it_cannot_be_installed(machine: Machine) -> None:
-    machine.has("venv-package", "java")
-    machine.not_root()
-    (machine.bin / "chromium").unlink()
-    done = machine.run("dev")
-    assert done.returncode == 1
-    assert "missing: Chromium" in done.stderr
-    assert "apt-get install chromium" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("tool", "package"), [("promtool", "prometheus"), ("kubectl", "kubernetes-client")]
 )
@@ -662,13 +652,6 @@ def test_only_the_server_that_is_missing_is_installed(machine: Machine) -> None:
     assert machine.run("dev").returncode == 0
     assert machine.apt() == ["mariadb-server-core mariadb-client-core"]
     assert not machine.clusters.exists()
-
-
-def test_the_runtime_needs_no_server(machine: Machine) -> None:
-    machine.has("venv-package", "java")
-    without_servers(machine)
-    assert machine.run("runtime").returncode == 0
-    assert machine.apt() == []
 
 
 def test_servers_are_asked_for_where_they_cannot_be_installed(machine: Machine) -> None:

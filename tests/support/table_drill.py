@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import threading
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
 from blizzard_core.daemon import Loop, run
 from blizzard_core.settings.load import load_config
+from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.wiring import build
+from penguin_py.__main__ import main as penguin
 from penguin_py.app import build as tables_of
 from tests.support.direct_engine import DirectEngine
 from tests.support.scenario import Scenario
@@ -16,6 +22,7 @@ from tests.support.scenario import Scenario
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 ALL = list(range(12))
 ONCE = Loop(once=True, jitter_secs=0, grace_secs=0)
+_PROGRAMS = {"blizzard": blizzard, "penguin": penguin}
 
 
 class Drill(Scenario):
@@ -59,8 +66,17 @@ class Drill(Scenario):
             elif then.exists():
                 shutil.copy(then, now)
 
-    def rebuild(self, *arguments: str) -> int:
-        where = ("--pipeline", "events", "--source", "main", "--yes")
-        return self.call(
-            "blizzard", "checkpoint", "rebuild", str(self.config), *where, *arguments
-        ).returncode
+    def call(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """The command in this process and without Spark, neither of which is the point here."""
+        assert not environment
+        program, *arguments = command
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
+            done = CliRunner().invoke(_PROGRAMS[program], arguments)
+        return subprocess.CompletedProcess(command, done.exit_code, done.stdout, done.stderr)
+
+    def rebuild(self, *arguments: str, pipeline: str = "events") -> int:
+        where = ("--pipeline", pipeline, "--source", "main", "--yes")
+        done = self.call("blizzard", "checkpoint", "rebuild", str(self.config), *where, *arguments)
+        self.told = done.stdout + done.stderr
+        return done.returncode

@@ -459,23 +459,6 @@ def test_hostile_text_is_shown_as_text(browser: Browser, world: World) -> None:
         assert visit.page.locator("#targets script, #targets img").count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_needs_no_sideways_scrolling(browser: Browser, world: World, scheme: Any) -> None:
-    name = "date=2024-01-01/" + "x" * 300 + ".json"
-    world.put(name, "1")
-    worker = world.drain()
-    worker.activity.cycle_failed(Unavailable("y" * 400))
-    phone = {"viewport": {"width": 390, "height": 844}, "color_scheme": scheme}
-    with (
-        serving(world, worker) as (server, _),
-        visited(browser, server.port, **phone) as visit,
-    ):
-        for summary in visit.page.locator("summary").all():
-            summary.click()
-        width = visit.page.evaluate("document.documentElement.scrollWidth")
-        assert width == 390
-
-
 def test_a_daemon_that_is_gone_is_said_and_found_again(browser: Browser, world: World) -> None:
     worker = world.drain()
     panel = Panel("blizzard", [worker.activity], lambda: world.now)

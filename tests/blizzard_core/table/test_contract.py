@@ -81,6 +81,10 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
         {"properties": {"delta.setTransactionRetentionDuration": "interval 1 days"}},
         "setTransactionRetentionDuration is set: .*unset it",
     ),
+    "mapped columns": (
+        {"properties": {"delta.columnMapping.mode": "name"}},
+        "columnMapping",
+    ),
     "checkpoints with sidecars": (
         {"properties": {"delta.checkpointPolicy": "v2"}},
         "checkpointPolicy is set: .*classic",

@@ -33,11 +33,6 @@ from tests.support.scenario import ROOT, Scenario
 HOSTILE = "\x1b[31m[bold]x[/]\u202e"
 
 
-class Engine(DirectEngine):
-    def stop(self) -> None:
-        """Nothing to stop."""
-
-
 def invoke(*arguments: str, program: click.Group = blizzard, stdin: str | None = None) -> Result:
     return CliRunner().invoke(program, arguments, input=stdin)
 
@@ -299,7 +294,7 @@ WHERE = ("--pipeline", "events", "--source", "main")
 def test_dead_letters_are_listed_and_replayed_once(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     config = str(scenario.config)
     shown = invoke("dlq", "list", config)
     assert shown.exit_code == 0, shown.output
@@ -658,47 +653,10 @@ def test_places_that_are_not_there_are_answered_with_the_remedy(
         assert "the bucket does not exist; create it, or correct the URI" in no_bucket.stderr
 
 
-# Each change is tried in test_replay.py, without processes.
-@pytest.mark.parametrize("step", [5, 14])
-def test_a_replay_that_is_killed_goes_on_where_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    scenario = Scenario(tmp_path, str(tmp_path))
-    scenario.put_rows("date=2024-01-01/1.json.gz", 1)
-    scenario.put("date=2024-01-01/2.json.gz", b"not gzip")
-    scenario.ingest()
-    scenario.put_rows("date=2024-01-01/2.json.gz", 2, 3)
-    record = {
-        "path": str(tmp_path / "raw/date=2024-01-01/1.json.gz"),
-        "line": 2,
-        "offset": 9,
-        "length": 9,
-        "error": "it was bad under the old schema",
-        "stage": "parse",
-        "timestamp": "2024-01-01T00:00:00+00:00",
-        "raw": '{"id": 4}',
-    }
-    batch = "019aa000-0000-7000-8000-000000000001"
-    scenario.table.put_atomic(
-        f"_blizzard/dlq/events_main/{batch}.records.ndjson", json.dumps(record).encode()
-    )
-    replay = ("dlq", "replay", str(scenario.config), *WHERE, "--all")
-    killed = scenario.call("tests.support.dying_replay", str(step), *replay)
-    assert killed.returncode == -9, killed.stderr
-    penguin_once = ("run", str(scenario.config), "--once")
-    assert invoke(*penguin_once, program=penguin).exit_code == 0
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
-    for _ in range(2):
-        assert invoke(*replay).exit_code == 0
-    assert invoke(*penguin_once, program=penguin).exit_code == 0
-    assert scenario.ids() == [1, 2, 3, 4]
-    assert invoke("dlq", "list", str(scenario.config), "--json").stdout == ""
-
-
 def test_records_are_replayed_after_the_schema_was_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     scenario = Scenario(tmp_path, str(tmp_path))
     good = [{"id": number, "text": "t"} for number in range(40)]
     long = "x" * 100_000  # longer than a letter holds

@@ -27,15 +27,10 @@ WHERE = ("--pipeline=events", "--source=main")
 WHY = Closing("test data", "ann@ops", "2024-01-28T14:00:00+00:00")
 
 
-class Engine(DirectEngine):
-    def stop(self) -> None:
-        """Nothing to stop."""
-
-
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     """A file with two bad records among twenty, and one that is bad as a whole."""
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     found = Scenario(tmp_path, str(tmp_path))
     lines = [json.dumps({"id": number, "text": f"t{number}"}) for number in range(1, 41)]
     lines[6] = '{"id": "\x1b[31mseven\u202e", "text": "x"}'
@@ -166,23 +161,6 @@ def test_letters_that_a_replay_has_taken_are_not_closed() -> None:
     with pytest.raises(DiscardRefused, match="dlq replay"):
         closed(world)
     assert len(world.open_letters()) == 2
-
-
-def test_who_dies_while_closing_does_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = with_letters()
-    [first, _] = world.open_letters()
-
-    def dies(*_: object) -> None:
-        raise Died
-
-    with monkeypatch.context() as dying:
-        dying.setattr(world.dlq, "rename", dies)
-        with pytest.raises(Died):
-            closed(world)
-    assert len(world.open_letters()) == 2
-    closed(world)
-    assert world.open_letters() == []
-    assert reason_of(world.dlq, "events_main", first.id) == WHY
 
 
 def test_a_replay_that_comes_in_between_has_the_letter_and_nobody_closes_it(

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_core.checkpoint.fence import FencedFile
 from blizzard_core.errors import FencedError
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.edits import checkpoint_edit, history, kept
@@ -21,7 +20,6 @@ from blizzard_py.replay import GivenFiles, file_parts
 from tests.blizzard_py.edits.test_checkpoint_edit import DAY, ingested, set_to
 from tests.blizzard_py.replay.test_replay import ReplayWorld
 from tests.support.blizzard_world import World
-from tests.support.memory_store import Died
 from tests.support.scenario import Scenario
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
@@ -150,23 +148,6 @@ def test_segments_that_are_gone_refuse_a_rollback() -> None:
         world.sink.delete(path)
     with pytest.raises(EditRefused, match="what is gone"):
         rolled_back(world, names(world)[1])
-
-
-def test_who_dies_in_a_rollback_has_changed_nothing_or_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, _ = changed()
-    rows = world.rows()
-    name = names(world)[1]
-
-    def dies(*_: object) -> None:
-        raise Died
-
-    with monkeypatch.context() as dying:
-        dying.setattr(FencedFile, "save", dies)
-        with pytest.raises(Died):
-            rolled_back(world, name)
-    rolled_back(world, name)
-    world.drain()
-    assert world.rows() == sorted([*rows, "4", "5"])
 
 
 def test_only_the_newest_copies_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from blizzard_py.state.state_paths import StatePaths
 from tests.blizzard_py.replay.test_given_files import IngestWorld
 from tests.blizzard_py.replay.test_replay import ReplayWorld
 from tests.support.blizzard_world import World, overtaking
-from tests.support.memory_store import Died, Dying
+from tests.support.memory_store import Died
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 DAY = "date=2024-01-01"
@@ -35,42 +35,6 @@ def begun() -> World:
 def rebuilt(world: World) -> None:
     job = Rebuild(world.parts())
     job.write(job.plan(None))
-
-
-def dies_once(world: World, at: int) -> bool:
-    """Whether there was a change of that number to die at."""
-    dying = Dying(world.source, world.sink, world.dlq)
-    dying.arm(at)
-    try:
-        world.drain()
-    except Died:
-        pass
-    else:
-        return False
-    finally:
-        dying.countdown = -1
-    return True
-
-
-@pytest.mark.parametrize("again", [False, True], ids=["died", "died and was taken over"])
-def test_a_batch_that_died_after_the_copy_comes_once_wherever_it_died(again: bool) -> None:
-    at, more = 0, True
-    while more:
-        world = begun()
-        copy = world.sink.objects[CHECKPOINT]
-        world.put(f"{DAY}/2.json", "2", "?bad")
-        world.put(f"{DAY}/3.json", "3")
-        more = dies_once(world, at)
-        if again:
-            dies_once(world, 9)  # the one that took it over dies on its way as well
-        world.sink.objects[CHECKPOINT] = copy
-        rebuilt(world)
-        world.drain()
-        world.now += 1000
-        world.drain()
-        assert world.rows() == ["1", "2", "3"], at
-        at += 1
-    assert at > 10
 
 
 def dies_at(world: World, place: str) -> None:

@@ -20,7 +20,6 @@ import yaml
 from blizzard_core.errors import PipelineStopped, SourceError, Unavailable
 from blizzard_core.settings.load import load_config
 from blizzard_py.app.wiring import parts_of, source_pipeline
-from blizzard_py.connections.jdbc.connection import JdbcConnection
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.connections.sqlite.connection import SqliteConnection
 from blizzard_py.engines.spark.engine import SparkEngine
@@ -29,9 +28,8 @@ from blizzard_py.job import FieldSpec, IngestJob, IngestSettings, JobFile, Place
 from blizzard_py.reading import Access, Reading, ReadTask, Window
 from tests.support.mariadb_server import PASSWORD as MARIADB_PASSWORD
 from tests.support.mariadb_server import mariadb_server
-from tests.support.postgresql_server import PASSWORD, PostgresqlServer, postgresql_server
+from tests.support.postgresql_server import PostgresqlServer, postgresql_server
 
-JAR = Path("/usr/share/java/postgresql.jar")
 FIELDS = (
     FieldSpec("id", "int64", nullable=True),
     FieldSpec("amount", "decimal", nullable=True, precision=12, scale=2),
@@ -94,23 +92,6 @@ def server() -> Iterator[PostgresqlServer]:
             "INSERT INTO orders SELECT g, g / 4.0 FROM generate_series(1, 100) g",
         )
         yield found
-
-
-@pytest.mark.skipif(not JAR.exists(), reason="`make setup-dev` installs the driver")
-def test_tasks_read_by_spark_itself(
-    spark_engine: SparkEngine, server: PostgresqlServer, tmp_path: Path
-) -> None:
-    url = f"jdbc:postgresql://127.0.0.1:{server.port}/postgres"
-    options = {"user": "postgres", "password": PASSWORD, "driver": "org.postgresql.Driver"}
-    access = Access("jdbc", url, options)
-    connection = JdbcConnection(access, SELECTION, lambda text: spark_engine.ask(access, text))
-    bound = connection.bound("max", 0)
-    assert bound.value == {"id": 100}
-    tasks = connection.tasks(Window(up_to=bound.value), Split("id", 3))
-    assert len(tasks) > 1
-    result = spark_engine.ingest(job(tmp_path, Reading(access, named(tasks))))
-    assert sum(file.rows for file in result.files) == 100
-    assert rows_of(tmp_path, [o.staged for o in result.outputs]) == list(range(1, 101))
 
 
 def polled(

@@ -10,7 +10,6 @@ import pytest
 from blizzard_core.errors import ConfigError
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.mariadb_server import mariadb_server
 from tests.support.postgresql_server import PASSWORD, PostgresqlServer, postgresql_server
 from tests.support.unit_shop import UnitShop
 
@@ -83,18 +82,3 @@ def test_units_of_postgresql(
     shop.passes(hours=1)
     shop.run()
     assert shop.texts() == ["a", "b", "c"]
-
-
-def test_units_of_mariadb(spark_engine: SparkEngine, tmp_path: Path) -> None:
-    with mariadb_server() as server:
-        server.execute("CREATE TABLE answers (day datetime, survey text, text text)")
-        server.execute(
-            "INSERT INTO answers VALUES ('2020-01-31 23:59:59', 's1', 'a'),"
-            " ('2020-02-01', 'it''s', 'b')"
-        )
-        shop = UnitShop(tmp_path, values=VALUES)
-        shop.engine = spark_engine
-        connection = {"driver": "mysql", "uri": server.uri()}
-        shop.document["connections"] = {"shop": connection}
-        shop.run()
-        assert shop.texts() == ["a", "b"]

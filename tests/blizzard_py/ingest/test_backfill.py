@@ -49,14 +49,9 @@ LATE = f"{DAY}/3.json"
 LIVE = SourceState(Progress("Idle", "date=2024-01-30/9", depth=1), origin="date=2024-01-28")
 
 
-class Engine(DirectEngine):
-    def stop(self) -> None:
-        """Nothing to stop."""
-
-
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
 
 
 def test_a_range_below_the_live_start_is_free() -> None:
@@ -513,27 +508,6 @@ def test_mistakes_are_told(scenario: Scenario) -> None:
     assert wrong.exit_code == 2
     assert "there is no x/y; known: events/main" in wrong.stderr
     assert "--from and --to are partitions" in backfill(scenario, "a", "b/1.json.gz").stderr
-
-
-def test_with_spark_as_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    scenario = Scenario(tmp_path, str(tmp_path))
-    scenario.main_source["partition_filter"] = {"prefix_template": "date=%Y-%m-%d", "lookback": 1}
-    scenario.write_config()
-    for back in (0, 5):
-        scenario.put_rows(f"{day(back)}/1.json.gz", back)
-    scenario.ingest()
-    scenario.run(
-        "blizzard",
-        "backfill",
-        str(scenario.config),
-        "--pipeline=events",
-        "--source=main",
-        f"--from={day(6)}",
-        f"--to={day(4)}",
-    )
-    scenario.commit()
-    assert scenario.ids() == [0, 5]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from blizzard_core.handover.groups import Group, decode_group, encode_group, gro
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput, Replaced
-from tests.blizzard_py.ingest.test_source_pipeline import RECORDS, ROWS, world_with_hours
+from tests.blizzard_py.ingest.test_source_pipeline import ROWS, world_with_hours
 from tests.support.blizzard_world import World
-from tests.support.memory_store import Died, Dying, MemoryStorage
+from tests.support.memory_store import MemoryStorage
 
 ID = "events_main"
 WHOLE = Replaced((("main/", "main0"),))
@@ -61,24 +61,6 @@ def test_a_source_that_replaces_nothing_has_no_groups() -> None:
     world.drain()
     assert groups_of(world.sink) == []
     assert "group_seq" not in world.checkpoint()
-
-
-def changes() -> int:
-    world = world_with_hours()
-    dying = Dying(world.sink, world.dlq)
-    world.drain(grouping(world))
-    return dying.count
-
-
-@pytest.mark.parametrize("at", range(changes()))
-def test_death_at_any_change_leaves_each_output_in_one_manifest(at: int) -> None:
-    world = world_with_hours()
-    Dying(world.sink, world.dlq).arm(at)
-    with pytest.raises(Died):
-        world.drain(grouping(world))
-    world.drain(grouping(world))
-    check_groups(world)
-    assert world.records() == [RECORDS]
 
 
 def test_a_number_that_another_run_took_is_left_to_it() -> None:

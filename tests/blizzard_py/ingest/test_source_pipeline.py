@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from blizzard_core.errors import (
     BlizzardError,
@@ -688,68 +686,10 @@ def test_a_publication_that_fails_ends_the_job_beside_it_and_both_batches_come_t
 # -- death ---------------------------------------------------------------------
 
 
-def changes_of_a_run() -> int:
-    world = world_with_hours()
-    dying = Dying(world.sink, world.dlq)
-    world.drain()
-    return dying.count
-
-
 def in_flight(world: World) -> list[dict[str, Any]]:
     stored = "_blizzard/events_main_checkpoint.json" in world.sink.objects
     found: list[dict[str, Any]] = world.checkpoint().get("in_flight", []) if stored else []
     return found
-
-
-@pytest.mark.parametrize("at", range(changes_of_a_run()))
-def test_death_at_any_change_loses_and_doubles_nothing(at: int) -> None:
-    """Before and after every write, copy and delete that a run makes."""
-    world = world_with_hours()
-    Dying(world.sink, world.dlq).arm(at)
-    with pytest.raises(Died):
-        world.drain()
-    told = [*world.dlq.objects, *(p for p in world.sink.objects if "/journal/" in p)]
-    for batch in in_flight(world):
-        if batch["phase"] == "running":  # nothing of it counts, so nothing is said of it
-            assert not [path for path in told if batch["batch"] in path]
-    world.drain()
-    assert world.rows() == ROWS
-    assert [letter["path"] for letter in world.letters()] == ["mem://raw/date=2/hour=00/2.ndjson"]
-    assert world.records() == [RECORDS]
-    assert world.checkpoint()["totals"]["rows"] == len(ROWS)
-    assert world.checkpoint()["totals"]["bad_rows"] == len(RECORDS)
-    assert not [path for path in world.sink.objects if "staging" in path]
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    deaths=st.lists(st.integers(0, 60), max_size=6),
-    flaky=st.dictionaries(st.sampled_from(sorted(HOURS)), st.integers(1, 2), max_size=2),
-    late=st.lists(st.sampled_from(["date=1/hour=00/0.ndjson", "date=2/hour=09/5.ndjson"])),
-)
-def test_any_number_of_deaths_with_flaky_and_late_files(
-    deaths: list[int], flaky: dict[str, int], late: list[str]
-) -> None:
-    world = world_with_hours()
-    world.engine.flaky.update(flaky)
-    dying = Dying(world.sink, world.dlq)
-    expected = set(ROWS)
-    for number, at in enumerate(deaths):
-        dying.arm(at)
-        with contextlib.suppress(Died, Unavailable):
-            world.drain()
-        dying.arm(-1)
-        world.now += 10
-        for path in late[number : number + 1]:
-            if path not in world.source.objects:
-                world.put(path, path)
-                expected.add(path)
-    for _ in range(4):
-        with contextlib.suppress(Unavailable):
-            world.drain()
-    assert world.rows() == sorted(expected)
-    assert len(world.letters()) == 1
-    assert sorted(record for found in world.records() for record in found) == RECORDS
 
 
 # -- the journal ---------------------------------------------------------------

@@ -50,22 +50,6 @@ def test_random_names_are_all_ingested_once_without_a_watermark() -> None:
     assert world.rows() == sorted(expected)
 
 
-@pytest.mark.parametrize("at", range(60))
-def test_death_at_any_change_without_a_watermark(at: int) -> None:
-    world = set_world()
-    expected = random_names(world, 5)
-    dying = Dying(world.sink, world.dlq)
-    dying.arm(at)
-    pipeline = world.pipeline()
-    with contextlib.suppress(Died):
-        world.drain(pipeline)
-    dying.arm(-1)
-    expected += random_names(world, 1, seed=1)
-    world.drain()
-    world.drain()
-    assert world.rows() == sorted(expected)
-
-
 def test_a_missing_segment_stops_the_pipeline() -> None:
     world = set_world()
     random_names(world, 3)

@@ -33,7 +33,6 @@ from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario
 
 DAY = "date=2024-01-01"
-WEEK = 7 * 86_400.0
 
 
 class IngestWorld(ReplayWorld):
@@ -219,29 +218,6 @@ def test_an_ending_that_counts_later_does_not_bring_the_file_again() -> None:
     assert world.rows() == ["1", "5", "52", "zipped"]
 
 
-def test_a_death_while_a_taken_file_is_passed_costs_nothing() -> None:
-    at = 0
-    while True:
-        world = IngestWorld()
-        world.put(f"{DAY}/8.json.gz", "zipped")
-        world.put(f"{DAY}/9.json", "9")
-        world.ingest(f"{DAY}/8.json.gz")
-        world.settings["compression"] = "auto"
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        try:
-            world.drain()
-            died = False
-        except Died:
-            died = True
-            world.drain()
-        assert world.rows() == ["1", "5", "52", "9", "zipped"], at
-        if not died:
-            break
-        at += 1
-    assert at > 10
-
-
 @pytest.mark.parametrize("name", ["6.json", "7.json"])
 def test_what_the_daemon_has_still_to_do_is_left_to_it(name: str) -> None:
     world = IngestWorld()
@@ -425,16 +401,11 @@ def test_a_run_that_takes_no_file_writes_nothing() -> None:
 # -- the command ---------------------------------------------------------------
 
 
-class Engine(DirectEngine):
-    def stop(self) -> None:
-        """Nothing to stop."""
-
-
 @pytest.fixture(params=["local", "s3"])
 def scenario(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Scenario:
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     if request.param == "local":
         found = Scenario(tmp_path, str(tmp_path))
     else:

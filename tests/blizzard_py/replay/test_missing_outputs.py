@@ -13,14 +13,15 @@ from blizzard_core.daemon import REFUSED
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
-from tests.blizzard_py.replay.test_refused_outputs import DAY, Engine
+from tests.blizzard_py.replay.test_refused_outputs import DAY
+from tests.support.direct_engine import DirectEngine
 from tests.support.scenario import Scenario
 
 
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     """A table with one file, and a second one that waits for its commit."""
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     found = Scenario(tmp_path, str(tmp_path))
     found.put_rows(f"{DAY}/1.json.gz", 1)
     found.ingest()

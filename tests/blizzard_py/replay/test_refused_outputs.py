@@ -27,15 +27,10 @@ from tests.support.scenario import Scenario, ndjson
 DAY = "date=2024-01-01"
 
 
-class Engine(DirectEngine):
-    def stop(self) -> None:
-        """Nothing to stop."""
-
-
 @pytest.fixture
 def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     """A table of a number and a text, in which two files of one day are."""
-    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", lambda *_: Engine())
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
     found = Scenario(tmp_path, str(tmp_path))
     found.main_source["checkpoint"] = {"interval_files": 2}
     found.put_rows(f"{DAY}/1.json.gz", 1)
@@ -253,30 +248,6 @@ def test_files_whose_rows_are_split_are_replaced_exactly(
     scenario.table.put_atomic(path, scenario.table.read(sound))
     done = CliRunner().invoke(penguin, ["reconcile", str(scenario.config)])
     assert scenario.ids() == [1, 2, 5, 6, 7, 8], done.output
-
-
-def test_a_redo_that_dies_goes_on(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    give_up_here(monkeypatch)
-    refused(scenario)
-    mended(scenario)
-    run = Replacing.run
-    with monkeypatch.context() as dying:
-        dying.setattr(Replacing, "run", lambda *_: 1 / 0)  # the outputs are given up
-        assert redone(scenario).exit_code == 1
-    committed(scenario)
-    assert scenario.ids() == [1, 2]
-    assert asked(scenario, "status").exit_code == REFUSED
-
-    def dies_at_its_end(self: Replacing, *given: object) -> object:
-        run(self, *given)  # type: ignore[arg-type]  # as it was called
-        return 1 / 0
-
-    with monkeypatch.context() as dying:
-        dying.setattr(Replacing, "run", dies_at_its_end)
-        assert redone(scenario).exit_code == 1
-    assert redone(scenario).exit_code == 0
-    committed(scenario)
-    assert scenario.ids() == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("moment", ["before the redo", "while it is redone"])

@@ -570,6 +570,12 @@ def test_everything_is_published_once_in_few_batches(world: Any) -> None:
     assert world.rows() == sorted([*rows, "r8", "r9"])
 
 
+def running(world: Any) -> list[str]:
+    """Batches that are begun and not committed."""
+    batches = world.checkpoint().get("in_flight", []) if CHECKPOINT in world.sink.objects else []
+    return [batch["batch"] for batch in batches if batch["phase"] == "running"]
+
+
 def test_death_at_any_change_neither_loses_nor_doubles_a_row(world: Any) -> None:
     kind = type(world)
     for at in count():
@@ -581,8 +587,12 @@ def test_death_at_any_change_neither_loses_nor_doubles_a_row(world: Any) -> None
             world.drain()
         died = dying.countdown == -1
         dying.arm(-1)
+        told = [*world.dlq.objects, *(path for path in world.sink.objects if "/journal/" in path)]
+        # Nothing of a batch that runs counts, so nothing is told of it.
+        assert not [path for path in told if any(name in path for name in running(world))], at
         world.arrive("later")
         settle(world)
+        assert not [path for path in world.sink.objects if "staging" in path], at
         assert world.rows() == sorted([*rows, "later"]), at
         assert len(world.letters()) == int(world.gives_up), at
         assert world.checkpoint()["totals"]["rows"] == len(rows) + 1, at

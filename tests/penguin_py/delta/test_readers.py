@@ -16,12 +16,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pytest
-from deltalake import QueryBuilder
 
 from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.penguin_readers import assert_all_read, plain, rows_of
@@ -108,40 +104,6 @@ def test_every_reader_sees_the_rows_that_were_written(world: World, seed: int) -
     rows = random_table(world, random.Random(seed))
     names = [field.name for field in world.delta().schema().fields]
     assert_all_read(world, rows_of(rows, names))
-
-
-OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
-    "=": (lambda a, b: a == b, pc.equal),
-    "<": (lambda a, b: a < b, pc.less),
-    "<=": (lambda a, b: a <= b, pc.less_equal),
-    ">": (lambda a, b: a > b, pc.greater),
-    ">=": (lambda a, b: a >= b, pc.greater_equal),
-}
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_filters_find_what_they_find_in_memory(world: World, seed: int) -> None:
-    chance = random.Random(100 + seed)
-    rows = random_table(world, chance)
-    scanned, lazy = world.delta().to_pyarrow_dataset(), pl.scan_delta(world.uri)
-    asked = 0
-    for name in ("whole", "small", "text", "day", "moment", "local", "price"):
-        kind = COLUMNS[name][0]
-        values = [value for value in rows[name].to_pylist() if value is not None]
-        for value in chance.sample(values, min(3, len(values))):
-            for sign, (compare, count) in OPERATORS.items():
-                expected = rows.filter(count(rows[name], pa.scalar(value, kind))).num_rows
-                found = scanned.to_table(filter=compare(ds.field(name), pa.scalar(value, kind)))
-                assert found.num_rows == expected, f"pyarrow: {name} {sign} {value!r}"
-                found = lazy.filter(compare(pl.col(name), value)).collect()
-                assert found.height == expected, f"polars: {name} {sign} {value!r}"
-                asked += 1
-        empty = scanned.to_table(filter=ds.field(name).is_null()).num_rows
-        assert empty == rows[name].null_count
-        query = QueryBuilder().register("t", world.delta())
-        empty = pa.table(query.execute(f'select 1 as x from t where "{name}" is null').read_all())
-        assert empty.num_rows == rows[name].null_count
-    assert asked > 30
 
 
 ASK = """

@@ -9,7 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -111,17 +110,6 @@ def test_deltalake_reads_the_one_file_that_can_match(
     query = QueryBuilder().register("t", log.delta())
     read = pa.table(query.execute(f"select number from t where {sql}").read_all())
     assert read["number"].to_pylist() == [-7_000]
-
-
-@EACH
-def test_duckdb_reads_the_one_file_that_can_match(
-    log: World, column: str, split: Any, sql: str
-) -> None:
-    with duckdb.connect() as db:
-        db.execute("set timezone = 'UTC'")
-        db.register("t", log.delta().to_pyarrow_dataset())
-        assert db.sql(f"select number from t where {sql}").fetchall() == [(-7_000,)], split
-    assert column
 
 
 @EACH

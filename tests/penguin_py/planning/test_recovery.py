@@ -198,25 +198,6 @@ def test_files_of_lost_commits_come_again_where_another_writer_has_their_numbers
     assert len(world.quarantined()) == 6
 
 
-def test_a_start_that_dies_before_it_has_folded_anew_is_made_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 2)
-    fill(world, 6)
-    refill(world, 3, 9)
-    penguin = world.penguin()
-
-    def dies(*_arguments: object) -> None:
-        raise InterruptedError
-
-    with monkeypatch.context() as context:
-        context.setattr(output_ids.OutputIds, "fold", dies)
-        with pytest.raises(InterruptedError):
-            world.run(penguin)
-    world.run()
-    assert [n for n in numbers(world) if n >= 0] == [0, 1, 2, 3, 4, 5]
-
-
 def test_who_dies_with_the_lost_segments_still_there_leaves_them_out_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -621,16 +602,6 @@ def test_our_last_commit_is_found_behind_those_of_others_in_a_few_rounds(world: 
     storage.asked.clear()
     assert log.own_commit(1, 60, 0) == found
     assert len(storage.asked) == 1
-
-
-def test_ids_that_another_instance_committed_are_read_by_the_next_start(world: World) -> None:
-    fill(world, 2)
-    world.put("1.parquet", {"x": [5]}, output_id="p/5")
-    world.run(app_id="backfill")
-    world.put("9.parquet", {"x": [5]}, output_id="p/5")
-    world.run()
-    assert numbers(world) == [0, 1, 5]
-    assert list(world.quarantined()) == ["9.parquet"]
 
 
 def test_a_local_commit_is_on_disk_before_the_mirror_is(

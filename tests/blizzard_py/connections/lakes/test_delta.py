@@ -67,18 +67,6 @@ def rewrite(folder: Path, version: int, change: Any) -> None:
 # --- versions ---------------------------------------------------------------------------------
 
 
-def test_each_window_is_what_the_commits_since_added(tmp_path: Path) -> None:
-    append(tmp_path, [{"id": 1}])
-    append(tmp_path, [{"id": 2}])
-    source = poller(tmp_path)
-    assert ids(source.poll()) == [1, 2]
-    assert source.poll() == []
-    append(tmp_path, [{"id": 3}])
-    append(tmp_path, [{"id": 4}])
-    assert ids(source.poll()) == [3, 4]
-    assert source.stored["version"] == 3
-
-
 def test_a_compaction_brings_nothing(tmp_path: Path) -> None:
     for number in range(4):
         append(tmp_path, [{"id": number}])

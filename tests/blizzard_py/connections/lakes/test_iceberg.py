@@ -60,20 +60,6 @@ def ids(rows: list[dict[str, Any]]) -> list[int]:
     return sorted(row["id"] for row in rows)
 
 
-def test_each_window_is_what_snapshots_since_appended(tmp_path: Path) -> None:
-    table = made(tmp_path)
-    source = poller(tmp_path)
-    assert source.poll() == []  # a table without a snapshot
-    append(table, 1)
-    append(table, 2)
-    assert ids(source.poll()) == [1, 2]
-    append(table, 3)
-    append(table, 4)
-    assert ids(source.poll()) == [3, 4]
-    assert source.poll() == []
-    assert source.stored["version"] == 4
-
-
 def test_random_histories_come_exactly_once(tmp_path: Path) -> None:
     for seed in range(3):
         chance = random.Random(seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import threading
@@ -14,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from blizzard_core.errors import FencedError, StorageError, Unavailable
+from blizzard_core.errors import FencedError, Unavailable
 from blizzard_core.log import configure
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_core.storage.protocol import Entry, Page
@@ -28,7 +27,7 @@ from blizzard_py.state.lateness import AUTO_GRACE_SECS, auto_grace, measured, wi
 from blizzard_py.state.ledger import Ledger, Settled
 from blizzard_py.state.source_state import Batch, SourceState
 from tests.support.blizzard_world import World
-from tests.support.memory_store import Died, Dying, MemoryStorage
+from tests.support.memory_store import MemoryStorage
 from tests.support.watermarks import nothing_waits
 
 DAY = 86_400.0
@@ -146,26 +145,6 @@ def test_a_late_file_that_waits_in_the_queue_is_not_queued_again() -> None:
     assert world.rows() == ["late", "r2", "r3"]
 
 
-@pytest.mark.parametrize("late_files", ["quarantine", "ingest"])
-@pytest.mark.parametrize("at", range(0, 46, 3))
-def test_death_while_a_late_file_is_dealt_with(at: int, late_files: str) -> None:
-    for step in range(at, at + 3):
-        world = late_world(late_files=late_files)
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(step)
-        with contextlib.suppress(Died):
-            world.drain()
-        dying.arm(-1)
-        world.drain()
-        again(world)
-        letters = [letter["path"] for letter in world.letters()]
-        if late_files == "ingest":
-            assert (world.rows(), letters) == (["late", "r2", "r3"], [])
-        else:
-            assert (world.rows(), letters) == (["r2", "r3"], [f"mem://raw/{LATE}"])
-        assert len(outcomes(world)) == 1
-
-
 def test_a_daemon_that_was_replaced_says_nothing_of_late_files() -> None:
     world = late_world()
     replaced = world.pipeline()
@@ -202,16 +181,6 @@ def test_a_late_file_in_a_closed_partition_is_found() -> None:
 
 
 # -- what is not late ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("modified", [0.0, 1e12])
-def test_modification_times_make_no_file_late_and_hide_none(modified: float) -> None:
-    world = late_world()
-    for path, (data, _) in list(world.source.objects.items()):
-        world.source.objects[path] = (data, modified)
-    world.drain()
-    again(world)
-    assert [letter["path"] for letter in world.letters()] == [f"mem://raw/{LATE}"]
 
 
 def test_a_file_that_was_rewritten_is_not_late() -> None:
@@ -357,42 +326,6 @@ def test_a_restart_goes_on_where_the_sweep_was(monkeypatch: pytest.MonkeyPatch) 
     for _ in range(5):
         world.drain()
     assert len(world.letters()) == 5
-
-
-def test_a_sweep_that_fails_is_a_warning_and_polls_go_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = sliced(monkeypatch)
-    listing = world.source.list_range
-
-    def broken(after: str, until: str | None) -> Iterator[Page]:
-        if not after and until is None:  # the sweep's, from the start
-            raise Unavailable("mem://raw: 503")
-        return listing(after, until)
-
-    world.source.list_range = broken  # type: ignore[method-assign]  # the fault
-    pipeline = world.pipeline()
-    world.put("d=6/1.ndjson", "new")
-    assert pipeline.cycle(threading.Event())
-    assert "new" in world.rows()
-    world.source.list_range = listing  # type: ignore[method-assign]  # mended
-    pipeline.cycle(threading.Event())
-    assert world.letters() == []  # it rests
-    world.now += INTERVAL
-    for _ in range(6):
-        pipeline.cycle(threading.Event())
-    assert len(world.letters()) == 5
-
-
-def test_the_fault_above_is_one_that_a_poll_would_raise() -> None:
-    world = World()
-
-    def broken(_after: str, _until: str | None) -> Iterator[Page]:
-        raise Unavailable("mem://raw: 503")
-
-    world.source.list_range = broken  # type: ignore[method-assign]  # the fault
-    with pytest.raises(StorageError):
-        world.pipeline().cycle(threading.Event())
 
 
 # -- exactly what was not done ---------------------------------------------------------

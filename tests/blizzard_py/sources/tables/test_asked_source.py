@@ -30,7 +30,7 @@ from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.source_state import SourceState
 from tests.support.asked_world import FIELDS, AskedWorld
 from tests.support.memory_store import Died, Dying
-from tests.support.promise_world import is_running_batch, killed, overtaken
+from tests.support.promise_world import is_running_batch, killed
 from tests.support.toy_connection import ToyTable
 
 NUMBERED = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -127,52 +127,6 @@ class _Stop:
 
 def troubled_numbers(world: AskedWorld) -> None:
     put(world, (1, "a"), (2, "b"), (3, "c"), (3, "d"), (3, "e"))
-
-
-@pytest.mark.parametrize("with_tie", [False, True])
-def test_death_at_any_change_neither_loses_nor_doubles_a_row(with_tie: bool) -> None:
-    for at in count():
-        world = numbers()
-        troubled_numbers(world)
-        world.drain()
-        put(world, (4, "f"), *([(3, "tie")] if with_tie else []), (4, "g"))
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        with contextlib.suppress(Died, BlizzardError):
-            world.drain()
-        died = dying.countdown == -1
-        dying.arm(-1)
-        put(world, (4, "tie after"), (5, "later"))
-        world.settle()
-        expected = [*"abcdefg", "tie after", "later", *(["tie"] if with_tie else [])]
-        assert world.texts() == sorted(expected), at
-        assert world.checkpoint()["totals"]["rows"] == len(expected), at
-        if not died:
-            assert at > 8
-            return
-
-
-def test_death_at_any_change_with_a_look_back() -> None:
-    for at in count():
-        world = timed(backward={"hours": 5}, new_only=True)
-        hours(world, (1, "a"), (2, "b"), (3, "c"))
-        until(world, 3)
-        world.drain()
-        hours(world, (1.5, "late"), (4, "d"))
-        until(world, 4)
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        with contextlib.suppress(Died, BlizzardError):
-            world.drain()
-        died = dying.countdown == -1
-        dying.arm(-1)
-        hours(world, (2.5, "later"))
-        until(world, 5)
-        world.settle()
-        assert world.texts() == sorted([*"abcd", "late", "later"]), at
-        if not died:
-            assert at > 8
-            return
 
 
 def test_what_lies_below_the_look_back_is_not_read_and_its_digests_go(
@@ -406,16 +360,6 @@ def test_any_number_of_deaths_while_the_table_is_written(seed: int) -> None:
         expected.append("last")
     world.settle()
     assert world.texts() == sorted(expected)
-
-
-def test_who_was_replaced_anywhere_takes_nothing_from_its_successor() -> None:
-    for pauses in range(0, 40, 2):
-        world = numbers()
-        troubled_numbers(world)
-        overtaken(world, pauses, 5 + pauses % 7)
-        put(world, (3, "tie"), (4, "f"))
-        world.settle()
-        assert world.texts() == sorted([*"abcdef", "tie"]), pauses
 
 
 CHANGES = [

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from blizzard_core.errors import BlizzardError, Unavailable
+from blizzard_core.errors import Unavailable
 from blizzard_py.connections.asking import Asking, Units
 from blizzard_py.job import FieldSpec
 from blizzard_py.slices.units.due import Terms
@@ -19,8 +18,7 @@ from blizzard_py.slices.units.ranges import UnitRange
 from blizzard_py.sources.parts import Parts
 from tests.support.asked_world import AskedWorld
 from tests.support.group_reader import rows_of
-from tests.support.memory_store import Died, Dying
-from tests.support.promise_world import is_running_batch, killed, overtaken
+from tests.support.promise_world import is_running_batch, killed
 from tests.support.toy_connection import ToyConnection, ToyTable
 
 SCHEMA = pa.schema(
@@ -31,7 +29,6 @@ FIELDS = (
     FieldSpec("name", "string", nullable=True),
     FieldSpec("text", "string", nullable=True),
 )
-START = dt.datetime(2025, 6, 1, tzinfo=dt.UTC)
 
 
 class UnitWorld(AskedWorld):
@@ -81,41 +78,6 @@ def filled(**options: Any) -> UnitWorld:
     return world
 
 
-def test_death_at_any_change_leaves_one_reading_of_each_unit() -> None:
-    for at in count():
-        world = filled(grace=1)
-        world.drain()
-        world.table.rows[3]["text"] = "D"
-        world.arrive((2.2, "x", "late"))
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        with contextlib.suppress(Died, BlizzardError):
-            world.drain()
-        died = dying.countdown == -1
-        dying.arm(-1)
-        world.settle()
-        assert world.seen() == ["D", "a", "b", "c", "late"], at
-        if not died:
-            assert at > 8
-            return
-
-
-def test_a_first_reading_that_dies_anywhere_is_complete_in_the_end() -> None:
-    for at in count():
-        world = filled()
-        dying = Dying(world.sink, world.dlq)
-        dying.arm(at)
-        with contextlib.suppress(Died, BlizzardError):
-            world.drain()
-        died = dying.countdown == -1
-        dying.arm(-1)
-        world.settle()
-        assert world.seen() == ["a", "b", "c", "d"], at
-        if not died:
-            assert at > 8
-            return
-
-
 def test_what_was_planned_is_read_again_after_a_death() -> None:
     world = filled()
     killed(world, is_running_batch(world))
@@ -129,14 +91,6 @@ def test_what_was_planned_is_read_again_after_a_death() -> None:
     assert {name: some[-1].task.spec["to"][:19] for name, some in reading.slices.items()} == {
         each["key"]: each["to"][:19] for each in planned
     }
-
-
-@pytest.mark.parametrize("pauses", range(4, 40, 5))
-def test_a_daemon_that_was_replaced_doubles_nothing(pauses: int) -> None:
-    world = filled()
-    overtaken(world, pauses, 7)
-    world.settle()
-    assert world.seen() == ["a", "b", "c", "d"]
 
 
 def test_a_unit_that_fails_costs_itself_alone_and_its_success_closes_its_letter() -> None:

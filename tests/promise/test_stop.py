@@ -39,7 +39,7 @@ def stopped(scenario: Scenario, point: str, program: str) -> list[dict[str, Any]
 
 
 def batches(scenario: Scenario) -> int:
-    document = scenario.json("blizzard", "status")
+    document = scenario.status("blizzard")
     count: int = document["pipelines"]["events"]["sources"]["main"]["totals"]["batches"]
     return count
 
@@ -48,11 +48,11 @@ def batches(scenario: Scenario) -> int:
 def test_blizzard_told_to_stop_in_every_phase(tmp_path: Path, point: str) -> None:
     scenario, expected = filled(tmp_path)
     stopped(scenario, f"TERM-DIRECT:{point}", "blizzard")
-    status = scenario.json("blizzard", "status")["pipelines"]["events"]["sources"]["main"]
+    status = scenario.status("blizzard")["pipelines"]["events"]["sources"]["main"]
     # What had begun was finished; how much that is depends on when the signal was seen.
     assert status["in_flight"] == []
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == expected
 
 
@@ -69,7 +69,7 @@ def test_a_spark_job_is_finished_within_the_grace_period_and_cancelled_after_it(
         assert batches(scenario) == 0
         assert {"grace_period_over", "cancelled"} <= {event["event"] for event in events}
     scenario.ingest()
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == expected
 
 
@@ -78,7 +78,7 @@ def test_penguin_told_to_stop_in_every_phase(tmp_path: Path, point: str) -> None
     scenario, expected = filled(tmp_path)
     scenario.ingest()
     stopped(scenario, f"TERM:{point}", "penguin")
-    scenario.once("penguin")
+    scenario.commit()
     assert scenario.ids() == expected
-    table = scenario.json("penguin", "status")["tables"]["events"]
+    table = scenario.status("penguin")["tables"]["events"]
     assert table["txn_version"] == 1

@@ -1,7 +1,7 @@
 """Small files that become as much as they can, each ingested between two good ones.
 
-``python -m tests.support.small_gzips NAME CODEC FRACTION FOLDER`` ingests one in a process of its
-own and prints what that cost as JSON.
+``python -m tests.support.small_gzips CODEC FRACTION FOLDER`` ingests each in a process of its own,
+forked from one that has imported everything, and prints what that cost as a line of JSON.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 import zstandard
@@ -106,7 +108,8 @@ def contents(name: str, codec: str) -> tuple[bytes, Kind]:
     return packed, kind
 
 
-def main(name: str, codec: str, fraction: str, folder: str) -> None:
+def cost_of(name: str, codec: str, fraction: str, folder: str) -> None:
+    """Ingest one of them in this process, and print what that cost."""
     prepare_process()
     packed, kind = contents(name, codec)
     world = IngestWorld(
@@ -124,22 +127,30 @@ def main(name: str, codec: str, fraction: str, folder: str) -> None:
     before, started = _peak(), time.process_time()
     report = world.run_task()
     found = by_path(report)
-    bad = found[f"b.ndjson.{codec}"]
-    json.dump(
-        {
-            "mb": (_peak() - before) >> 10,
-            "secs": round(time.process_time() - started, 1),
-            "outcome": bad.outcome,
-            "error": bad.error,
-            "rows": bad.rows,
-            "bad_rows": bad.bad_rows,
-            "bytes_read": bad.bytes_read,
-            "packed": len(packed),
-            "neighbours": [found[path].outcome for path in ("a.ndjson", "z.ndjson")],
-            "staged": sum(p.stat().st_size for p in world.table.rglob("*") if p.is_file()),
-        },
-        sys.stdout,
-    )
+    cost = {
+        "name": name,
+        "mb": (_peak() - before) >> 10,
+        "secs": round(time.process_time() - started, 1),
+        "told": asdict(found[f"b.ndjson.{codec}"]),
+        "packed": len(packed),
+        "neighbours": [found[path].outcome for path in ("a.ndjson", "z.ndjson")],
+        "staged": sum(p.stat().st_size for p in world.table.rglob("*") if p.is_file()),
+    }
+    sys.stdout.write(f"{json.dumps(cost)}\n")
+
+
+def main(codec: str, fraction: str, folder: str) -> None:
+    for number, name in enumerate((*KINDS, *CHANGING)):
+        place = Path(folder, str(number))
+        place.mkdir()
+        process = get_context("fork").Process(
+            target=cost_of, args=(name, codec, fraction, str(place))
+        )
+        process.start()
+        process.join()
+        if process.exitcode:
+            raise SystemExit(f"{name}: {process.exitcode}")
+        shutil.rmtree(place)
 
 
 def _peak() -> int:

@@ -68,6 +68,9 @@ POINTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
     "7-advanced": (FencedFile, "save", False, _phase(None)),
     "7-pruned": (Packs, "drop", False, _always),
 }
+# On both sides of the commit point, for what differs from one source by its state alone;
+# `make chaos-event-time` dies at all of them.
+DEATHS = ("3-in-the-callback", "4-one-packed", "5-before-the-commit", "5-committed")
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from deltalake import DeltaTable
 
 from blizzard_core import cli
 from blizzard_core.log import get_logger
@@ -167,22 +168,36 @@ def test_blizzard_needs_a_pipeline(tmp_path: Path) -> None:
     assert "pipelines" in done.stderr
 
 
-def test_logs_are_json_without_a_terminal_and_follow_the_level(tmp_path: Path) -> None:
+def test_one_process_runs_all_pipelines_and_logs_json(
+    tmp_path: Path,
+) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))
-    scenario.put("date=2024-01-01/1.ndjson", b'{"id": 1}\n')
-    quiet = scenario.run("penguin", "run", str(scenario.config), "--once", "--log-level", "error")
-    assert quiet.stderr == ""
-    done = scenario.run("blizzard", "run", str(scenario.config), "--once", "--log-level", "debug")
+    events = scenario.document["pipelines"]["events"]
+    events["sources"]["second"] = {"path": str(tmp_path / "raw2"), "compression": "none"}
+    for name, folder in (("other", "raw3"), ("broken", "nowhere")):
+        more = json.loads(json.dumps(events))
+        more["sources"] = {"only": {"path": str(tmp_path / folder)}}
+        more["sink"]["table_uri"] = str(tmp_path / "lake" / name)
+        scenario.document["pipelines"][name] = more
+    scenario.write_config()
+    for number, folder in enumerate(("raw", "raw2", "raw3")):
+        place = tmp_path / folder / "date=2024-01-01"
+        place.mkdir(parents=True)
+        (place / "1.ndjson").write_text(f'{{"id": {number}}}\n')
+    done = scenario.call("blizzard", "run", str(scenario.config), "--once", "--log-level", "debug")
+    assert (done.returncode, done.stdout) == (1, "")
     lines = [json.loads(line) for line in done.stderr.splitlines()]
-    events = [line["event"] for line in lines]
-    assert events[0] == "started"
-    assert events[-1] == "stopped"
-    [finished] = [line for line in lines if line["event"] == "batch_done"]
-    assert finished["pipeline"] == "events"
-    assert finished["source"] == "main"
-    assert finished["rows"] == 1
-    assert {line["level"] for line in lines} == {"debug", "info"}
-    assert done.stdout == ""
+    assert (lines[0]["event"], lines[-1]["event"]) == ("started", "stopped")
+    finished = [line for line in lines if line["event"] == "batch_done"]
+    told = {(line["pipeline"], line["source"], line["rows"]) for line in finished}
+    assert told == {("events", "main", 1), ("events", "second", 1), ("other", "only", 1)}
+    assert {"debug", "info"} <= {line["level"] for line in lines}
+    [failed] = [line for line in lines if line["level"] == "error"]
+    assert f"{tmp_path}/nowhere" in json.dumps(failed)
+    quiet = scenario.call("penguin", "run", str(scenario.config), "--once", "--log-level", "error")
+    assert quiet.stderr == ""
+    assert scenario.ids() == [0, 1]
+    assert DeltaTable(str(tmp_path / "lake/other")).version() == 0
 
 
 def wait_for(process: subprocess.Popen[str], event: str) -> list[dict[str, Any]]:
@@ -216,78 +231,6 @@ def test_sigterm_ends_idle_daemons_with_everything_saved(tmp_path: Path) -> None
         assert daemon.returncode == 0, err
         assert json.loads(err.splitlines()[-1])["event"] == "stopped"
     assert scenario.ids() == [1, 2]
-
-
-def test_sigterm_during_a_batch_finishes_it_within_the_grace_period(tmp_path: Path) -> None:
-    scenario = Scenario(tmp_path, str(tmp_path))
-    scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
-    # Longer than any start of Spark takes on a busy machine.
-    scenario.document["global"]["shutdown_grace"] = "200s"
-    scenario.write_config()
-    daemon = scenario.start("blizzard", "run", str(scenario.config))
-    wait_for(daemon, "batch_started")
-    daemon.send_signal(signal.SIGTERM)
-    _, err = daemon.communicate(timeout=200)
-    assert daemon.returncode == 0, err
-    assert "batch_done" in err
-    scenario.once("penguin")
-    assert scenario.ids() == [1]
-
-
-def test_sigterm_without_grace_cancels_the_batch_and_the_next_start_runs_it(
-    tmp_path: Path,
-) -> None:
-    scenario = Scenario(tmp_path, str(tmp_path))
-    scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)
-    scenario.document["global"]["shutdown_grace"] = 0
-    scenario.write_config()
-    daemon = scenario.start("blizzard", "run", str(scenario.config))
-    wait_for(daemon, "batch_started")
-    daemon.send_signal(signal.SIGTERM)
-    _, err = daemon.communicate(timeout=60)
-    assert daemon.returncode == 0, err
-    # It may have been faster than the signal; either way nothing is lost or doubled.
-    scenario.ingest()
-    scenario.once("penguin")
-    assert scenario.ids() == [1]
-
-
-def test_several_pipelines_share_one_process_and_one_spark_session(tmp_path: Path) -> None:
-    scenario = Scenario(tmp_path, str(tmp_path))
-    events = scenario.document["pipelines"]["events"]
-    events["sources"]["second"] = {"path": str(tmp_path / "raw2"), "compression": "none"}
-    other = json.loads(json.dumps(events))
-    other["sources"] = {"only": {"path": str(tmp_path / "raw3")}}
-    other["sink"]["table_uri"] = str(tmp_path / "lake/other")
-    scenario.document["pipelines"]["other"] = other
-    scenario.write_config()
-    day = "date=2024-01-01"
-    for number, folder in enumerate(("raw", "raw2", "raw3")):
-        place = tmp_path / folder / day
-        place.mkdir(parents=True)
-        (place / "1.ndjson").write_text(f'{{"id": {number}}}\n')
-    done = scenario.run("blizzard", "run", str(scenario.config), "--once")
-    scenario.once("penguin")
-    assert done.stderr.count('"event": "batch_done"') == 3
-    assert scenario.ids() == [0, 1]
-    status = scenario.json("penguin", "status")["tables"]
-    assert set(status) == {"events", "other"}
-    assert status["other"]["delta_version"] == 0
-
-
-def test_a_failing_pipeline_does_not_stop_its_neighbour(tmp_path: Path) -> None:
-    scenario = Scenario(tmp_path, str(tmp_path))
-    broken = json.loads(json.dumps(scenario.document["pipelines"]["events"]))
-    broken["sources"] = {"main": {"path": str(tmp_path / "nowhere")}}
-    broken["sink"]["table_uri"] = str(tmp_path / "lake/broken")
-    scenario.document["pipelines"]["broken"] = broken
-    scenario.write_config()
-    scenario.put_rows("date=2024-01-01/1.ndjson.gz", 7)
-    done = scenario.call("blizzard", "run", str(scenario.config), "--once")
-    assert done.returncode == 1
-    assert "nowhere" in done.stderr
-    scenario.call("penguin", "run", str(scenario.config), "--once")
-    assert scenario.ids() == [7]
 
 
 def test_help_names_every_command() -> None:

@@ -235,23 +235,25 @@ def test_a_full_disk_is_no_files_fault(world: IngestWorld) -> None:
 # --- all of it ------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(900)  # a loaded machine takes ten times as long
 @pytest.mark.parametrize(("codec", "fraction"), [("gz", "1"), ("zst", "0.1")])
-@pytest.mark.parametrize("name", [*KINDS, *CHANGING])
 def test_eight_kilobytes_cost_bounded_memory_and_time_whatever_is_in_them(
-    tmp_path: Path, name: str, codec: str, fraction: str
+    tmp_path: Path, codec: str, fraction: str
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.small_gzips", name, codec, fraction, str(tmp_path)],
+        [sys.executable, "-m", "tests.support.small_gzips", codec, fraction, str(tmp_path)],
         capture_output=True,
         text=True,
         check=True,
     )
-    cost = json.loads(done.stdout)
-    assert cost["packed"] <= 8 << 10
-    assert cost["neighbours"] == ["ingested", "ingested"]
-    assert cost["mb"] <= MOST_MB, cost
-    assert cost["secs"] <= MOST_SECS, cost
-    assert cost["staged"] <= 100 << 20, cost
+    costs = {cost["name"]: cost for cost in map(json.loads, done.stdout.splitlines())}
+    assert costs.keys() == {*KINDS, *CHANGING}
+    for cost in costs.values():
+        assert cost["packed"] <= 8 << 10, cost
+        assert cost["neighbours"] == ["ingested", "ingested"], cost
+        assert cost["mb"] <= MOST_MB, cost
+        assert cost["secs"] <= MOST_SECS, cost
+        assert cost["staged"] <= 100 << 20, cost
 
 
 def test_a_pipe_that_took_a_files_place_is_quarantined_and_holds_nobody(

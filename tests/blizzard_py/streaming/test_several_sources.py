@@ -18,9 +18,8 @@ from blizzard_py.app.event_state import event_state
 from blizzard_py.app.inspection import explain, plan, status
 from blizzard_py.app.operations import listed
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.blizzard_py.streaming.test_deaths import OURS
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
-from tests.support.stream_deaths import drain_and_die
+from tests.support.stream_deaths import DEATHS, drain_and_die
 
 TWO: dict[str, dict[str, Any]] = {"web": {}, "app": {}}
 
@@ -223,13 +222,11 @@ def test_a_restart_forgets_what_each_source_has_brought(
 
 
 @pytest.mark.timeout(900)  # a loaded machine takes ten times as long
-def test_a_stream_of_several_survives_a_death_at_every_point(
-    tmp_path: Path, spark_engine: SparkEngine
-) -> None:
+def test_a_stream_of_several_survives_deaths(tmp_path: Path, spark_engine: SparkEngine) -> None:
     world, oracle = world_of(tmp_path, spark_engine)
     files: list[dict[str, Any]] = []
     step(world, oracle, web=[row(100)], app=[row(99)])
-    for number, point in enumerate(OURS):
+    for number, point in enumerate(DEATHS):
         now = 112 + 7 * number
         web, app = [row(now), row(now - 9, "b", number), row(now - 25)], [row(now - 1), row(60)]
         files.append({world.put(web): web, world.put(app, "app"): app})
@@ -240,7 +237,7 @@ def test_a_stream_of_several_survives_a_death_at_every_point(
             oracle.restart()
         oracle.settle(some, whose=world.whose)
     check(world, oracle)
-    assert sum(oracle.late.values()) > len(OURS)
+    assert sum(oracle.late.values()) > len(DEATHS)
 
 
 def test_the_sources_of_a_query_are_neither_more_nor_fewer(

@@ -27,9 +27,8 @@ from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.json_text import json_value, written_value
 from blizzard_core.log import get_logger
 from blizzard_core.storage.opening import normalize_uri
-from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
 from blizzard_core.storage.range_file import RangeFile
-from blizzard_core.storage.several import listed, read_each
 
 LOG = "_delta_log"
 COMMIT = re.compile(rf"{LOG}/(\d{{20}})\.json")

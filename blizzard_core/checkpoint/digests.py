@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blizzard_core.errors import StateError
-from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.storage.several import listed
+from blizzard_core.storage.protocol import Entry, Storage, listed
 
 WIDTH = 16
 SUFFIX = ".digests"

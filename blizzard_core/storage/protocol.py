@@ -16,11 +16,13 @@ fsspec file system by listing below the root and filtering.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import BinaryIO, Protocol
 
-from blizzard_core.errors import StorageError
+from blizzard_core.errors import NotFound, StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +165,31 @@ def order_key(path: str) -> bytes:
 def is_hidden(path: str) -> bool:
     """Whether a component starts with ``_`` or ``.``: never data, for both daemons."""
     return any(part.startswith(("_", ".")) for part in path.split("/"))
+
+
+def listed(storage: Storage, after: str, until: str | None) -> Iterator[Entry]:
+    """What lies in a range; nothing where nothing was written to yet."""
+    try:
+        for page in storage.list_range(after, until):
+            yield from page.entries
+    except NotFound:
+        return  # a local directory that nothing was written to yet
+
+
+def read_each(
+    storage: Storage, paths: Iterable[str], concurrency: int
+) -> Iterator[tuple[str, bytes]]:
+    """URI and content of each object in order; those removed meanwhile are left out."""
+
+    def read(path: str) -> tuple[str, bytes] | None:
+        try:
+            return f"{storage.uri}/{path}", storage.read(path)
+        except NotFound:
+            return None
+
+    left = iter(paths)
+    with ThreadPoolExecutor(max_workers=concurrency) as pool:
+        while chunk := list(islice(left, concurrency)):
+            for found in pool.map(read, chunk):
+                if found is not None:
+                    yield found

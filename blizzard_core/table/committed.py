@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal
 
 from blizzard_core.delta_json import actions_of, columns_in, commit_entries, relative, version_of
-from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.storage.several import read_each
+from blizzard_core.storage.protocol import Entry, Storage, read_each
 
 # How many commits of the Delta log are read for one reason at most.
 LOG_FILES = 1000

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from blizzard_core.table.extent import check_extent
-from blizzard_core.table.rules import PARTITION_TYPES, Rules
 from blizzard_core.table.schema_fit import (
+    PARTITION_TYPES,
     Misfit,
+    Rules,
     check_growth,
     check_names,
     delta_schema,

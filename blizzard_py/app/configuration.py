@@ -14,7 +14,7 @@ from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.sources import UnitSettings
 from blizzard_core.settings.yaml_file import Finding, Key
-from blizzard_py.app.asked_units import (
+from blizzard_py.app.queries.units import (
     bounds_in,
     dates_of,
     ends_in,

@@ -19,8 +19,8 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.signals import stop_on_signals
 from blizzard_py.app.live_progress import shown
 from blizzard_py.app.new_fields import with_untaken
-from blizzard_py.app.page import desk_of
 from blizzard_py.app.refused_watch import RefusedWatch
+from blizzard_py.app.status_page.offers import desk_of
 from blizzard_py.app.wiring import (
     NoEngine,
     build,

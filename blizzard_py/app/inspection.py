@@ -19,12 +19,12 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import Gap
-from blizzard_py.app.asked import selection_of
-from blizzard_py.app.asked_plan import plan_of
 from blizzard_py.app.event_time import shown_stream, shown_watch
 from blizzard_py.app.new_fields import with_untaken
-from blizzard_py.app.unit_explain import explained_unit
-from blizzard_py.app.unit_plan import unit_plan_of
+from blizzard_py.app.queries.asking import selection_of
+from blizzard_py.app.queries.plan import plan_of
+from blizzard_py.app.queries.unit_explain import explained_unit
+from blizzard_py.app.queries.unit_plan import unit_plan_of
 from blizzard_py.app.validation import table_problems
 from blizzard_py.app.wiring import (
     NoEngine,

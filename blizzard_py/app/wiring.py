@@ -23,7 +23,7 @@ from blizzard_core.settings.tables import TEMPLATES, PartitionBy
 from blizzard_core.storage.nowhere import Nowhere
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import join
-from blizzard_py.app.asked import Asks, asking_of, uri_of
+from blizzard_py.app.queries.asking import Asks, asking_of, uri_of
 from blizzard_py.engines.lazy import LazyEngine, StoppableEngine, WithSession
 from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.jobs import Jobs, PlainJobs

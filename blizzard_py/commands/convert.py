@@ -18,7 +18,7 @@ from blizzard_core.settings.yaml_file import parse_yaml
 from blizzard_core.text import printable
 from blizzard_py.app.configuration import load_config
 from blizzard_py.commands.original import Converted, converted
-from blizzard_py.commands.yaml_text import commented, write_configuration
+from blizzard_py.commands.starter.yaml_text import commented, write_configuration
 
 
 @click.command(

@@ -13,10 +13,10 @@ from blizzard_core.errors import ConfigError, StorageError
 from blizzard_core.storage.opening import open_source, problems_of
 from blizzard_core.text import counted, printable
 from blizzard_py.app.configuration import load_config
-from blizzard_py.commands.starter_config import configuration
-from blizzard_py.commands.starter_sample import Sample, sample
-from blizzard_py.commands.starter_target import LAKES, Wanted, target
-from blizzard_py.commands.yaml_text import secrets_in, write_configuration
+from blizzard_py.commands.starter.config import configuration
+from blizzard_py.commands.starter.sample import Sample, sample
+from blizzard_py.commands.starter.target import LAKES, Wanted, target
+from blizzard_py.commands.starter.yaml_text import secrets_in, write_configuration
 
 
 @click.command(
@@ -115,11 +115,11 @@ def _from_connection(path: Path, wanted: Wanted, table_uri: str | None) -> int:
     place = table_uri or f"./lake/{chosen.pipeline}"
     _check_places({"--table-uri": place})
     # Databases' connections load what no other command has need of.
-    from blizzard_py.commands import starter_asked  # noqa: PLC0415  # see above
+    from blizzard_py.commands.starter import queries as starter_queries  # noqa: PLC0415  # see above
 
-    found = starter_asked.look(chosen, wanted.since, wanted.column)
+    found = starter_queries.look(chosen, wanted.since, wanted.column)
     secrets = secrets_in(chosen.connection) + secrets_in(chosen.source)
-    text = starter_asked.configuration(chosen, place, found, wanted.since)
+    text = starter_queries.configuration(chosen, place, found, wanted.since)
     _write(path, text, {secret.variable: secret.value for secret in secrets})
     told = (
         "its versions tell new rows"

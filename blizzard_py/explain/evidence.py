@@ -15,8 +15,7 @@ from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.published import first_name
-from blizzard_core.storage.protocol import Storage, join
-from blizzard_core.storage.several import listed, read_each
+from blizzard_core.storage.protocol import Storage, join, listed, read_each
 from blizzard_py.dead_letters.reader import DeadLetterObject, original_of, put_away, read, stem_of
 from blizzard_py.sources.protocol import LEFT_STAGE
 from blizzard_py.state.journal import REMEDY, BatchDocument, latest

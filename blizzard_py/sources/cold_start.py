@@ -17,8 +17,7 @@ from itertools import chain
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import ColdStartRefused
 from blizzard_core.handover.outputs import has_sources
-from blizzard_core.storage.protocol import Storage
-from blizzard_core.storage.several import listed
+from blizzard_core.storage.protocol import Storage, listed
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World, told_of, waiting_of, world_of
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, SHARED

@@ -24,8 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import Conflict, FencedError, NotFound
-from blizzard_core.storage.protocol import Storage
-from blizzard_core.storage.several import listed
+from blizzard_core.storage.protocol import Storage, listed
 from blizzard_py.state.source_state import CommitPoint
 
 FENCE_FOLDER = "_blizzard_fence"

@@ -44,8 +44,7 @@ from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.published import first_name
-from blizzard_core.storage.protocol import Entry, Storage, join
-from blizzard_core.storage.several import listed
+from blizzard_core.storage.protocol import Entry, Storage, join, listed
 from blizzard_py.job import FinishedFile, Outcome, StagedBadRecords
 from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput
 from blizzard_py.state.state_paths import StatePaths

@@ -50,8 +50,7 @@ from blizzard_core.checkpoint.digests import (
     write_segment,
 )
 from blizzard_core.errors import NotFound, StateError
-from blizzard_core.storage.protocol import Storage, join, order_key
-from blizzard_core.storage.several import listed
+from blizzard_core.storage.protocol import Storage, join, listed, order_key
 
 FORGET_SECS = 7 * 86_400.0
 

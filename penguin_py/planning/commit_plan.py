@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from blizzard_core.table.rules import Rules
 from blizzard_core.table.schema_fit import (
     Misfit,
+    Rules,
     check_growth,
     check_names,
     delta_schema,

@@ -17,8 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from blizzard_core.handover.outputs import NULL_PARTITION
-from blizzard_core.table.rules import PARTITION_TYPES
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import PARTITION_TYPES, Misfit
 
 NOT_TEXT = "its path is not valid UTF-8, so no Delta log can name it; rename it"
 

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.table.rules import Rules
+from blizzard_core.table.schema_fit import Rules
 from penguin_py.intake.footers import LARGE_BYTES, Failure, read_footers
 from penguin_py.intake.ownership import Owners
 from penguin_py.intake.reconcile import beyond

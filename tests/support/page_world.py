@@ -19,8 +19,8 @@ from blizzard_core.observability.web import Server
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import PartitionProgress, Progress
-from blizzard_py.app.page import behind
-from blizzard_py.app.page_commands import source_commands
+from blizzard_py.app.status_page.commands import source_commands
+from blizzard_py.app.status_page.offers import behind
 from blizzard_py.job import FinishedFile
 from blizzard_py.sources.activity import NONE_APART, SourceActivity
 from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState, Totals

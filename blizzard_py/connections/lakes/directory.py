@@ -32,7 +32,7 @@ from blizzard_py.connections.lakes.bounds import (
 from blizzard_py.connections.lakes.date_folders import folder_period, folder_time
 from blizzard_py.connections.lakes.fields import check_there, columns_of, instants_in, undeclared
 from blizzard_py.connections.lakes.listing import Directory
-from blizzard_py.connections.lakes.parquet_file import later
+from blizzard_py.connections.lakes.parquet_files.file import later
 from blizzard_py.connections.lakes.places import Stores, storage_options, told
 from blizzard_py.connections.lakes.planned import Plan, PlannedFile, tasks_of, unit_plans
 from blizzard_py.connections.lakes.values import Key, Ordered

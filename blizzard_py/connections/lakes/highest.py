@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from blizzard_py.connections.lakes.parquet_file import highest, later
+from blizzard_py.connections.lakes.parquet_files.file import highest, later
 from blizzard_py.connections.lakes.places import Stores
 from blizzard_py.connections.lakes.planned import PlannedFile
 from blizzard_py.connections.lakes.rows import names_in_file

@@ -8,8 +8,8 @@ from typing import Any
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.lakes.directory import DirectoryConnection, Facts
-from blizzard_py.connections.lakes.parquet_file import column_range, highest
-from blizzard_py.connections.lakes.parquet_statistics import order_in
+from blizzard_py.connections.lakes.parquet_files.file import column_range, highest
+from blizzard_py.connections.lakes.parquet_files.statistics import order_in
 from blizzard_py.connections.lakes.planned import PlannedFile
 from blizzard_py.connections.lakes.table_file import opened
 from blizzard_py.connections.protocol import Selection

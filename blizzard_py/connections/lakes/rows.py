@@ -15,9 +15,9 @@ import pyarrow as pa
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.lakes.filters import Filter, parse
-from blizzard_py.connections.lakes.parquet_file import group_ranges
-from blizzard_py.connections.lakes.parquet_rows import batches
-from blizzard_py.connections.lakes.parquet_statistics import order_in
+from blizzard_py.connections.lakes.parquet_files.file import group_ranges
+from blizzard_py.connections.lakes.parquet_files.rows import batches
+from blizzard_py.connections.lakes.parquet_files.statistics import order_in
 from blizzard_py.connections.lakes.places import Stores, storage_options, told
 from blizzard_py.connections.lakes.planned import PlannedFile, files_of, window_of
 from blizzard_py.connections.lakes.table_file import TableFile, opened

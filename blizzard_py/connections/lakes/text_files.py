@@ -17,7 +17,7 @@ from blizzard_core.errors import SourceError, Unavailable
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.lakes.declared import Declared
 from blizzard_py.connections.lakes.filters import Filter
-from blizzard_py.connections.lakes.parquet_file import later
+from blizzard_py.connections.lakes.parquet_files.file import later
 from blizzard_py.connections.lakes.planned import PlannedFile
 from blizzard_py.connections.lakes.values import Key, Ordered, ordered
 from blizzard_py.connections.lakes.window import Range, RowWindow, mask

@@ -10,8 +10,7 @@ from dataclasses import replace
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.delta_json import commits
 from blizzard_core.handover.published import first_name
-from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.storage.several import listed, read_each
+from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
 from blizzard_core.table.committed import added, committed_versions
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Doubt, Place

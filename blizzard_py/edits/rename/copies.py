@@ -14,8 +14,7 @@ from typing import BinaryIO
 from blizzard_core.bounds import LETTER_BYTES
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.failures import wrap_error
-from blizzard_core.storage.protocol import Storage
-from blizzard_core.storage.several import listed
+from blizzard_core.storage.protocol import Storage, listed
 from blizzard_py.edits.rename.documents import letter_for
 
 _TOGETHER = 64

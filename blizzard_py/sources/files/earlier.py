@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from blizzard_core.storage.several import listed
+from blizzard_core.storage.protocol import listed
 from blizzard_py.dead_letters.reader import original_of, stem_of
 from blizzard_py.job import FinishedFile
 from blizzard_py.kernels.write.metadata import source_file_text

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from blizzard_core.bounds import FILE_COLUMNS, FILE_LEVELS
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.table.pipeline_fit import Fit, TableShape, pipeline_fit
-from blizzard_core.table.rules import Rules
+from blizzard_core.table.schema_fit import Rules
 from penguin_py.model import Footer, TableState
 from penguin_py.planning.commit_plan import make_plan
 

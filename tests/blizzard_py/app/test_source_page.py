@@ -23,10 +23,10 @@ from blizzard_core.observability.status import Panel
 from blizzard_core.redact import redacted
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
-from blizzard_py.app import page
-from blizzard_py.app.page import BEHIND_SECS, FIELDS_TOLD, behind, desk_of
-from blizzard_py.app.page_commands import source_commands, story_commands
-from blizzard_py.app.page_past import BATCHES, SourcePast, landed
+from blizzard_py.app.status_page import offers as page
+from blizzard_py.app.status_page.commands import source_commands, story_commands
+from blizzard_py.app.status_page.offers import BEHIND_SECS, FIELDS_TOLD, behind, desk_of
+from blizzard_py.app.status_page.past import BATCHES, SourcePast, landed
 from blizzard_py.explain import Explanation
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FinishedFile, Place

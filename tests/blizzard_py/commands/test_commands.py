@@ -24,7 +24,7 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import load_yaml
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.commands.yaml_text import quoted
+from blizzard_py.commands.starter.yaml_text import quoted
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
 from tests.support.s3_server import S3Server

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from blizzard_core.errors import ConfigError
-from blizzard_py.commands.yaml_text import write_configuration
+from blizzard_py.commands.starter.yaml_text import write_configuration
 
 # A file may have half a kilobyte or one, as the shell counts, and a configuration has two.
 INIT = 'ulimit -f 1; exec "$0" -m blizzard_py init c.yaml --force --source-uri raw --table-uri lake'

@@ -19,8 +19,8 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.load import load_config
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.commands.starter_target import Wanted, target
-from blizzard_py.commands.starter_watermark import Facts, proposed
+from blizzard_py.commands.starter.target import Wanted, target
+from blizzard_py.commands.starter.watermark import Facts, proposed
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
 from blizzard_py.connections.protocol import ColumnKind, Selection, SourceColumn
 from blizzard_py.job import FieldSpec

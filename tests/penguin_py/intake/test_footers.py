@@ -23,8 +23,7 @@ from pyarrow.parquet import encryption
 
 from blizzard_core.bounds import FILE_COLUMNS
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.table.rules import Rules
-from blizzard_core.table.schema_fit import delta_schema, merge
+from blizzard_core.table.schema_fit import Rules, delta_schema, merge
 from penguin_py.intake.footers import read_footers
 from penguin_py.planning.commit_plan import make_plan
 from tests.support.memory_store import MemoryStorage

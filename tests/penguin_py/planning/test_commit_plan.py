@@ -17,8 +17,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.tables import TableSettings
 from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.table.rules import Rules
-from blizzard_core.table.schema_fit import Misfit, delta_schema, merge
+from blizzard_core.table.schema_fit import Misfit, Rules, delta_schema, merge
 from penguin_py.intake.footers import accepts
 from penguin_py.model import Footer, TableState
 from penguin_py.planning.commit_plan import make_plan

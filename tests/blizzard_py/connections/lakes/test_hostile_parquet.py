@@ -21,9 +21,9 @@ import pytest
 from blizzard_core.bounds import TABLE_FOOTER_BYTES
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.connections.lakes import parquet_rows
-from blizzard_py.connections.lakes.parquet_file import group_ranges
-from blizzard_py.connections.lakes.parquet_rows import batches
+from blizzard_py.connections.lakes.parquet_files import rows as parquet_rows
+from blizzard_py.connections.lakes.parquet_files.file import group_ranges
+from blizzard_py.connections.lakes.parquet_files.rows import batches
 from blizzard_py.connections.lakes.table_file import opened
 from tests.support.thrift_tree import Tree, edited
 
@@ -34,8 +34,8 @@ import json, resource, sys
 from pathlib import Path
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.connections.lakes.parquet_file import highest
-from blizzard_py.connections.lakes import parquet_rows
+from blizzard_py.connections.lakes.parquet_files.file import highest
+from blizzard_py.connections.lakes.parquet_files import rows as parquet_rows
 from blizzard_py.connections.lakes.table_file import opened
 
 def megabytes(kind):

@@ -17,8 +17,8 @@ import pytest
 
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.connections.lakes import parquet_process
 from blizzard_py.connections.lakes.parquet import connect
+from blizzard_py.connections.lakes.parquet_files import process as parquet_process
 from blizzard_py.connections.lakes.rows import read
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.job import FieldSpec

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from blizzard_py.connections.lakes import delta, iceberg
 from blizzard_py.connections.lakes.pruning import Pruned
 from blizzard_py.connections.lakes.rows import read
+from blizzard_py.connections.lakes.tables import delta, iceberg
 from blizzard_py.connections.protocol import Selection
 from blizzard_py.reading import Access, ReadTask
 from tests.support.iceberg_catalog import FolderCatalog

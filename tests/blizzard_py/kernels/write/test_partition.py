@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core.handover.outputs import NULL_PARTITION
-from blizzard_core.table.rules import PARTITION_TYPES
+from blizzard_core.table.schema_fit import PARTITION_TYPES
 from blizzard_py.job import PartitionRule
 from blizzard_py.kernels.write.partition import (
     Unplaceable,

@@ -6,7 +6,7 @@ import datetime as dt
 
 from blizzard_core.settings.connections import AuthSettings, HttpConnection
 from blizzard_core.settings.query_sources import HttpSourceSettings, PushSettings, RangeSettings
-from blizzard_py.app.asked_units import request_text
+from blizzard_py.app.queries.units import request_text
 from blizzard_py.connections.http.model import (
     Api,
     ApiKey,

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.redact import SECRET_NAME
-from blizzard_py.commands.yaml_text import Secret
+from blizzard_py.commands.starter.yaml_text import Secret
 
 LAKES = ("delta", "iceberg", "parquet", "csv", "json")
 _SCHEMES = {

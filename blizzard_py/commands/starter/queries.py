@@ -16,11 +16,11 @@ from blizzard_core.settings.connections import (
     LakeConnection,
 )
 from blizzard_core.settings.query_sources import COLUMN, HttpSourceSettings, TableSourceSettings
-from blizzard_py.app.asked import access_of
-from blizzard_py.app.asked_plan import PROMISES
-from blizzard_py.commands.starter_target import LAKES, Target
-from blizzard_py.commands.starter_watermark import Facts, Proposal, candidates, proposed
-from blizzard_py.commands.yaml_text import commented, filled, flow, quoted
+from blizzard_py.app.queries.asking import access_of
+from blizzard_py.app.queries.plan import PROMISES
+from blizzard_py.commands.starter.target import LAKES, Target
+from blizzard_py.commands.starter.watermark import Facts, Proposal, candidates, proposed
+from blizzard_py.commands.starter.yaml_text import commented, filled, flow, quoted
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.protocol import Bound, Connection, Selection, SourceColumn
 from blizzard_py.connections.sql.connection import SqlConnection

@@ -39,7 +39,6 @@ from blizzard_py.connections.lakes.bounds import (
 )
 from blizzard_py.connections.lakes.fields import check_there, columns_of, instants_in, undeclared
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
-from blizzard_py.connections.lakes.iceberg_statistics import known_files
 from blizzard_py.connections.lakes.places import (
     Stores,
     format_options,
@@ -49,6 +48,7 @@ from blizzard_py.connections.lakes.places import (
 )
 from blizzard_py.connections.lakes.planned import Plan, tasks_of, unit_plans
 from blizzard_py.connections.lakes.pruning import Pruned, orders_for
+from blizzard_py.connections.lakes.tables.iceberg_statistics import known_files
 from blizzard_py.connections.lakes.values import Ordered, ordered
 from blizzard_py.connections.lakes.window import RowWindow, may_meet
 from blizzard_py.connections.placeholders import Values
@@ -169,7 +169,7 @@ class IcebergConnection:
     def _opened(self) -> Any:
         options = format_options(self._access)
         with _told(self._what):
-            from blizzard_py.connections.lakes import iceberg_io  # noqa: PLC0415  # an extra
+            from blizzard_py.connections.lakes.tables import iceberg_io  # noqa: PLC0415  # an extra
 
             properties = iceberg_io.properties(storage_options(self._access))
             if options or scheme_of(self._access.uri) not in SCHEMES:

@@ -30,7 +30,6 @@ from blizzard_core.errors import NotFound, SourceError, Unavailable
 from blizzard_core.redact import redacted
 from blizzard_core.storage.opening import delta_options
 from blizzard_py.connections.compared import check_instants
-from blizzard_py.connections.lakes import delta_log
 from blizzard_py.connections.lakes.bounds import (
     TABLE,
     VERSION,
@@ -43,12 +42,13 @@ from blizzard_py.connections.lakes.bounds import (
     refuse_bound,
     utc_now,
 )
-from blizzard_py.connections.lakes.delta_statistics import known_files
 from blizzard_py.connections.lakes.fields import check_there, columns_of, instants_in, undeclared
 from blizzard_py.connections.lakes.highest import Highest, KnownFile
 from blizzard_py.connections.lakes.places import Stores, located, place_of, storage_options, told
 from blizzard_py.connections.lakes.planned import Plan, PlannedFile, tasks_of, unit_plans
 from blizzard_py.connections.lakes.pruning import Pruned, orders_for
+from blizzard_py.connections.lakes.tables import delta_log
+from blizzard_py.connections.lakes.tables.delta_statistics import known_files
 from blizzard_py.connections.lakes.values import Ordered, ordered
 from blizzard_py.connections.lakes.window import RowWindow, may_meet
 from blizzard_py.connections.placeholders import Values

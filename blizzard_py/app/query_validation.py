@@ -10,8 +10,8 @@ from blizzard_core.settings.checks.sources import Asked
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.query_sources import HttpSourceSettings
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_py.app.asked import asking_of
-from blizzard_py.app.asked_plan import PROMISES
+from blizzard_py.app.queries.asking import asking_of
+from blizzard_py.app.queries.plan import PROMISES
 from blizzard_py.app.wiring import NoEngine, asks_of
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.placeholders import TO

@@ -19,8 +19,8 @@ from blizzard_core.settings.connections import (
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_py.app.asked_http import http_source
-from blizzard_py.app.asked_units import statement_of, units_of
+from blizzard_py.app.queries.http import http_source
+from blizzard_py.app.queries.units import statement_of, units_of
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.http import reader as http_reader

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import pyarrow.compute as pc
 
-from blizzard_py.connections.lakes.parquet_rows import batches, ranges
-from blizzard_py.connections.lakes.parquet_statistics import order_in
+from blizzard_py.connections.lakes.parquet_files.rows import batches, ranges
+from blizzard_py.connections.lakes.parquet_files.statistics import order_in
 from blizzard_py.connections.lakes.table_file import TableFile
 from blizzard_py.connections.lakes.values import Key
 from blizzard_py.connections.lakes.window import Range

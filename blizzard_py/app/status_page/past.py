@@ -17,8 +17,7 @@ from blizzard_core.handover.published import first_name
 from blizzard_core.observability.activity import told, told_text
 from blizzard_core.observability.commits import Commit, CommitTail
 from blizzard_core.observability.commits import told as told_commit
-from blizzard_core.storage.protocol import Entry, join
-from blizzard_core.storage.several import listed
+from blizzard_core.storage.protocol import Entry, join, listed
 from blizzard_core.text import printable
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.event_times import BEHIND_SECS, EventTimes

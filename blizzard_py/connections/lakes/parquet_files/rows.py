@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from blizzard_core.bounds import TABLE_READER_BYTES, TABLE_READER_MOST_BYTES, TABLE_READER_PER_BYTE
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.lakes import parquet_process as process
-from blizzard_py.connections.lakes.parquet_statistics import from_batch
+from blizzard_py.connections.lakes.parquet_files import process
+from blizzard_py.connections.lakes.parquet_files.statistics import from_batch
 from blizzard_py.connections.lakes.table_file import TableFile, damaged
 from blizzard_py.connections.lakes.window import Range
 

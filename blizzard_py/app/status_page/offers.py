@@ -24,8 +24,8 @@ from blizzard_core.storage.opening import open_private, open_source, open_storag
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import iso
 from blizzard_py.app.inspection import explained
-from blizzard_py.app.page_commands import source_commands, story_commands
-from blizzard_py.app.page_past import SourcePast
+from blizzard_py.app.status_page.commands import source_commands, story_commands
+from blizzard_py.app.status_page.past import SourcePast
 from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.parts import Parts, Stores

@@ -7,8 +7,8 @@ the value that the sample suggests.
 from __future__ import annotations
 
 from blizzard_core.text import counted
-from blizzard_py.commands.starter_sample import Sample
-from blizzard_py.commands.yaml_text import commented, flow, quoted
+from blizzard_py.commands.starter.sample import Sample
+from blizzard_py.commands.starter.yaml_text import commented, flow, quoted
 from blizzard_py.schema.types import field_document
 
 

@@ -1,0 +1,1 @@
+"""Tables with a log of their own: Delta and Iceberg."""

@@ -204,7 +204,7 @@ def _ours(error: Exception) -> str:
 
 
 def fencing_notes(places: Iterable[tuple[str, StorageOptions]]) -> Iterator[str]:
-    """What to know about tables in stores where two daemons are told apart less surely.
+    """Return what to know about tables in stores where two daemons are told apart less surely.
 
     ``places`` are URIs with their options. Opens no connection.
     """

@@ -62,11 +62,11 @@ class Worker(Protocol):
 
     @property
     def poll_interval_secs(self) -> float:
-        """How long to wait after a cycle that found nothing."""
+        """Return how long to wait after a cycle that found nothing."""
 
     @property
     def activity(self) -> Activity:
-        """What is told of it; the loop adds its turns."""
+        """Return what is told of it; the loop adds its turns."""
 
     def cycle(self, stop: StopEvent) -> bool:
         """Do what is there to do; True if there was anything.
@@ -232,7 +232,7 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
 
 
 def _cycle(worker: Worker, stop: StopEvent) -> tuple[bool, float | None]:
-    """Whether a cycle did anything, and how long what could not be done has to wait."""
+    """Return whether a cycle did anything, and how long what could not be done has to wait."""
     try:
         return worker.cycle(stop), None
     except Unfinished as error:

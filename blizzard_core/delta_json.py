@@ -202,7 +202,7 @@ def read_commit(storage: Storage, version: int, kinds: Collection[str] = ()) -> 
 
 
 def columns_in(actions: Iterable[Action], wanted: Iterable[str], where: str) -> Columns:
-    """What is ``wanted`` of actions: ``add.path``, or ``protocol`` for the whole of it.
+    """Return what is ``wanted`` of actions: ``add.path``, or ``protocol`` for the whole of it.
 
     Raises `StateError` naming ``where`` for what cannot be of that kind.
     """
@@ -226,7 +226,7 @@ def columns_in(actions: Iterable[Action], wanted: Iterable[str], where: str) -> 
 
 
 def checkpoint_columns(storage: Storage, tail: Tail, wanted: Sequence[str]) -> Iterator[Columns]:
-    """What is ``wanted`` of a checkpoint, as of `columns_in`, piece by piece.
+    """Return what is ``wanted`` of a checkpoint, as of `columns_in`, piece by piece.
 
     A GET a file where it is asked for files, which are most of it; else ranges of it. Raises
     `StateError`, and `Unavailable` if it was cleaned up meanwhile.

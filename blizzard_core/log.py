@@ -221,7 +221,7 @@ class Repeats:
         return "\n".join(self._render(logger, method, line) for line in due)
 
     def flush(self) -> str:
-        """What is held back, as lines; nothing is held back after it."""
+        """Return what is held back, as lines; nothing is held back after it."""
         with self._lock:
             held = [w for w in self._windows.values() if w.held]
             self._windows.clear()
@@ -246,7 +246,7 @@ def _counted(event: Any, others: int) -> Any:
 
 
 def key_of(event: Any) -> tuple[str, ...]:
-    """What makes two events the same: every fact that is no number and does not pass."""
+    """Return what makes two events the same: every fact that is no number and does not pass."""
     return tuple(
         f"{name}={_VARYING.sub('#', str(value)) if name in _FUZZY else value}"
         for name, value in sorted(event.items())

@@ -59,7 +59,7 @@ class PartitionRule:
 
     @property
     def moves(self) -> bool:
-        """Whether the value stands in the directory only: files then lack the column."""
+        """Return whether the value stands in the directory only: files then lack the column."""
         return not self.template and self.key == self.column
 
 

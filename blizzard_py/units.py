@@ -60,7 +60,7 @@ def plan(
     limit: int | None = None,
     min_units: int = 0,
 ) -> Plan:
-    """What becomes of each unit: each of ``units`` in each of ``ranges``.
+    """Return what becomes of each unit: each of ``units`` in each of ``ranges``.
 
     ``ranges`` are pairs as `partitions` gives them, ``units`` dicts as `unit_list` does; None, or
     no dict, is one unit ``{}``. ``state`` maps the start of a partition and a unit's name

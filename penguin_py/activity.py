@@ -129,7 +129,7 @@ class TableActivity(Activity):
             self.groups = groups
 
     def blocked(self) -> float:
-        """How many sources have a group that waits."""
+        """Return how many sources have a group that waits."""
         with self._lock:
             return sum(group["blocked"] is not None for group in (self.groups or {}).values())
 

@@ -35,7 +35,7 @@ from penguin_py.settings import Table, tables_of
 
 
 def probe_path(state_name: str) -> str:
-    """Where an instance's object lies, relative to the table's directory."""
+    """Return where an instance's object lies, relative to the table's directory."""
     return f"_penguin/{state_name}_probe"
 
 
@@ -119,7 +119,7 @@ def _address(config: Config) -> str | None:
 
 
 def plan(config: Config) -> tuple[dict[str, Any], list[str]]:
-    """What the next poll of every table would do, and the errors of those that failed."""
+    """Return what the next poll of every table would do, and the errors of those that failed."""
     return _collect(config, _plan_table)
 
 
@@ -166,7 +166,7 @@ def _reconcile_table(pipeline: TablePipeline, *, dry_run: bool) -> dict[str, Any
 
 
 def _told(forecast: Forecast) -> dict[str, Any]:
-    """What would not be committed, and why."""
+    """Return what would not be committed, and why."""
     return {
         "refused": [
             {"path": spelled(r.entry.path), "stage": r.stage, "error": r.reason}

@@ -99,7 +99,7 @@ class Committer:
         self._done = 0
 
     def outcome(self) -> bool:
-        """Whether the poll came to anything; raises what its first file failed by if not."""
+        """Return whether the poll came to anything; raises what its first file failed by if not."""
         if self._failed and not self._done:
             raise self._failed[0].error
         return self._done > 0
@@ -107,7 +107,7 @@ class Committer:
     def forecast(
         self, snapshot: Snapshot, files: Sequence[Entry], overdue: Collection[str]
     ) -> Forecast:
-        """What would become of these files. Writes nothing."""
+        """Return what would become of these files. Writes nothing."""
         known = self._view.barred_ids(snapshot)
         return self._judge.forecast(snapshot.state, files, known, self._clock(), overdue)
 

@@ -82,7 +82,10 @@ class _Pasts:
 
 
 def table_commands(config: str, target: Mapping[str, Any]) -> list[Command]:
-    """What helps a table, by what is wrong with it, and then what may always be asked. Pure."""
+    """Return what helps a table, by what is wrong with it, and then what may always be asked.
+
+    Pure.
+    """
     return [Command(why, command) for why, command in _of_table(redacted_word(config), target)]
 
 

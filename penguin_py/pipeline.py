@@ -96,7 +96,7 @@ class TablePipeline:
 
     @property
     def poll_interval_secs(self) -> float:
-        """How long to wait after a poll that found nothing."""
+        """Return how long to wait after a poll that found nothing."""
         return self._table.settings.poll_interval
 
     def cancel(self) -> None:
@@ -125,7 +125,7 @@ class TablePipeline:
         return self._view.sync()
 
     def outlook(self) -> tuple[Snapshot, tuple[Entry, ...], Forecast]:
-        """What the next poll would look at, oldest first, and what would become of it.
+        """Return what the next poll would look at, oldest first, and what would become of it.
 
         Writes nothing, and reads the footers of one commit's files.
         """
@@ -140,13 +140,13 @@ class TablePipeline:
         return snapshot, tuple(named), replace(forecast, rejections=refused)
 
     def sweep_outlook(self) -> tuple[Findings, Forecast]:
-        """What a sweep finds, and what would become of it; as `outlook`."""
+        """Return what a sweep finds, and what would become of it; as `outlook`."""
         found = self.reconcile(dry_run=True)
         overdue = {entry.path for entry in found.overdue}
         return found, self._committer.forecast(self.snapshot(), found.due, overdue)
 
     def groups(self, snapshot: Snapshot) -> dict[str, Standing]:
-        """How far the groups of each source are, and what holds them up. Writes nothing."""
+        """Return how far the groups of each source are, and what holds them up. Writes nothing."""
         return self._groups.outlook(snapshot)
 
     def discard(self, outputs: Sequence[str], source: str | None, *, dry_run: bool) -> Discarded:
@@ -180,11 +180,11 @@ class TablePipeline:
         return sorted(records.keys() - self.settled(snapshot, records))
 
     def quarantined(self) -> dict[str, Record]:
-        """What is on record as not committed, by path."""
+        """Return what is on record as not committed, by path."""
         return self._quarantine.records()
 
     def settled(self, snapshot: Snapshot, records: Mapping[str, Record]) -> set[str]:
-        """Which of these files have nothing that is missing in the table; reads footers."""
+        """Return which of these files have nothing that is missing in the table; reads footers."""
         if snapshot.state is None or not records:
             return set()
         known = self._view.output_ids(snapshot.memory)

@@ -53,7 +53,7 @@ class Poll:
 
     @property
     def ended(self) -> float:
-        """When the latest listing was complete, in epoch seconds."""
+        """Return when the latest listing was complete, in epoch seconds."""
         return self._scanned.ended
 
     @property
@@ -89,7 +89,7 @@ class Poll:
         return snapshot, new
 
     def settled(self, snapshot: Snapshot, found: Sequence[str]) -> Snapshot:
-        """What a complete look tells: what is remembered no more, which partitions close.
+        """Return what a complete look tells: what is remembered no more, which partitions close.
 
         ``found`` is everything that the look found.
         """

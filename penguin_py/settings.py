@@ -43,7 +43,7 @@ class Table:
 
     @property
     def advanced(self) -> TableAdvanced:
-        """What few set."""
+        """Return what few set."""
         return self.settings.advanced
 
     @property
@@ -58,12 +58,12 @@ class Table:
 
     @property
     def state_name(self) -> str:
-        """What files of ours in ``_penguin/`` start with: instances share none of them."""
+        """Return what files of ours in ``_penguin/`` start with: instances share none of them."""
         return self.advanced.app_id or self.name
 
     @property
     def is_local(self) -> bool:
-        """Whether the table lies on a local disk."""
+        """Return whether the table lies on a local disk."""
         return scheme_of(self.uri) == ""
 
 

@@ -152,7 +152,7 @@ class TableView:
         return Snapshot(state, self._memory)
 
     def _is_due(self, snapshot: Snapshot) -> bool:
-        """Whether the output ids that are in no segment are to be folded into one."""
+        """Return whether the output ids that are in no segment are to be folded into one."""
         state, memory, segments = snapshot.state, snapshot.memory, self._output_ids
         if state is None or segments is None or not memory.txn_version:
             return False
@@ -170,11 +170,11 @@ class TableView:
         return BarredIds(known, TakenOut(self._delta, version))
 
     def knows(self, path: str) -> bool:
-        """Whether the log has a path that the watermarks leave open."""
+        """Return whether the log has a path that the watermarks leave open."""
         return path in self._known
 
     def is_open(self, memory: Memory, path: str) -> bool:
-        """Whether a file that was found a while ago is still to be done.
+        """Return whether a file that was found a while ago is still to be done.
 
         Another Penguin may have committed it since; then its progress covers it.
         """
@@ -182,7 +182,7 @@ class TableView:
         return path not in self._known and (late or is_new(memory.progress, path))
 
     def trusted(self, found: Sequence[Entry], snapshot: Snapshot) -> Trusted:
-        """Which files of a poll may be taken, and which are too old for that.
+        """Return which files of a poll may be taken, and which are too old for that.
 
         In the first poll of a start the horizon of the sweep applies, for the same
         reason: to what sorts below the watermarks, since the names done there were

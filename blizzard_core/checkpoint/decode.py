@@ -143,7 +143,7 @@ def _with(document: Any, steps: list[str | int], value: Any) -> Any:
 
 @cache
 def _walk(kind: Hashable) -> _Walk | None:
-    """What finds unknown keys in values of a type; None where there can be none."""
+    """Return what finds unknown keys in values of a type; None where there can be none."""
     if is_dataclass(kind):
         return partial(_in_fields, *_fields(get_type_hints(kind)))
     origin, args = get_origin(kind), get_args(kind)

@@ -36,7 +36,7 @@ _TYPE = np.dtype(f"S{WIDTH}")  # compares like bytes; all are of full length, so
 
 
 def digested(names: Iterable[bytes]) -> Digests:
-    """What is kept of the names, in their order."""
+    """Return what is kept of the names, in their order."""
     packed = bytearray()  # grows in place: a million bytes objects would take 60 MB more
     for name in names:
         packed += hashlib.blake2b(name, digest_size=WIDTH).digest()
@@ -49,7 +49,7 @@ def from_bytes(content: bytes | bytearray) -> Digests:
 
 
 def among(digests: Digests, ordered: Digests) -> npt.NDArray[np.bool_]:
-    """Which of the digests are in a sorted set."""
+    """Return which of the digests are in a sorted set."""
     if not len(ordered):
         return np.zeros(len(digests), dtype=np.bool_)
     at = np.searchsorted(ordered, digests)
@@ -73,13 +73,13 @@ def staying(counts: Sequence[int], fresh: int, tail: int = TAIL) -> int:
 
 
 def segments_in(storage: Storage, folder: str) -> Iterator[Entry]:
-    """What lies in a folder and is called as a segment is. Raises `StorageError`."""
+    """Return what lies in a folder and is called as a segment is. Raises `StorageError`."""
     entries = listed(storage, f"{folder}/", f"{folder}0")  # "0" follows "/"
     return (entry for entry in entries if entry.path.endswith(SUFFIX))
 
 
 def count_in(entry: Entry) -> int:
-    """How many digests a segment has by its size."""
+    """Return how many digests a segment has by its size."""
     return max(0, entry.size - _HEADER.size) // WIDTH
 
 

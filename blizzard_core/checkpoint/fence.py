@@ -179,7 +179,7 @@ class FencedFile:
         )
 
     def _wrote(self, raw: bytes, epoch: int) -> bool:
-        """Whether these bytes are a save of this process, in this epoch."""
+        """Return whether these bytes are a save of this process, in this epoch."""
         try:
             found = writer_of(json_value(raw), self._where)
         except ValueError:

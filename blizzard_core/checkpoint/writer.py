@@ -104,7 +104,7 @@ def _process(pid: int) -> Process:
 
 
 def is_running(writer: Writer, proc: Path = _PROC) -> bool | None:
-    """Whether the process behind a writer runs; None where that cannot be seen from here.
+    """Return whether the process behind a writer runs; None where that cannot be seen from here.
 
     This very process does not count: what it wrote it may take up again.
     """

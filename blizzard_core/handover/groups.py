@@ -76,7 +76,7 @@ class Group:
 
 
 def group_path(source_id: str, seq: int) -> str:
-    """Where the manifest of that number lies, relative to the table."""
+    """Return where the manifest of that number lies, relative to the table."""
     return f"{GROUPS_FOLDER}/{source_id}/{seq:020d}.json"
 
 

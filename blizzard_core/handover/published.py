@@ -80,7 +80,7 @@ def journal_objects(storage: Storage, since: float) -> Iterator[Entry]:
 
 
 def published_batch(storage: Storage, path: str) -> PublishedBatch | None:
-    """What an object of a journal says; None if it is gone. Raises `StateError`."""
+    """Return what an object of a journal says; None if it is gone. Raises `StateError`."""
     where = f"{storage.uri}/{path}"
     try:
         document = parsed(storage.read(path), where)

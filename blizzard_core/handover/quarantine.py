@@ -54,17 +54,17 @@ class Record:
     output_id: str | None = None
 
     def is_of(self, entry: Entry) -> bool:
-        """Whether the file is still the one that was looked at."""
+        """Return whether the file is still the one that was looked at."""
         return self.size == entry.size and self.modified in (None, entry.modified)
 
 
 def record_path(state_name: str) -> str:
-    """Where the short object of a committer's record is, relative to the table."""
+    """Return where the short object of a committer's record is, relative to the table."""
     return f"{COMMITTERS_FOLDER}/{state_name}{_SHORT}"
 
 
 def segments_folder(state_name: str) -> str:
-    """Where the lines are that were moved out of it."""
+    """Return where the lines are that were moved out of it."""
     return record_path(state_name).removesuffix(".ndjson")
 
 
@@ -104,7 +104,7 @@ def spelled(path: str) -> str:
 
 
 def applied(found: dict[str, Record], lines: Iterable[bytes]) -> dict[str, Record]:
-    """What is on record after these lines, the latest of each path; ``found`` itself."""
+    """Return what is on record after these lines, the latest of each path; ``found`` itself."""
     for line in lines:
         record = record_of(line)
         if record is not None:
@@ -121,14 +121,14 @@ def _same(one: Record, other: Record) -> bool:
 
 
 def _can_be(path: Any) -> bool:
-    """Whether a file of the table can be called that, as `spelled` writes it."""
+    """Return whether a file of the table can be called that, as `spelled` writes it."""
     if not isinstance(path, str) or "\0" in path or _HALF_PAIR.search(path):
         return False
     return not path.startswith("/") and ".." not in path.split("/")
 
 
 def record_of(line: bytes) -> Record | None:
-    """What a line is about. A damaged line is about nothing."""
+    """Return what a line is about. A damaged line is about nothing."""
     try:
         found: Any = json_value(line)
     except ValueError:

@@ -236,7 +236,7 @@ class Activity:
             return replace(self._pulse, since=self._since, due=max(self._due, due))
 
     def pending(self) -> float:
-        """How many files wait."""
+        """Return how many files wait."""
         with self._lock:
             return len(self._backlog)
 
@@ -260,11 +260,11 @@ class Activity:
             return min(1.0, busy / (UTILIZATION_MINUTES * 60))
 
     def _notices(self) -> list[Notice]:
-        """What there is to know of this kind of target besides. With the lock held."""
+        """Return what there is to know of this kind of target besides. With the lock held."""
         return []
 
     def tracked(self) -> float:
-        """How many partitions are tracked."""
+        """Return how many partitions are tracked."""
         with self._lock:
             return len(self._progress.partitions)
 
@@ -277,7 +277,7 @@ class Activity:
             return age(self.clock(), last)
 
     def brief(self) -> dict[str, Any]:
-        """What an overview of many shows, as plain data. Foreign text is not escaped yet."""
+        """Return what an overview of many shows, as plain data. Foreign text is not escaped yet."""
         with self._lock:
             now = self.clock()
             progress = self._progress

@@ -95,7 +95,7 @@ class CommitTail:
 
 
 def commit_of(raw: bytes, entry: Entry, root: str) -> Commit:
-    """What a commit's file says, of which ``raw`` is the beginning. Pure."""
+    """Return what a commit's file says, of which ``raw`` is the beginning. Pure."""
     info: dict[str, Any] = {}
     paths, rows, size, removed = [], 0, 0, 0
     whole = len(raw) >= entry.size

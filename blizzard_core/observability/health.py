@@ -77,12 +77,12 @@ class Verdict:
 
 
 def job_secs(size: int) -> float:
-    """How long an ingest job over ``size`` stored bytes may go without a sign of life."""
+    """Return how long an ingest job over ``size`` stored bytes may go without a sign of life."""
     return JOB_SECS + size / JOB_BYTES_PER_SEC
 
 
 def alive(pulses: tuple[Pulse, ...], now: float) -> Verdict:
-    """Whether all loops turn."""
+    """Return whether all loops turn."""
     return Verdict({p.target: why for p in pulses if (why := _dead(p, now))})
 
 
@@ -93,7 +93,7 @@ def _dead(pulse: Pulse, now: float) -> str:
 
 
 def silence(pulse: Pulse, now: float) -> str:
-    """How long a loop has given no sign of life, if that is too long."""
+    """Return how long a loop has given no sign of life, if that is too long."""
     if now <= pulse.due:
         return ""
     silent, allowed = now - pulse.since, pulse.due - pulse.since
@@ -101,7 +101,7 @@ def silence(pulse: Pulse, now: float) -> str:
 
 
 def ready(pulses: tuple[Pulse, ...], now: float) -> Verdict:
-    """Whether all loops do their work."""
+    """Return whether all loops do their work."""
     return Verdict({p.target: why for p in pulses if (why := _unready(p, now))})
 
 

@@ -88,7 +88,7 @@ class Lookups:
         self._over = False
 
     def ask(self, key: str) -> Found:
-        """What is known, and have it read if that is old. Raises `Busy`."""
+        """Return what is known, and have it read if that is old. Raises `Busy`."""
         with self._asked:
             now = self._elapsed()
             entry = self._entries.get(key)
@@ -176,7 +176,7 @@ class Lookups:
 
 
 def _said(entry: _Entry, now: float) -> Found:
-    """What was read, and whether it is older than it should be."""
+    """Return what was read, and whether it is older than it should be."""
     due = entry.wanted if entry.read is None else max(entry.wanted, entry.read + FRESH_SECS)
     if entry.found.error or now - due <= LATE_SECS:
         return entry.found

@@ -44,7 +44,7 @@ def page() -> tuple[bytes, str]:
 
 
 def page_id() -> str:
-    """What tells this page from another release's: one that is open is loaded again."""
+    """Return what tells this page from another release's: one that is open is loaded again."""
     return hashlib.sha256(page()[0]).hexdigest()[:16]
 
 

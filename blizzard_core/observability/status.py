@@ -51,11 +51,11 @@ class Panel:
         BUILD.info(self._build)
 
     def alive(self) -> Verdict:
-        """Whether the loops turn; see `blizzard_core.observability.health`."""
+        """Return whether the loops turn; see `blizzard_core.observability.health`."""
         return alive(tuple(a.pulse for a in self._activities), self._clock())
 
     def ready(self) -> Verdict:
-        """Whether the loops do their work."""
+        """Return whether the loops do their work."""
         return ready(tuple(a.pulse for a in self._activities), self._clock())
 
     def to_json(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Panel:
         return found
 
     def story(self, uri: str) -> dict[str, Any] | None:
-        """What became of a file, as far as it is known yet. Raises `Busy`."""
+        """Return what became of a file, as far as it is known yet. Raises `Busy`."""
         if self.desk.story is None:
             return None
         found: dict[str, Any] = escaped(self.desk.story.ask(uri).to_json())

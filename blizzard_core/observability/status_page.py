@@ -148,7 +148,7 @@ async def _harden(_request: web.Request, response: web.StreamResponse) -> None:
 
 
 def _named(host: str, hosts: frozenset[str]) -> bool:
-    """Whether a request's ``Host`` is one of these names, or an address."""
+    """Return whether a request's ``Host`` is one of these names, or an address."""
     name = _PORT.sub("", host).lower()
     if name in hosts:
         return True
@@ -160,7 +160,7 @@ def _named(host: str, hosts: frozenset[str]) -> bool:
 
 
 def _format(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
-    """How metrics are written for somebody who accepts this: as OpenMetrics or plainly.
+    """Return how metrics are written for somebody who accepts this: as OpenMetrics or plainly.
 
     In no more than these forms, since each that was made is kept for a second.
     """

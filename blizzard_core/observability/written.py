@@ -27,7 +27,7 @@ _LAST_MOMENT = 253_402_300_799
 
 
 def source_state_path(source_id: str) -> str:
-    """Where a source of Blizzard keeps its state, relative to the table."""
+    """Return where a source of Blizzard keeps its state, relative to the table."""
     return f"_blizzard/{source_id}_checkpoint.json"
 
 
@@ -60,7 +60,10 @@ class StateFiles:
 
 
 def told_of(document: dict[str, Any], odd: str = "") -> dict[str, Any]:
-    """What is shown of a state file of either daemon; ``odd`` says why nothing can be. Pure."""
+    """Return what is shown of a state file of either daemon; ``odd`` says why nothing can be.
+
+    Pure.
+    """
     watermark = _block(document, "watermark")
     totals = _block(document, "totals")
     log = _block(document, "log")
@@ -94,18 +97,18 @@ def _block(document: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def text_of(value: Any) -> str | None:
-    """What stands there, if it is text: without credentials, on one line, not too long."""
+    """Return what stands there, if it is text: without credentials, on one line, not too long."""
     return told_text(value) if isinstance(value, str) else None
 
 
 def number_of(value: Any) -> float | None:
-    """What stands there, if it is a number that whoever draws the page has, too."""
+    """Return what stands there, if it is a number that whoever draws the page has, too."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if number and abs(value) <= _LARGEST else None
 
 
 def moment_of(value: Any) -> float | None:
-    """What stands there, if it is the epoch seconds of a date."""
+    """Return what stands there, if it is the epoch seconds of a date."""
     moment = number_of(value)
     return moment if moment is not None and 0 <= moment <= _LAST_MOMENT else None
 

@@ -324,7 +324,7 @@ LookBack = Annotated[dict[str, int], _BACK]
 
 
 def is_duration(metadata: Iterable[Any]) -> bool:
-    """Whether a type with these annotations is a duration."""
+    """Return whether a type with these annotations is a duration."""
     return any(each in (_IN_SECONDS, _BACK, *_AS_TEXT) for each in metadata)
 
 

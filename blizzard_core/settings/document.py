@@ -186,7 +186,7 @@ class PipelineSettings(Settings):
         return given if given is not None and given.computes else None
 
     def watch_of(self, source_name: str) -> Watch | None:
-        """What a source's watermark is told by, where it is only told."""
+        """Return what a source's watermark is told by, where it is only told."""
         given = self.event_time
         if given is None or given.computes:
             return None

@@ -265,10 +265,10 @@ class EventTimeSettings(Settings):
 
     @property
     def computes(self) -> bool:
-        """Whether there is a query over event time, or the watermark is only told."""
+        """Return whether there is a query over event time, or the watermark is only told."""
         asked = (self.deduplicate, self.window, self.group_by, self.aggregates, self.join)
         return any(asked)
 
     def groups_by_time(self, branches: Iterable[Branch]) -> bool:
-        """Whether each group is of one event time, so that the watermark ends it."""
+        """Return whether each group is of one event time, so that the watermark ends it."""
         return self.window is None and times_of_all(branches) in self.group_by

@@ -74,7 +74,7 @@ _TRIED = re.compile(r".*\[.*\]|str|int|float|bool|constrained-\w+")
 
 
 def said(item: Mapping[str, Any]) -> str:
-    """What one of the validator's errors says."""
+    """Return what one of the validator's errors says."""
     kind, context = item["type"], item.get("ctx", {})
     if kind in _SAID:
         return _SAID[kind].format_map({name: _shown(value) for name, value in context.items()})
@@ -92,7 +92,7 @@ def _shown(value: Any) -> Any:
 
 
 def tried(part: str | int) -> bool:
-    """Whether a step of a location names a type that was tried."""
+    """Return whether a step of a location names a type that was tried."""
     return isinstance(part, str) and _TRIED.fullmatch(part) is not None
 
 

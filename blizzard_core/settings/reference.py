@@ -122,7 +122,7 @@ def _blocks_in(field: FieldInfo) -> tuple[list[type[BaseModel]], bool]:
 
 
 def _shown(model: type[BaseModel]) -> Mapping[str, Any]:
-    """What an entry of a map has to be given where one of several keys is needed."""
+    """Return what an entry of a map has to be given where one of several keys is needed."""
     extra = model.model_config.get("json_schema_extra")
     return extra if isinstance(extra, Mapping) else {}
 
@@ -264,7 +264,7 @@ def _wider(
 
 
 def _link(model: type[BaseModel], places: Mapping[type[BaseModel], _Place]) -> str:
-    """Where a block is told that is not told here."""
+    """Return where a block is told that is not told here."""
     wider = _wider(model, places)
     if wider is None:
         return f"as `{_dotted(places[model])}`"

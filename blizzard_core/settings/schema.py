@@ -243,5 +243,5 @@ class SchemaSettings(Settings):
 
     @property
     def is_found_out(self) -> bool:
-        """Whether columns are kept beside the checkpoint that are not declared."""
+        """Return whether columns are kept beside the checkpoint that are not declared."""
         return self.infer or self.evolve == "add"

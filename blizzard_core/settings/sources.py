@@ -55,7 +55,7 @@ class PartitionFilter(Settings):
 
     @property
     def depth(self) -> int:
-        """How many components a partition has."""
+        """Return how many components a partition has."""
         return self.prefix_template.count("/") + 1
 
 
@@ -170,7 +170,7 @@ class SourceSettings(CommonSource):
 
     @property
     def replaces(self) -> bool:
-        """Whether what is read again replaces what was published, without a command."""
+        """Return whether what is read again replaces what was published, without a command."""
         return self.units is not None
 
     def for_range(self, depth: int | None) -> Self:

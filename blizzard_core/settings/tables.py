@@ -63,7 +63,7 @@ class PartitionColumn(Settings):
 
     @property
     def replaces_column(self) -> bool:
-        """Whether the value moves from the files into the path, as Delta has it."""
+        """Return whether the value moves from the files into the path, as Delta has it."""
         return self.transform == "identity" and self.name == self.column
 
 
@@ -139,7 +139,7 @@ class PartitionBy(Settings):
         return {key: self.types.get(key, by_default.get(key, "string")) for key in self.keys}
 
     def problems(self, fields: Mapping[str, str]) -> list[str]:
-        """What does not fit the declared fields and their types; empty if all does."""
+        """Return what does not fit the declared fields and their types; empty if all does."""
         found: list[str] = []
         if self.column is not None and fields.get(self.column) != "timestamp":
             found.append(

@@ -67,7 +67,7 @@ class SecretReader:
         self._watched: dict[Path, bytes] = {}
 
     def text(self, name: str) -> str:
-        """What the file holds. Raises `SecretUnreadable`."""
+        """Return what the file holds. Raises `SecretUnreadable`."""
         path = Path(name)
         if path not in self._texts:
             self._texts[path] = secret_in(path)
@@ -84,7 +84,7 @@ class SecretReader:
         return list(self._texts.values())
 
     def files(self) -> SecretFiles:
-        """What was read or watched, to ask later whether it changed."""
+        """Return what was read or watched, to ask later whether it changed."""
         read = {path: _digest(text) for path, text in self._texts.items()}
         return SecretFiles(self._watched | read)
 
@@ -307,7 +307,7 @@ def _check_size(source: str, root: yaml.Node | None) -> None:
 
 
 def _told(error: yaml.YAMLError, text: str) -> str:
-    """Where the parser gave up and why, and the remedy for what goes wrong most."""
+    """Return where the parser gave up and why, and the remedy for what goes wrong most."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return " ".join(str(error).split())

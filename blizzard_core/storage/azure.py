@@ -271,7 +271,7 @@ def _common_folder(after: str, until: str) -> str:
 
 
 def _wholly_inside(folder: bytes, low: bytes, high: bytes | None) -> bool:
-    """Whether every path below ``folder`` (with ``/``) lies strictly between the bounds."""
+    """Return whether every path below ``folder`` (with ``/``) lies strictly between the bounds."""
     above = folder >= low  # a path below is longer than `folder`
     below = high is None or (folder < high and not high.startswith(folder))
     return above and below

@@ -179,7 +179,7 @@ def _missing_here(uri: str, error: Exception) -> str | None:
 
 
 def _text(error: Exception) -> str:
-    """What a back end says, in one line and without secrets."""
+    """Return what a back end says, in one line and without secrets."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror and _error_code(error):
         text = error.strerror  # its number is s3fs' guess
@@ -187,7 +187,7 @@ def _text(error: Exception) -> str:
 
 
 def _answered(uri: str, code: str, *, absent: bool) -> StorageError | None:
-    """What is so by the store's own code; None where it refused or failed the request."""
+    """Return what is so by the store's own code; None where it refused or failed the request."""
     if code in _MISSING_BUCKET:
         return bucket_missing(uri)
     if absent or code in _MISSING:

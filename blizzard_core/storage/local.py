@@ -147,7 +147,7 @@ class LocalStorage:
         return sorted(children, key=lambda child: order_key(child[0]))
 
     def _is_followed(self, folder: str, path: str) -> bool:
-        """Whether to look behind a link; never into a directory that we are in already."""
+        """Return whether to look behind a link; never into a directory that we are in already."""
         if not self._follow:
             return False
         above = ["", *accumulate(folder.split("/")[:-1], "{}/{}".format)]
@@ -205,7 +205,7 @@ class LocalStorage:
         return any((self._root / folder).is_symlink() for folder in folders)
 
     def _at(self, path: str) -> Path:
-        """Where a path lies. Raises `AccessDenied` for one that leads out by its own text.
+        """Return where a path lies. Raises `AccessDenied` for one that leads out by its own text.
 
         Paths stand in letters, manifests and tables, which others may write. As what no file can
         be called is not there, it raises `FileNotFoundError` for that.

@@ -27,7 +27,7 @@ def status_of(place: os.DirEntry[str] | Path) -> os.stat_result | None:
 
 
 def can_be_called(path: str) -> bool:
-    """Whether a file can have this name anywhere: others may have written what none has.
+    """Return whether a file can have this name anywhere: others may have written what none has.
 
     Not asked of this machine's locale: what that cannot spell may be there all the same.
     """
@@ -50,7 +50,7 @@ def listed_name(folder: str, entry: os.DirEntry[str]) -> str:
 
 
 def is_directory(entry: os.DirEntry[str]) -> bool:
-    """Whether it is one, or a link that leads to one."""
+    """Return whether it is one, or a link that leads to one."""
     if not entry.is_symlink():
         return entry.is_dir()
     status = status_of(entry)
@@ -67,7 +67,7 @@ def sync_directory(folder: Path) -> None:
 
 
 def wrapped(root: str, path: str, error: OSError) -> StorageError:
-    """What a storage raises for what the system said of a path below ``root``."""
+    """Return what a storage raises for what the system said of a path below ``root``."""
     message = f"{root}/{path}: {error.strerror or error}"
     match error:
         case NotADirectoryError():

@@ -129,7 +129,7 @@ def normalize_uri(uri: str) -> str:
 
 
 def is_same_place(one: str, other: str) -> bool:
-    """Whether two URIs that nothing is wrong with are spellings of one place.
+    """Return whether two URIs that nothing is wrong with are spellings of one place.
 
     An Azure account that only one of them names may stand in the options of the other.
     """
@@ -162,7 +162,7 @@ def _resolved(path: str) -> tuple[list[str], bool]:
 
 
 def problems_of(uri: str, options: StorageOptions) -> list[str]:
-    """What is wrong with a URI and its options, without touching the store."""
+    """Return what is wrong with a URI and its options, without touching the store."""
     scheme = scheme_of(uri)
     if scheme not in SCHEMES:
         known = ", ".join(sorted(s for s in SCHEMES if s))

@@ -60,7 +60,10 @@ class Storage(Protocol):
 
     @property
     def conditional_writes(self) -> bool:
-        """Whether `put_if` checks and writes in one step. False: a writer in between is lost."""
+        """Return whether `put_if` checks and writes in one step.
+
+        False: a writer in between is lost.
+        """
 
     def list_range(self, after: str, until: str | None) -> Iterator[Page]:
         """All files with ``after < path < until`` in UTF-8 byte order.
@@ -137,7 +140,7 @@ def join(*parts: str) -> str:
 
 
 def root_exists(storage: Storage, path: str) -> bool:
-    """Whether the place is there that lacks ``path``: an unmounted disk has lost no file.
+    """Return whether the place is there that lacks ``path``: an unmounted disk has lost no file.
 
     Nor has one whose mount point is there and bare.
     """
@@ -149,7 +152,7 @@ def root_exists(storage: Storage, path: str) -> bool:
 
 
 def is_bare(storage: Storage) -> bool:
-    """Whether nothing at all is there, not even a directory or a hidden file: one request.
+    """Return whether nothing at all is there, not even a directory or a hidden file: one request.
 
     A place from which all files were removed looks so, and so does a disk that is not mounted.
     """
@@ -163,12 +166,12 @@ def order_key(path: str) -> bytes:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a component starts with ``_`` or ``.``: never data, for both daemons."""
+    """Return whether a component starts with ``_`` or ``.``: never data, for both daemons."""
     return any(part.startswith(("_", ".")) for part in path.split("/"))
 
 
 def listed(storage: Storage, after: str, until: str | None) -> Iterator[Entry]:
-    """What lies in a range; nothing where nothing was written to yet."""
+    """Return what lies in a range; nothing where nothing was written to yet."""
     try:
         for page in storage.list_range(after, until):
             yield from page.entries

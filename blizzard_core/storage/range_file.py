@@ -33,7 +33,7 @@ class RangeFile(io.RawIOBase):
         return self._at
 
     def size(self) -> int:
-        """How long the file is, in bytes."""
+        """Return how long the file is, in bytes."""
         return self._size
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

@@ -61,7 +61,7 @@ def make_file_system(patience: Patience, **arguments: Any) -> S3FileSystem:
 
 
 def client_arguments(patience: Patience) -> dict[str, Any]:
-    """What botocore is told: the time-outs, and to leave retries alone."""
+    """Return what botocore is told: the time-outs, and to leave retries alone."""
     return {
         "connect_timeout": patience.connect_secs,
         "read_timeout": patience.read_secs,

@@ -27,7 +27,7 @@ def check_width(columns: int) -> None:
 
 
 def leaves(kind: pa.DataType) -> int:
-    """How many of Parquet's columns values of this type take."""
+    """Return how many of Parquet's columns values of this type take."""
     return sum(leaves(inner) for inner in children(kind)) if pa.types.is_nested(kind) else 1
 
 

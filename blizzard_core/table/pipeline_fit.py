@@ -53,7 +53,7 @@ class Fit:
 def pipeline_fit(
     table: TableShape | None, written: pa.Schema, rules: Rules, *, exact_nulls: bool
 ) -> Fit:
-    """How the columns of a pipeline's files fit the table; None is one that does not exist.
+    """Return how the columns of a pipeline's files fit the table; None is one that does not exist.
 
     ``written`` are the files' columns, without those that stand in directories.
     ``exact_nulls`` says that a nullable column may really hold nulls; what a query gives

@@ -254,7 +254,7 @@ def _merged_type(table: pa.DataType, file: pa.DataType, mode: _Mode, name: str) 
 
 
 def _widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Whether every value of the one type is one of the other, which is larger."""
+    """Return whether every value of the one type is one of the other, which is larger."""
     if pa.types.is_signed_integer(narrow) and pa.types.is_signed_integer(wide):
         return bool(narrow.bit_width < wide.bit_width)
     return bool(pa.types.is_float32(narrow) and pa.types.is_float64(wide))

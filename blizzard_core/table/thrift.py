@@ -69,7 +69,7 @@ def text(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def count(data: bytes, at: int, kind: int) -> tuple[int, int]:
-    """How many items a list has, each of this type, and where the first begins."""
+    """Return how many items a list has, each of this type, and where the first begins."""
     items, found, at = _list(data, at)
     if items and found != kind:
         raise unreadable("a list of it has other items than the format says")
@@ -77,7 +77,7 @@ def count(data: bytes, at: int, kind: int) -> tuple[int, int]:
 
 
 def skipped(data: bytes, at: int, kind: int, depth: int = 0) -> int:
-    """Where the value of a field ends."""
+    """Return where the value of a field ends."""
     if depth > FOOTER_LEVELS:
         raise unreadable("it is nested too deep")
     if kind in WHOLE:
@@ -147,5 +147,5 @@ def rewritten(
 
 
 def list_head(items: int, kind: int) -> bytes:
-    """What stands before the items of a list."""
+    """Return what stands before the items of a list."""
     return bytes([items << 4 | kind]) if items < 15 else bytes([0xF0 | kind]) + length(items)

@@ -179,7 +179,7 @@ def _ceiling(
     now: float,
     until: str | None,
 ) -> bytes:
-    """What the floor must not pass, as the key of a path; ``b""`` holds it where it is.
+    """Return what the floor must not pass, as the key of a path; ``b""`` holds it where it is.
 
     Partitions of the full depth that are not ``closing`` stay open below it.
     """

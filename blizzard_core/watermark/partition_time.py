@@ -55,7 +55,7 @@ def span_of(partition: str) -> Span | None:
 
 
 def is_timed(partition: str) -> bool:
-    """Whether the partition's name says a time."""
+    """Return whether the partition's name says a time."""
     return span_of(partition) is not None
 
 
@@ -82,7 +82,7 @@ def head_of(partition: str) -> str:
 
 
 def _place(components: list[str]) -> int:
-    """Where the time begins, behind the last component if there is none."""
+    """Return where the time begins, behind the last component if there is none."""
     return next((n for n, each in enumerate(components) if span_of(each)), len(components))
 
 

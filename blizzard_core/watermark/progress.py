@@ -114,7 +114,7 @@ class Scanned:
 
 
 def is_new(progress: Progress, path: str) -> bool:
-    """Whether a listed file still has to be done.
+    """Return whether a listed file still has to be done.
 
     While the depth is not known only root files were done, so no directory was looked at.
     """
@@ -164,7 +164,7 @@ def _floor_over(progress: Progress, path: str) -> str | None:
 
 
 def gaps(progress: Progress) -> tuple[Gap, ...]:
-    """Where new files can be: before, between and behind what is done.
+    """Return where new files can be: before, between and behind what is done.
 
     With tracked partitions p₁ < p₂ < … of exactly the tracked depth and their
     scan starts bᵢ: ``[floor, p₁/)``, ``(p₁/b₁, p₂/)``, …, ``(pₙ/bₙ, ∞)``. A partition without
@@ -303,7 +303,7 @@ def _free(names: Iterable[str], waiting: bytes | None) -> list[str]:
 
 
 def _listed_up_to(partition: str, until: str | None) -> bytes | None:
-    """How far a scan that ended at the path ``until`` has listed a partition's names.
+    """Return how far a scan that ended at the path ``until`` has listed a partition's names.
 
     None: all of it, ``b""``: nothing.
     """
@@ -357,12 +357,12 @@ def clamped(progress: Progress, now: float) -> Progress:
 
 
 def times_of(progress: Progress) -> set[float]:
-    """When the names that are remembered were first seen."""
+    """Return when the names that are remembered were first seen."""
     return {at for known in progress.partitions.values() for at in known.done.values()}
 
 
 def cut(times: Iterable[float], now: float) -> dict[float, float]:
-    """What becomes of times after ``now``: now, or just before.
+    """Return what becomes of times after ``now``: now, or just before.
 
     They stay apart and in their order, for names are told by them: which of them a
     checkpoint lists, and which it leaves to a journal.

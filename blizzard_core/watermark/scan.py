@@ -117,7 +117,7 @@ class _Bounds:
     behind: Behind | None
 
     def jump(self, page: Page) -> str | None:
-        """Where to go on instead of right after this page; None to go on."""
+        """Return where to go on instead of right after this page; None to go on."""
         if not page.entries:
             return None
         last = page.entries[-1].path

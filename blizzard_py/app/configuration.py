@@ -194,7 +194,7 @@ def _of_placeholders(here: Key, source: Asked, *, hashes: bool) -> Iterator[Find
 
 
 def _is_meant(key: Key, text: str) -> bool:
-    """Whether braces in a request without units can only be meant as a placeholder."""
+    """Return whether braces in a request without units can only be meant as a placeholder."""
     return bool(names_in(text)) or key[-1] == "path" or bool(_ALONE.fullmatch(text.strip()))
 
 

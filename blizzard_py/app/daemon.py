@@ -105,7 +105,7 @@ def run_daemon(
 
 
 def _terminal() -> Console | None:
-    """Where a person watches, None in a container or a pipe."""
+    """Return where a person watches, None in a container or a pipe."""
     console = Console(stderr=True)
     return console if console.is_terminal else None
 

@@ -91,7 +91,7 @@ def _behind(stream: StreamState) -> list[dict[str, Any]]:
 
 
 def _shown_source(branch: Branch, stream: StreamState, *, alone: bool) -> dict[str, Any]:
-    """What is told of one source; of one that is alone the numbers are the query's."""
+    """Return what is told of one source; of one that is alone the numbers are the query's."""
     own = stream.sources.get(branch.source, SourceStream())
     if alone:
         own = SourceStream(

@@ -60,7 +60,7 @@ from blizzard_py.state.stream_state import StreamState
 
 
 def explain(config: Config, uri: str) -> Explanation:
-    """What became of the file at ``uri``, or will. Raises `ConfigError` if it is no URI.
+    """Return what became of the file at ``uri``, or will. Raises `ConfigError` if it is no URI.
 
     Of a table or an API: ``pipeline/source`` is the next task of its window, ``pipeline/source#1``
     another one, and ``pipeline/source#000000000016#0`` one of any window.
@@ -85,7 +85,7 @@ def explain(config: Config, uri: str) -> Explanation:
 
 
 def explained(parts: Parts, place: Located) -> Explanation:
-    """What became of a file of the source, or will. Raises `StateError`, `StorageError`."""
+    """Return what became of a file of the source, or will. Raises `StateError`, `StorageError`."""
     ours = [r for r in backfill_ranges(parts) if _lies_in(r.gap, place.path or "")]
     source = SourcePipeline(parts, opener_of(parts)).source
     with closing(source):
@@ -166,7 +166,7 @@ def plan(
     offline: bool = False,
     everything: bool = False,
 ) -> tuple[dict[str, Any], list[str]]:
-    """What the next poll of every source would do, and the errors of those that failed.
+    """Return what the next poll of every source would do, and the errors of those that failed.
 
     A source whose checkpoint is gone is one of these: its next poll would be refused.
     ``now`` (aware) is when that is for tables and APIs; ``offline`` asks none of them;
@@ -203,7 +203,7 @@ def status(config: Config) -> tuple[dict[str, Any], list[str]]:
 
 
 def is_refused(document: dict[str, Any]) -> bool:
-    """Whether `status` tells of outputs that a committer has refused."""
+    """Return whether `status` tells of outputs that a committer has refused."""
     blocks = document["pipelines"].values()
     return any(
         source["refused"]["files"] for block in blocks for source in block["sources"].values()
@@ -299,14 +299,14 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
 
 
 def _shown(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
-    """What the source itself shows; of a table also the rows that no window reads."""
+    """Return what the source itself shows; of a table also the rows that no window reads."""
     shown = source.source.shown(state)
     skipped = skipped_rows(source.parts.stores.sink, source.id) if source.parts.asked else ()
     return {**shown, "notes": [*shown.get("notes", ()), *skipped]} if skipped else shown
 
 
 def _event_time_of(config: Config, source: SourcePipeline, state: SourceState) -> dict[str, Any]:
-    """Where the query of a pipeline over event time is; its block is the pipeline's.
+    """Return where the query of a pipeline over event time is; its block is the pipeline's.
 
     Of a watermark that is only watched each source has a block of its own.
     """
@@ -344,7 +344,10 @@ _LAG_UNKNOWN = {"secs": None, "files": None, "complete": False, "apart": None, "
 
 
 def _lag_of(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
-    """How long the oldest waiting file has waited. A source out of reach is no error here."""
+    """Return how long the oldest waiting file has waited.
+
+    A source out of reach is no error here.
+    """
     try:
         found = source.backlog(source.outlook(state))
     except StorageError as error:

@@ -79,7 +79,7 @@ def listed(
 def preview(
     config: Config, where: tuple[str, str], letter_id: str | None, *, from_source: bool
 ) -> list[Outcome]:
-    """What `replay` would do. Writes nothing. Raises `ConfigError`."""
+    """Return what `replay` would do. Writes nothing. Raises `ConfigError`."""
     live = live_parts(config, where)
     found = _replay(live, NoEngine(), never, from_source=from_source)
     return list(found.preview(chosen_letters(live, letter_id)))
@@ -113,7 +113,7 @@ def ingest(
     insist: bool,
     dry_run: bool,
 ) -> dict[tuple[str, str], Given]:
-    """What became of the given files, by source. ``names`` narrow the sources down.
+    """Return what became of the given files, by source. ``names`` narrow the sources down.
 
     Of a source that was not looked at before a signal came nothing is told but `INTERRUPTED`.
     Raises `ConfigError` for a URI that lies below no source's root, or below several.
@@ -240,7 +240,7 @@ def chosen_letters(
 
 
 def rebuild_of(config: Config, where: tuple[str, str]) -> Rebuild:
-    """What makes a source's checkpoint again. Raises `ConfigError`."""
+    """Return what makes a source's checkpoint again. Raises `ConfigError`."""
     source_of(config, where)
     return Rebuild(owner_parts(config, where, NoEngine()), where[1])
 
@@ -248,7 +248,7 @@ def rebuild_of(config: Config, where: tuple[str, str]) -> Rebuild:
 def rename_of(
     config: Config, where: tuple[str, str], old_id: str | None, moved_from: str | None
 ) -> Rename:
-    """What takes a source's state over from an old id or place. Raises `ConfigError`."""
+    """Return what takes a source's state over from an old id or place. Raises `ConfigError`."""
     live = live_parts(config, where)
     if old_id in {None, live.id} and moved_from is None:
         raise ConfigError(
@@ -259,7 +259,7 @@ def rename_of(
 
 
 def is_asked(config: Config, where: tuple[str, str]) -> bool:
-    """Whether a source is a table or an API. Raises `ConfigError` for an unknown one."""
+    """Return whether a source is a table or an API. Raises `ConfigError` for an unknown one."""
     return not isinstance(source_of(config, where), SourceSettings)
 
 

@@ -112,7 +112,7 @@ def _redoing(
 
 
 def _table_of(config: Config, pipeline: str) -> str:
-    """What Penguin calls a pipeline's table. Raises `RedoRefused`."""
+    """Return what Penguin calls a pipeline's table. Raises `RedoRefused`."""
     uri = normalize_uri(config.pipelines[pipeline].sink.table_uri)
     if not config.tables:
         return pipeline

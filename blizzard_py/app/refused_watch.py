@@ -47,7 +47,7 @@ class RefusedWatch:
         self._one_at_a_time = threading.Lock()
 
     def look(self) -> bool:
-        """Whether rows of any source were refused, as far as could be looked."""
+        """Return whether rows of any source were refused, as far as could be looked."""
         with self._one_at_a_time:
             return self._look()
 
@@ -104,6 +104,6 @@ def _apart(parts: Parts) -> Parts:
 
 
 def _replayed(sink: Storage, parts: Parts) -> float:
-    """When the replay's state was changed last, whose journal says what was redone."""
+    """Return when the replay's state was changed last, whose journal says what was redone."""
     entry = sink.stat(checkpoint_path(replays_of(parts.letters_id)[0]))
     return 0.0 if entry is None else entry.modified

@@ -77,7 +77,7 @@ def held_against_tables(
 
 
 def takes_columns(config: Config, pipeline: str, settings: IngestSettings) -> Takes:
-    """What the table, as it is now, says to columns in the place of those of the settings.
+    """Return what the table, as it is now, says to columns in the place of those of the settings.
 
     Raises `StateError`, `StorageError` where its log cannot be read.
     """

@@ -31,7 +31,7 @@ Edit = Callable[[SourceState], SourceState]
 
 
 def is_by_units(config: Config, where: tuple[str, str]) -> bool:
-    """Whether a source is read by work units. Raises `ConfigError` for an unknown one."""
+    """Return whether a source is read by work units. Raises `ConfigError` for an unknown one."""
     source = source_of(config, where)
     return isinstance(source, QuerySource) and source.units is not None
 
@@ -150,7 +150,7 @@ def _units_of(found: SourcePipeline) -> UnitSource:
 
 
 def _configured(source: UnitSource) -> Units:
-    """How the units of a source are configured, without a limit of a run."""
+    """Return how the units of a source are configured, without a limit of a run."""
     units = source.asking.units
     assert units is not None  # noqa: S101  # it is read by such
     return unit_plans.without_limit(units)

@@ -26,7 +26,7 @@ from blizzard_py.sources.parts import Parts
 
 
 def validate_pipelines(config: Config) -> list[str]:
-    """What people should know of pipelines and their tables, a line each.
+    """Return what people should know of pipelines and their tables, a line each.
 
     Raises `ConfigError` with every problem: a transform that cannot be used, a table that takes
     none of a pipeline's files. No Spark starts without a transform or event time. Where columns
@@ -87,7 +87,7 @@ def _held(
 
 
 def _known(config: Config) -> Iterator[tuple[str, IngestSettings]]:
-    """What each pipeline's jobs are told, as far as its columns are known.
+    """Return what each pipeline's jobs are told, as far as its columns are known.
 
     Once for each kind of source: where rows are replaced files have a column more.
     """

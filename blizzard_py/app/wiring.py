@@ -56,7 +56,7 @@ DLQ_FOLDER = join(STATE_FOLDER, "dlq")
 
 
 def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSettings:
-    """What the ingest job needs of a pipeline and one of its sources."""
+    """Return what the ingest job needs of a pipeline and one of its sources."""
     sink = pipeline.sink
     by = sink.partition_by
     files = source if isinstance(source, SourceSettings) else None
@@ -96,7 +96,7 @@ def of_all_sources(pipeline: PipelineSettings, settings: IngestSettings) -> Inge
 
 
 def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:
-    """What rows decide about their directory; nothing if the source path does."""
+    """Return what rows decide about their directory; nothing if the source path does."""
     if by.column is not None:
         return (PartitionRule(by.column, template=by.prefix_template or ""),)
     return tuple(
@@ -137,7 +137,7 @@ def views(config: Config) -> list[SourcePipeline]:
 
 
 def shared_parts(config: Config, name: str, engine: Engine) -> Parts:
-    """What the one worker is made of for all sources of a query over event time.
+    """Return what the one worker is made of for all sources of a query over event time.
 
     They are the first one's by name, with all of them as members.
     """
@@ -180,7 +180,7 @@ def _jobs_of(parts: Parts) -> Jobs:
 
 
 def session_of(engine: Engine) -> Callable[[], Any]:
-    """What gives the engine's Spark session. Starts nothing."""
+    """Return what gives the engine's Spark session. Starts nothing."""
     if isinstance(engine, WithSession):
         return engine.session
 
@@ -191,7 +191,7 @@ def session_of(engine: Engine) -> Callable[[], Any]:
 
 
 def opener_of(parts: Parts) -> Opener:
-    """What makes a source of its parts. Connects to nothing."""
+    """Return what makes a source of its parts. Connects to nothing."""
     asking = parts.asked
     if parts.members:
         return partial(SeveralFiles, opens=open_files)
@@ -210,7 +210,7 @@ def parts_of(
     suffix: str = "",
     activity_of: Callable[[tuple[str, str], Callable[[], float]], SourceActivity] | None = None,
 ) -> Parts:
-    """What a source is made of. Opens no connection.
+    """Return what a source is made of. Opens no connection.
 
     ``activity_of`` makes its live view, of its name with its place, and the clock.
     """
@@ -296,7 +296,7 @@ def _evolve(
 def query_columns(
     engine: StoppableEngine | LazyEngine, settings: PipelineSettings
 ) -> Callable[[str, IngestSettings], pa.Schema]:
-    """What gives the columns of a pipeline's transform, or of its query over event time."""
+    """Return what gives the columns of a pipeline's transform, or of its query over event time."""
     given, branches = settings.query, settings.branches
     if given is None:
         return _watchable(engine.columns, settings)
@@ -332,7 +332,7 @@ def _watchable(
 
 
 def inferred_schema(name: str, pipeline: PipelineSettings, stores: Stores) -> InferredSchema:
-    """Where a pipeline's inferred columns are kept and made."""
+    """Return where a pipeline's inferred columns are kept and made."""
     return InferredSchema(name, pipeline, stores.source, stores.sink, time.time)
 
 
@@ -371,7 +371,7 @@ def spark_engine(config: Config, app_name: str) -> StoppableEngine:
 
 
 def computes_in_driver(config: Config) -> bool:
-    """Whether rows go through Spark itself, where a driver of ours may run them."""
+    """Return whether rows go through Spark itself, where a driver of ours may run them."""
     return any(found.driver == "jdbc" for found in config.connections.values()) or any(
         pipeline.transform is not None or pipeline.deduplicate_by or pipeline.query is not None
         for pipeline in config.pipelines.values()

@@ -79,7 +79,7 @@ _OURS = (
 
 
 def _is_ours(data: Mapping[str, Any]) -> bool:
-    """Whether the daemons take it as it stands, so that there is nothing to convert.
+    """Return whether the daemons take it as it stands, so that there is nothing to convert.
 
     A Penguin's file alone may be either, and means the same. Directories of sources that are
     called ``path`` are the original's; we take them, and other defaults with them.

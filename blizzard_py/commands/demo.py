@@ -35,7 +35,7 @@ def demo(directory: Path) -> int:
 
 
 def _programs(called: Path) -> str:
-    """What to type before the name of a command, given how this one was called."""
+    """Return what to type before the name of a command, given how this one was called."""
     found = shutil.which("blizzard")
     if called.name != "blizzard" or (called.is_absolute() and str(called) == found):
         return ""

@@ -174,7 +174,7 @@ def discard(
 
 
 def summary(letters: Iterable[int], verb: str) -> str:
-    """How many letters of how many objects were closed."""
+    """Return how many letters of how many objects were closed."""
     counts = list(letters)
     told = f"{counted(sum(counts), 'letter')} in {counted(len(counts), 'object')}"
     return f"{told} {verb or are(sum(counts))} closed."

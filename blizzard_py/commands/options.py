@@ -100,7 +100,7 @@ def _value(value: Any) -> str:
 
 
 def confirmed(name: str, *, yes: bool) -> bool:
-    """Whether someone typed ``name``, or said ``--yes`` beforehand."""
+    """Return whether someone typed ``name``, or said ``--yes`` beforehand."""
     if yes:
         return True
     if not sys.stdin.isatty():

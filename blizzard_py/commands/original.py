@@ -116,11 +116,11 @@ class _Block:
         }
 
     def left(self) -> Mapping[str, Any]:
-        """What was not asked for yet, as it is written."""
+        """Return what was not asked for yet, as it is written."""
         return dict(self._left)
 
     def has(self, name: str) -> bool:
-        """Whether the key is there and was not asked for yet."""
+        """Return whether the key is there and was not asked for yet."""
         self._known.add(name)
         return name in self._left
 
@@ -308,7 +308,7 @@ def _metrics(top: _Block, told: Converted) -> str | None:
 
 
 def _advanced(found: dict[str, Any]) -> dict[str, Any]:
-    """What stands in the block `advanced` here; nothing if there is nothing."""
+    """Return what stands in the block `advanced` here; nothing if there is nothing."""
     return {"advanced": found} if found else {}
 
 

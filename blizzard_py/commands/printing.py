@@ -98,7 +98,7 @@ def _print_files(sources: Sequence[tuple[str, dict[str, Any]]]) -> None:
 
 
 def _requests(found: Mapping[str, Any]) -> str:
-    """What the look cost: a local disk is asked for directories, a store for pages."""
+    """Return what the look cost: a local disk is asked for directories, a store for pages."""
     directories = found["directories_read"]
     return f"{found['list_requests']:,}" if directories is None else f"{directories:,} dirs"
 
@@ -201,7 +201,7 @@ def _print_event_time(name: str, told: Mapping[str, Any]) -> None:
 
 
 def _within(buckets: Sequence[Mapping[str, Any]], rows: float) -> str:
-    """How far behind so many of the rows are at most, to the next bucket."""
+    """Return how far behind so many of the rows are at most, to the next bucket."""
     below = 0
     for bucket in buckets:
         below += bucket["rows"]

@@ -72,7 +72,10 @@ def watch(config: Path, every: float) -> int:
 
 
 def picture(sight: Sight, now: float, height: int) -> Group:
-    """What the terminal shows. Pure. Foreign text is no markup and reaches no terminal raw."""
+    """Return what the terminal shows.
+
+    Pure. Foreign text is no markup and reaches no terminal raw.
+    """
     sources = [
         _source_row(f"{pipeline}/{name}", found)
         for pipeline, block in sight.document["pipelines"].items()

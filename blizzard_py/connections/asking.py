@@ -49,7 +49,7 @@ class Units:
 
     @property
     def reads_parts(self) -> bool:
-        """Whether a reading may begin within a unit; else it reads all of it."""
+        """Return whether a reading may begin within a unit; else it reads all of it."""
         return {FROM, TO} <= self.bounds
 
 
@@ -93,7 +93,7 @@ class Asking:
 
     @property
     def bound_kind(self) -> BoundKind:
-        """Where windows end. Asks the connection if nothing is configured.
+        """Return where windows end. Asks the connection if nothing is configured.
 
         Raises `SourceError` if it has no default for these columns.
         """

@@ -53,7 +53,7 @@ def connect(access: Access, selection: Selection) -> Connection:
 
 
 def reader_of(driver: str) -> Reader:
-    """What reads a driver's tasks. Raises `ConfigError` as `connect` does."""
+    """Return what reads a driver's tasks. Raises `ConfigError` as `connect` does."""
     return cast("Reader", _loaded(_driver(driver).reads))
 
 
@@ -83,5 +83,5 @@ def driver(module: str, extra: str) -> Any:
 
 
 def installed(module: str) -> bool:
-    """Whether `driver` would find the package, without importing it."""
+    """Return whether `driver` would find the package, without importing it."""
     return importlib.util.find_spec(module) is not None

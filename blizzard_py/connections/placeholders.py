@@ -48,12 +48,12 @@ _HASHED = re.compile(r"#[^\n]*")
 
 
 def unit_placeholder(name: str) -> str:
-    """What a unit's value of that name is called in a statement or a request."""
+    """Return what a unit's value of that name is called in a statement or a request."""
     return f"unit.{name}"
 
 
 def is_of_one(units: Sequence[Values]) -> bool:
-    """Whether all are of one unit that has values, of whatever times."""
+    """Return whether all are of one unit that has values, of whatever times."""
     told = [{name: text for name, text in one.items() if name not in {FROM, TO}} for one in units]
     return bool(told) and bool(told[0]) and all(one == told[0] for one in told)
 
@@ -83,7 +83,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def problems_in_sql(text: str, known: Sequence[str], *, hashes: bool = False) -> Iterator[str]:
-    """What is wrong with the placeholders of a query or a filter.
+    """Return what is wrong with the placeholders of a query or a filter.
 
     ``hashes``: what stands behind ``#`` is a comment.
     """
@@ -100,7 +100,7 @@ def problems_in_sql(text: str, known: Sequence[str], *, hashes: bool = False) ->
 
 
 def problems_in_text(text: str, known: Sequence[str]) -> Iterator[str]:
-    """What is wrong with the placeholders of a path, a parameter or a text in a body."""
+    """Return what is wrong with the placeholders of a path, a parameter or a text in a body."""
     for found in dict.fromkeys(_ANY.findall(text)):
         yield from _problem(found, known, FORMATS)
 
@@ -185,7 +185,7 @@ def _literal(value: datetime | str, form: str, dialect: str) -> str:
 
 
 def _said(value: datetime, form: str) -> date:
-    """What a literal is of: an instant in UTC, a date, a time without a zone."""
+    """Return what a literal is of: an instant in UTC, a date, a time without a zone."""
     name = form.removesuffix(BEFORE)
     back = FORMAT_TICKS["date"] if name == "date" else _FINEST
     moment = settled_wall(value, value.tzinfo or UTC) if name in _WALLS else value.astimezone(UTC)

@@ -126,7 +126,7 @@ class Connection(Protocol):
         """All columns there are. Raises `SourceError` if table or query cannot be read."""
 
     def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
-        """Where a window that is planned now ends. One statement."""
+        """Return where a window that is planned now ends. One statement."""
 
     def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
         """The window's tasks; none if it is certain that it holds no row. One statement."""
@@ -145,7 +145,7 @@ class Connection(Protocol):
         """
 
     def warnings(self) -> Sequence[str]:
-        """What `validate` tells: no index, a view, a type that will be read as text."""
+        """Return what `validate` tells: no index, a view, a type that will be read as text."""
 
     def close(self) -> None:
         """Let go of the server."""

@@ -87,7 +87,7 @@ class DeadLetter:
     kept: bool = False
 
     def to_json(self, found: DeadLetterObject) -> dict[str, Any]:
-        """What ``blizzard dlq list --json`` prints."""
+        """Return what ``blizzard dlq list --json`` prints."""
         return {
             "id": found.id,
             "kind": found.kind,
@@ -159,7 +159,7 @@ def stem_of(path: str) -> str:
 
 
 def put_away(source_id: str, letter_id: str) -> tuple[str, str]:
-    """Where an object is and where a replay moves it to."""
+    """Return where an object is and where a replay moves it to."""
     name = f"{letter_id}.ndjson"
     return join(source_id, name), join(source_id, REPLAYED_FOLDER, name)
 

@@ -27,7 +27,7 @@ def write_reason(dlq: Storage, source_id: str, letter_id: str, reason: Closing) 
 
 
 def reason_of(dlq: Storage, source_id: str, letter_id: str) -> Closing | None:
-    """Why these letters were closed; None of letters that nobody closed.
+    """Return why these letters were closed; None of letters that nobody closed.
 
     Raises `StateError`, `StorageError`.
     """

@@ -72,7 +72,7 @@ class DeadLetterWriter:
         return f"{self._storage.uri}/{path}"
 
     def records_uri(self, batch: str) -> str:
-        """Where the bad records of a batch are kept."""
+        """Return where the bad records of a batch are kept."""
         return f"{self._storage.uri}/{join(self._source_id, f'{batch}.records.ndjson')}"
 
     def keep_records(self, batch: Batch, sink: Storage) -> str | None:

@@ -50,7 +50,7 @@ class Running:
         self._log = log
 
     def told(self, event: str) -> list[dict[str, Any]]:
-        """What it has logged of one kind. Raises `DemoFailedError` if it has ended."""
+        """Return what it has logged of one kind. Raises `DemoFailedError` if it has ended."""
         if (code := self._process.poll()) is not None:
             raise _failed(self._daemon, code, self._log)
         whole, _, _ = self._log.read_text().rpartition("\n")
@@ -84,12 +84,18 @@ def running(daemon: str, config: Path, log: Path) -> Iterator[Running]:
 
 
 def status(daemon: str, config: Path) -> Any:
-    """What ``DAEMON status CONFIG --json`` prints. Raises `DemoFailedError` as `run_once`."""
+    """Return what ``DAEMON status CONFIG --json`` prints.
+
+    Raises `DemoFailedError` as `run_once`.
+    """
     return _asked(daemon, "status", config)
 
 
 def plan(config: Path) -> Any:
-    """What ``blizzard plan CONFIG --json`` prints. Raises `DemoFailedError` as `run_once`."""
+    """Return what ``blizzard plan CONFIG --json`` prints.
+
+    Raises `DemoFailedError` as `run_once`.
+    """
     return _asked("blizzard", "plan", config)
 
 

@@ -316,7 +316,7 @@ def _kept(source: SourcePipeline, found: Stored, now: float, why: str) -> str | 
 
 
 def _what(before: SourceState, after: SourceState) -> str:
-    """What a change does, for whoever gave no reason."""
+    """Return what a change does, for whoever gave no reason."""
     if after.progress.state == "Initial" and not after.members:
         return "started over"
     old, new = before.progress.partitions, after.progress.partitions

@@ -107,7 +107,7 @@ def version(source: SourcePipeline, name: str) -> Version:
 
 
 def differences(before: SourceState, after: SourceState) -> list[tuple[str, str, str]]:
-    """What differs, as (what, before, after); a line for each partition."""
+    """Return what differs, as (what, before, after); a line for each partition."""
     old, new = _facts(before), _facts(after)
     names = dict.fromkeys((*old, *new))
     return [

@@ -57,7 +57,7 @@ def _order(found: Kept) -> tuple[int, float, str]:
 
 
 def published_by(sink: Storage, live_id: str) -> dict[str, int]:
-    """How many batches each replay and backfill of a source has ended, by its id.
+    """Return how many batches each replay and backfill of a source has ended, by its id.
 
     Raises `StateError`, `StorageError`.
     """

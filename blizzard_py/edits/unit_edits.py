@@ -111,7 +111,7 @@ def _names(values: Sequence[Mapping[str, str]] | None) -> list[str]:
 
 
 def _known(state: SourceState, found: Looked) -> UnitsState:
-    """What is known, with the spec that it is of."""
+    """Return what is known, with the spec that it is of."""
     known = state.units or UnitsState(anew=True)
     return replace(known, spec=found.state.spec)
 

@@ -190,13 +190,13 @@ def _journaled(
 
 
 def _given(parts: Parts, path: str, anew_ts: float) -> Journaled | None:
-    """What a replay or ``blizzard ingest`` has made of the file, whatever its name."""
+    """Return what a replay or ``blizzard ingest`` has made of the file, whatever its name."""
     replay_id = f"{parts.id}{REPLAY_SUFFIX}"
     return last_journaled(parts.stores.sink, replay_id, path, parts.concurrency, anew_ts)
 
 
 def _replayed(parts: Parts, path: str, anew_ts: float) -> bool:
-    """Whether a replay has ingested the file, also where its journal no longer says so."""
+    """Return whether a replay has ingested the file, also where its journal no longer says so."""
     ledger = read_ledger(parts.stores.sink, f"{parts.id}{REPLAY_SUFFIX}", anew_ts)
     return bool(ledger.ingested_since([path]))
 
@@ -295,7 +295,7 @@ def _notes(parts: Parts, found: Journaled, story: Story, named: str | None, *, a
 
 
 def _way_in(parts: Parts, found: Journaled, dead: Letter, *, gone: bool) -> str:
-    """How a file that was given up gets in after all, or that it is not to."""
+    """Return how a file that was given up gets in after all, or that it is not to."""
     if not dead.stage or parts.event_time is not None:
         return ""
     away = _is_put_away(parts, found.batch)
@@ -312,7 +312,7 @@ def _way_in(parts: Parts, found: Journaled, dead: Letter, *, gone: bool) -> str:
 
 
 def _is_put_away(parts: Parts, letter_id: str) -> bool:
-    """Whether no replay would take the letters (any more)."""
+    """Return whether no replay would take the letters (any more)."""
     here, _away = put_away(parts.letters_id, letter_id)
     return parts.event_time is not None or parts.stores.dlq.stat(here) is None
 

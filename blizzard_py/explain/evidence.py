@@ -59,7 +59,7 @@ class _LetterDocument:
 
 
 def journal_start(sink: Storage, source_id: str) -> float | None:
-    """When the oldest batch of the journal began (epoch seconds), None without a journal."""
+    """Return when the oldest batch of the journal began (epoch seconds), None without a journal."""
     folder = StatePaths(source_id).journal
     for entry in listed(sink, f"{folder}/", f"{folder}0"):
         if entry.path.endswith(".json"):
@@ -83,7 +83,7 @@ def journaled(
     concurrency: int,
     anew_ts: float = 0.0,
 ) -> Journaled | None:
-    """What the first batch begun in ``since ≤ t < until`` that settled the file says of it.
+    """Return what the first batch begun in ``since ≤ t < until`` that settled the file says of it.
 
     Batches in which it was left for another try, or to another run, do not count, nor those
     of before ``anew_ts``, when the source was started over. Costs a read per batch up to the
@@ -122,7 +122,7 @@ def _journaled(
 
 
 def records_replayed(sink: Storage, source_id: str, path: str, concurrency: int) -> int:
-    """How many rows replays have ingested from single records of the file at ``path``."""
+    """Return how many rows replays have ingested from single records of the file at ``path``."""
     return sum(
         file.rows
         for found in _journal(sink, source_id, 0.0, None, concurrency)
@@ -150,7 +150,7 @@ def letter(dlq: Storage, source_id: str, batch: str, uri: str) -> Letter:
 
 
 def out_of_time(dlq: Storage, source_id: str, batch: str, uri: str) -> dict[str, int]:
-    """How many rows of a file an event-time query was not given, by ``late`` and ``ahead``.
+    """Return how many rows of a file an event-time query was not given, by ``late`` and ``ahead``.
 
     By the batch's letters, also if a replay has put them away; ``more`` are those that have none,
     where a file has too many. Of rows that are counted only nothing is known. Raises

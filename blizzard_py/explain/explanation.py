@@ -159,7 +159,7 @@ def _fields(found: Explanation) -> Iterator[str]:
 
 
 def _work(found: Explanation) -> Iterator[str]:
-    """What a batch has made of it."""
+    """Return what a batch has made of it."""
     if found.batch is not None:
         batch = found.batch
         yield (

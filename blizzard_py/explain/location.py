@@ -64,7 +64,7 @@ def located(uri: str, roots: Mapping[str, str]) -> Located:
 
 
 def _place(uri: str) -> str:
-    """Where a file is: as `_top`, but with an object's key left as it stands."""
+    """Return where a file is: as `_top`, but with an object's key left as it stands."""
     scheme = scheme_of(uri)
     if scheme in _LOCAL:
         return normalize_uri(uri)
@@ -90,7 +90,7 @@ def _top(root: str) -> str:
 
 
 def _one_account(uri: str, root: str) -> bool:
-    """Whether two Azure URIs can be of one account: they are unless both say and differ."""
+    """Return whether two Azure URIs can be of one account: they are unless both say and differ."""
     if scheme_of(uri) not in _AZURE:
         return True
     said = {
@@ -102,7 +102,7 @@ def _one_account(uri: str, root: str) -> bool:
 
 
 def _shared(left: Sequence[str], right: Sequence[str]) -> int:
-    """How many items (characters, components) two sequences begin with alike."""
+    """Return how many items (characters, components) two sequences begin with alike."""
     alike = (a == b for a, b in zip(left, right, strict=False))
     return sum(1 for _ in takewhile(bool, alike))
 

@@ -12,7 +12,7 @@ def waiting(
     path: str,
     max_retries: int,
 ) -> Waiting | None:
-    """What the checkpoint has still to do on the file by name, None if nothing."""
+    """Return what the checkpoint has still to do on the file by name, None if nothing."""
     tries = state.retries[path].count if path in state.retries else None
     for batch in state.in_flight:
         if any(entry.path == path for entry in batch.files):

@@ -93,7 +93,7 @@ class BatchRunner:
             self._jobs.cancel(job)
 
     def settle(self, files: Sequence[Entry]) -> IngestSettings:
-        """What jobs are run with, once found out and held against the table.
+        """Return what jobs are run with, once found out and held against the table.
 
         Called with all files there are before the first batch, since they tell more
         than the batch's own. Raises as `Parts.infer` and `Parts.check_table` do.

@@ -47,7 +47,7 @@ class Groups:
         return None
 
     def has(self, batch: Batch) -> bool:
-        """Whether the batch's group was made known, under whichever number.
+        """Return whether the batch's group was made known, under whichever number.
 
         Raises `StateError` for a manifest that is not understood.
         """
@@ -83,7 +83,7 @@ class Groups:
         )
 
     def _place(self, output: PlannedOutput) -> str:
-        """Where an output lies that two may have published, each under a name of its own."""
+        """Return where an output lies that two may have published, each under a name of its own."""
         if not output.earlier:
             return output.final
         there = (path for path in output.finals if self._sink.stat(path) is not None)

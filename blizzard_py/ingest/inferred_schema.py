@@ -102,7 +102,7 @@ class KeptSchema:
 
 
 def schema_path(pipeline: str) -> str:
-    """Where the file is, below the table."""
+    """Return where the file is, below the table."""
     return f"{STATE_FOLDER}/{pipeline}_schema.json"
 
 
@@ -228,11 +228,11 @@ class InferredSchema:
         return (*self._declared, *rest)
 
     def kept(self) -> KeptSchema | None:
-        """What the file says, None if there is none. Writes nothing."""
+        """Return what the file says, None if there is none. Writes nothing."""
         return checkpoint.load(self._sink, self.path, KeptSchema.from_json)
 
     def inferred(self, files: Sequence[Entry]) -> KeptSchema:
-        """What a sample of ``files`` says now. Writes nothing."""
+        """Return what a sample of ``files`` says now. Writes nothing."""
         sample = chosen(files, self._settings.advanced.sample_files)
         inference = Inference(self._rules)
         self._add_lines(inference, sample)

@@ -47,7 +47,7 @@ class Jobs(Protocol):
         """End the running job with that prefix soon; no effect if there is none."""
 
     def progress(self, output_prefix: str) -> float | None:
-        """How much of the running job is done; see `Engine.progress`."""
+        """Return how much of the running job is done; see `Engine.progress`."""
 
     def advanced(self, state: SourceState) -> None:
         """A batch is done and ``state`` saved: remove what it has replaced."""

@@ -45,7 +45,7 @@ _COUNTER_BITS = 12
 
 
 def staging_of(source_id: str, epoch: int, batch: str) -> str:
-    """Where a batch is staged in an epoch of its source's checkpoint."""
+    """Return where a batch is staged in an epoch of its source's checkpoint."""
     return join(StatePaths(source_id).staging, f"{epoch:08d}", batch)
 
 

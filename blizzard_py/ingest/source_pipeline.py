@@ -333,7 +333,7 @@ class SourcePipeline(SourceView):
         return begins_at(self.sink, self.parts.letters_id, self._clock(), width)
 
     def _live_anew_ts(self) -> float:
-        """When the live source was last started over, for a replay or a backfill of it."""
+        """Return when the live source was last started over, for a replay or a backfill of it."""
         if not self.parts.suffix:
             return 0.0
         found = checkpoint.load(self.sink, checkpoint_path(self.parts.letters_id), state_from_json)
@@ -351,7 +351,7 @@ class SourcePipeline(SourceView):
         )
 
     def _first_document(self) -> Mapping[str, Any]:
-        """What to write where there is no checkpoint, unless there was one."""
+        """Return what to write where there is no checkpoint, unless there was one."""
         if not self._fresh:
             check_cold_start(self.parts)
         return state_to_json(self._cold(), self.parts.clock())
@@ -362,7 +362,7 @@ class SourcePipeline(SourceView):
         return again and state.origin is None and state.progress.state == "Initial"
 
     def _starts_over(self, state: SourceState) -> bool:
-        """Whether this is an insisted start from nothing that has not done anything yet."""
+        """Return whether this is an insisted start from nothing that has not done anything yet."""
         cold = state.origin is None and state.progress.state == "Initial"
         idle = not (state.in_flight or state.ledger)
         return bool(state.anew_ts) and cold and idle and not self.parts.suffix

@@ -43,7 +43,7 @@ class SourceView:
 
     @property
     def id(self) -> str:
-        """What its state is named by."""
+        """Return what its state is named by."""
         return self.parts.id
 
     @property
@@ -69,12 +69,15 @@ class SourceView:
         return state
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Found:
-        """What the next poll would find; ``whole``: the ones after it as well. Writes nothing."""
+        """Return what the next poll would find; ``whole``: the ones after it as well.
+
+        Writes nothing.
+        """
         self.check(state)
         return self.source.discover(state, whole=whole)
 
     def backlog(self, state: SourceState) -> Backlog | None:
-        """What waits, for a bounded number of requests; None if that cannot be told.
+        """Return what waits, for a bounded number of requests; None if that cannot be told.
 
         Raises `StorageError`, `StateError`.
         """

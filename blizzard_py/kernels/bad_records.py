@@ -87,7 +87,7 @@ class BadRecordWriter:
             raise _disk_failed(error) from error
 
     def mark(self) -> int:
-        """Where the next record will be, for `rewind`."""
+        """Return where the next record will be, for `rewind`."""
         return self._file.tell()
 
     def rewind(self, mark: int) -> None:
@@ -135,7 +135,7 @@ class FileLetters:
         self.more = 0
 
     def full(self, more: int) -> bool:
-        """Whether that many more are too many."""
+        """Return whether that many more are too many."""
         return self.count + more > self._most or self._bytes >= LETTERS_BYTES
 
     def add(self, bad: BadRecord) -> None:

@@ -53,7 +53,7 @@ class Rule:
 
     @property
     def overlaps(self) -> bool:
-        """Whether a row may be late for some of its windows only."""
+        """Return whether a row may be late for some of its windows only."""
         return self.kind == "window" and self.slide < self.size
 
 
@@ -98,7 +98,7 @@ def key_us(rule: Rule, times: Micros) -> Micros:
 
 
 def split(rule: Rule, limits: Limits, times: Micros) -> Split:
-    """Which of the rows are late or ahead. One that is both is late."""
+    """Return which of the rows are late or ahead. One that is both is late."""
     bound = limits.watermark_ms * _MILLI
     keys = key_us(rule, times)
     late = keys <= bound
@@ -123,7 +123,7 @@ def _last_start(rule: Rule, times: Micros) -> Micros:
 
 
 def _first_start(rule: Rule, times: Micros) -> Micros:
-    """Where the first window that holds each time begins."""
+    """Return where the first window that holds each time begins."""
     # A window that ends at a time does not hold it.
     overlapping = (rule.size - 1 - (times - rule.offset) % rule.slide) // rule.slide
     return _last_start(rule, times) - overlapping * rule.slide

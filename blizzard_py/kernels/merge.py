@@ -73,7 +73,7 @@ def merge_groups(
 
 
 def merge_tasks(job: IngestJob, result: IngestResult, parallelism: int) -> list[MergeTask]:
-    """What to merge of a job's result; empty if nothing is worth it. Pure."""
+    """Return what to merge of a job's result; empty if nothing is worth it. Pure."""
     groups = merge_groups(result.outputs, job.settings.file_bytes)
     costs = [sum(output.size + _FILE_COST_BYTES for output in group) for group in groups]
     count = max(1, min(len(groups), 2 * parallelism, sum(costs) // MIN_TASK_BYTES))
@@ -89,7 +89,10 @@ def merge_tasks(job: IngestJob, result: IngestResult, parallelism: int) -> list[
 
 
 def is_joinable(group: Sequence[StagedOutput], settings: IngestSettings) -> bool:
-    """Whether they can be one as they are: in no order, and no row group has little. Pure."""
+    """Return whether they can be one as they are: in no order, and no row group has little.
+
+    Pure.
+    """
     least = max(MIN_JOINED_BYTES, settings.file_bytes // JOINED_SHARE)
     return not settings.sort_by and all(output.size >= least for output in group)
 

@@ -143,7 +143,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _valued(name: str, data: bytes) -> bool:
-    """Whether the field may have a value that is not null; many fields never have one."""
+    """Return whether the field may have a value that is not null; many fields never have one."""
     quoted = json.dumps(name, ensure_ascii=False).encode("utf-8", "replace")
     if quoted not in data:
         return True  # written in another way

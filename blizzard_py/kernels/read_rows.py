@@ -38,11 +38,11 @@ class RowFilter:
 
     @property
     def asks(self) -> bool:
-        """Whether rows have to be looked at; else all of them are new."""
+        """Return whether rows have to be looked at; else all of them are new."""
         return bool(self._known.keep)
 
     def fresh(self, batch: pa.RecordBatch) -> Kept:
-        """Which rows of a batch are new. Raises `SourceError` if it lacks a column."""
+        """Return which rows of a batch are new. Raises `SourceError` if it lacks a column."""
         return self._unseen(lambda told: _marks(batch, told), self._to_keep(batch))
 
     def _unseen(self, marks_of: Callable[[Told], pa.FixedSizeBinaryArray], kept: pa.Array) -> Kept:
@@ -59,7 +59,7 @@ class RowFilter:
         return np.asarray(fresh)
 
     def fresh_lines(self, lines: Sequence[bytes]) -> Kept:
-        """Which of the lines hold new rows; what is no object is told by its bytes.
+        """Return which of the lines hold new rows; what is no object is told by its bytes.
 
         Where a line's values stand in the order is not looked at: all are kept.
         """
@@ -84,7 +84,10 @@ class RowFilter:
         return ReadMarks(path, stage(bytes(self._digests)), len(self._digests) // WIDTH)
 
     def _to_keep(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows a later window may read again. Where that cannot be told all are kept."""
+        """Return which rows a later window may read again.
+
+        Where that cannot be told all are kept.
+        """
         values = self._known.values
         try:
             if values and self._known.keep == "at":

@@ -39,7 +39,7 @@ class RowRefused(ValueError):
 
 
 def by_path(settings: IngestSettings) -> bool:
-    """Whether a record's file decides about its directory."""
+    """Return whether a record's file decides about its directory."""
     return bool(settings.partition_template) and not settings.partition_rules
 
 

@@ -240,7 +240,7 @@ class _Run:
     def _placed(
         self, content: FileTally, chunk: bytes, parsed: Parsed
     ) -> tuple[Parsed, str | Places]:
-        """Where a chunk's rows belong; those that belong nowhere become bad records."""
+        """Return where a chunk's rows belong; those that belong nowhere become bad records."""
         rules = self._task.settings.partition_rules
         if not rules:
             return parsed, content.file.partition
@@ -306,7 +306,7 @@ class _Run:
                 self._fail(content, error)
 
     def _ingest_together(self, group: Sequence[tuple[FileTally, Chunk]]) -> bool:
-        """Whether that went well; if not then nothing was done."""
+        """Return whether that went well; if not then nothing was done."""
         chunks = [chunk for _, chunk in group]
         try:
             parsed = self._parser.parse(b"".join(chunk.data for chunk in chunks))

@@ -190,7 +190,7 @@ def _gunzip(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _next_member(data: bytes, blocks: Iterator[bytes]) -> bytes:
-    """What follows a member: ``b""``, or the beginning of the next one.
+    """Return what follows a member: ``b""``, or the beginning of the next one.
 
     Archivers pad the last member with zeros, and people send a line break behind it.
     """

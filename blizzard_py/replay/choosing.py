@@ -94,7 +94,7 @@ class Choosing:
     insist: bool = False
 
     def chosen(self, wanted: Mapping[str, Entry], letters: Letters, now: float | None) -> Chosen:
-        """What is to be done with each file, ``now`` that they are claimed, if they are.
+        """Return what is to be done with each file, ``now`` that they are claimed, if they are.
 
         Raises `ReplaceRefused`, `StateError`, `StorageError`.
         """

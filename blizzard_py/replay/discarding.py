@@ -70,7 +70,7 @@ def discard(
 def _homes(
     live: Parts, replays: tuple[Parts, Parts], chosen: Sequence[DeadLetterObject]
 ) -> dict[str, str]:
-    """Which of the replays would take each object, by their ids."""
+    """Return which of the replays would take each object, by their ids."""
     files = DeadLetterFiles(live, *replays, from_source=False)
     return {each.id: files.parts_for(each).id for each in chosen}
 

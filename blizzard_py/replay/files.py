@@ -67,7 +67,7 @@ class DeadLetterFiles:
     from_source: bool
 
     def parts_for(self, found: DeadLetterObject) -> Parts:
-        """Which replay an object belongs to: all of its letters are of one source folder."""
+        """Return which replay an object belongs to: all of its letters are of one source folder."""
         if found.kind == "records":
             return self.records
         first = next(letters.read(self.live.stores.dlq, found), None)
@@ -91,7 +91,7 @@ class DeadLetterFiles:
                 yield Candidate(path, kept=letter.kept)
 
     def chosen(self, candidate: Candidate, parts: Parts, claims: Claims, *, write: bool) -> Chosen:
-        """What becomes of a file of `parts_for`; ``write`` writes one of records (step 1).
+        """Return what becomes of a file of `parts_for`; ``write`` writes one of records (step 1).
 
         Raises `StorageError`.
         """
@@ -139,7 +139,7 @@ class DeadLetterFiles:
         yield from self._pieces(found, piece, waiting)
 
     def _home_of(self, letter: DeadLetter) -> Parts:
-        """Where a letter's file lies: at the source, or among the records of a replay."""
+        """Return where a letter's file lies: at the source, or among the records of a replay."""
         ours = letter.uri.startswith(f"{self.records.stores.source.uri}/")
         return self.records if ours else self.files
 

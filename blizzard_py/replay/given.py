@@ -73,7 +73,7 @@ class GivenFiles:
     insist: bool = False
 
     def preview(self, paths: Sequence[str]) -> Given:
-        """What `run` would do. Writes nothing. Raises `StateError`, `StorageError`."""
+        """Return what `run` would do. Writes nothing. Raises `StateError`, `StorageError`."""
         state = Taken(self.files).peek()
         begun = set(under_way(state))
         told, _ = self._judged([path for path in paths if path not in begun])
@@ -110,7 +110,7 @@ class GivenFiles:
     def _judged(
         self, paths: Sequence[str], ledger: Taken | None = None
     ) -> tuple[list[Told], list[Entry]]:
-        """What is to be done with each file; with ``ledger`` those to ingest are taken."""
+        """Return what is to be done with each file; with ``ledger`` those to ingest are taken."""
         # Taken over before it is asked whose they are; see `blizzard_py.replay.ownership`.
         state = now = None
         if ledger is not None and paths:

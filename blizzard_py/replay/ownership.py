@@ -177,7 +177,7 @@ class Claims:
         return "a replay has ingested it, more than thirty days ago" if rows else ""
 
     def _waits(self, path: str) -> str:
-        """Whether a run has still to do the file; empty if none has."""
+        """Return whether a run has still to do the file; empty if none has."""
         if path in under_way(self._state) or self._is_new(path):
             return "the live daemon has still to do it"
         if self._sweep_takes(path):
@@ -190,7 +190,7 @@ class Claims:
         return ""
 
     def _is_candidate(self, path: str) -> bool:
-        """Whether the live daemon's listings take such a name at all."""
+        """Return whether the live daemon's listings take such a name at all."""
         source = self._files
         return (
             source is not None
@@ -199,11 +199,11 @@ class Claims:
         )
 
     def _is_new(self, path: str) -> bool:
-        """Whether the live daemon's polls will find it."""
+        """Return whether the live daemon's polls will find it."""
         return self._is_candidate(path) and self._known.finds(path)
 
     def _sweep_takes(self, path: str) -> bool:
-        """Whether the late sweep would ingest the file, which no poll finds."""
+        """Return whether the late sweep would ingest the file, which no poll finds."""
         source, state = self._files, self._state
         if source is None:
             return False
@@ -215,7 +215,7 @@ class Claims:
         return state.sweep.whole and not is_below_origin(state, path)
 
     def _is_older(self, path: str) -> bool:
-        """Whether the file may have been ingested before there was a ledger to say so."""
+        """Return whether the file may have been ingested before there was a ledger to say so."""
         settled = self._ledger.settled_as(path)
         if settled is not None:
             return settled == "noted" and not self._failed_in_replay(path)
@@ -232,11 +232,11 @@ class Claims:
         )
 
     def _failed_in_replay(self, path: str) -> bool:
-        """Whether a replay has settled the file; without rows, or it would not get here."""
+        """Return whether a replay has settled the file; without rows, or it would not get here."""
         return any(ledger.settled_as(path) == "none" for ledger in self._replays)
 
     def _finds(self, source_id: str, path: str) -> bool:
-        """Whether a backfill's listing would find the file."""
+        """Return whether a backfill's listing would find the file."""
         progress = self._backfills[source_id].progress
         if not self._is_candidate(path) or not self._range(source_id, path):
             return False

@@ -63,7 +63,7 @@ class Redoing:
     give_up: GiveUp
 
     def preview(self) -> Redone | None:
-        """What `run` would do; None if nothing is there to do. Writes nothing.
+        """Return what `run` would do; None if nothing is there to do. Writes nothing.
 
         Raises `RedoRefused`, `ReplaceRefused`, `StateError`, `StorageError`.
         """

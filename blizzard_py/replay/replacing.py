@@ -72,7 +72,7 @@ class Replacing:
     insist: bool = False
 
     def preview(self, wanted: Mapping[str, Entry], letters: Letters = NO_LETTERS) -> Replacement:
-        """What `run` would do. Writes nothing.
+        """Return what `run` would do. Writes nothing.
 
         Raises `ReplaceRefused`, `StateError`, `StorageError`.
         """

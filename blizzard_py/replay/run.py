@@ -97,7 +97,7 @@ class Replay:
         ]
 
     def preview(self, chosen: Iterable[DeadLetterObject]) -> Iterator[Outcome]:
-        """What `run` would do with each object. Writes nothing."""
+        """Return what `run` would do with each object. Writes nothing."""
         self._totals()  # raises where a checkpoint is lost, as for `run`
         claims = Claims(self.live, self._journals)
         for found in chosen:

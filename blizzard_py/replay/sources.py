@@ -13,7 +13,7 @@ from blizzard_py.state.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
 
 
 def records_uri(live: Parts) -> str:
-    """Where the records of a source are written to be read again."""
+    """Return where the records of a source are written to be read again."""
     return f"{live.stores.dlq.uri}/{live.id}{RECORDS_SUFFIX}"
 
 

@@ -44,7 +44,7 @@ class Taken:
         return found or SourceState()
 
     def has_work(self) -> bool:
-        """Whether an earlier run left anything to finish."""
+        """Return whether an earlier run left anything to finish."""
         state = self.peek()
         return bool(state.letters or state.in_flight or state.queue)
 

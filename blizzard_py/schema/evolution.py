@@ -57,7 +57,7 @@ def evolved(
     rules: Rules,
     takes: Takes,
 ) -> Evolved:
-    """What becomes of the fields that were found beside ``columns``.
+    """Return what becomes of the fields that were found beside ``columns``.
 
     ``taken`` are further lower-case names that columns of the table have already.
     """

@@ -132,7 +132,7 @@ class Telling:
         self._seen: dict[str, _Seen] = {}
 
     def tells(self, name: str, value: Any) -> bool:
-        """Whether this value of the field says more than those before it."""
+        """Return whether this value of the field says more than those before it."""
         return self._seen.setdefault(name, _Seen()).add(value, "")
 
 

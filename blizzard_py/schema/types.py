@@ -126,7 +126,7 @@ def table_schema(fields: Iterable[FieldSpec], *, rescued: bool = False) -> pa.Sc
 
 
 def is_extracted(spec: FieldSpec) -> bool:
-    """Whether the value is taken from the line itself because the reader cannot read it."""
+    """Return whether the value is taken from the line itself because the reader cannot read it."""
     if spec.type in ("json", "map") or spec.coerce:
         return True
     return any(is_extracted(child) for child in spec.children)

@@ -34,7 +34,7 @@ def is_finite(value: Any) -> bool:
 
 
 def is_zoned(value: datetime | time) -> bool:
-    """Whether a time says its zone. One without is UTC wherever it must be compared."""
+    """Return whether a time says its zone. One without is UTC wherever it must be compared."""
     return value.utcoffset() is not None
 
 

@@ -86,7 +86,7 @@ def digests(batch: pa.RecordBatch, columns: Sequence[str] = ()) -> pa.FixedSizeB
 
 
 def at_bound(batch: pa.RecordBatch, bound: Mapping[str, Any]) -> pa.BooleanArray:
-    """Which rows have the bound's value in some column: those that a tie may bring again.
+    """Return which rows have the bound's value in some column: those that a tie may bring again.
 
     Raises `WatermarkError` if a column cannot be compared with its bound.
     """

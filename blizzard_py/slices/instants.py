@@ -78,7 +78,7 @@ def resolve(text: Any, now: datetime, zone: str = "UTC", start: bool = False) ->
 
 
 def is_moving(text: Any) -> bool:
-    """Whether an instant's text means another time tomorrow."""
+    """Return whether an instant's text means another time tomorrow."""
     return isinstance(text, str) and text.strip().startswith(("P", "-"))
 
 
@@ -137,7 +137,7 @@ def in_utc(given: Any, what: str) -> datetime:
 
 
 def instant(wall: datetime, zone: tzinfo) -> datetime:
-    """When a zone's clocks show a wall time, in UTC: at first, or the jump that skips it.
+    """Return when a zone's clocks show a wall time, in UTC: at first, or the jump that skips it.
 
     Raises `OverflowError` at the ends of the calendar.
     """

@@ -49,12 +49,12 @@ class IsoText:
 
     @property
     def is_date(self) -> bool:
-        """Whether it has no time of day."""
+        """Return whether it has no time of day."""
         return not self.separator
 
     @property
     def offset(self) -> timedelta:
-        """How far its wall time is ahead of UTC; nothing if it names no zone."""
+        """Return how far its wall time is ahead of UTC; nothing if it names no zone."""
         if self.zone in {"", "Z"}:
             return timedelta()
         digits = self.zone[1:].replace(":", "").ljust(4, "0")

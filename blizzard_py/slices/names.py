@@ -36,18 +36,18 @@ _WIDTH = 39
 
 
 def unit_slice(source_id: str, part_from: datetime, name: str, slice_from: datetime) -> str:
-    """What `_unit` holds in the rows of one slice of a work unit."""
+    """Return what `_unit` holds in the rows of one slice of a work unit."""
     return f"{unit_prefix(source_id, part_from, name)}/{stamp(slice_from)}"
 
 
 def unit_range(source_id: str, part_from: datetime, name: str, low: datetime) -> Range:
-    """What a reading of a work unit from ``low`` replaces."""
+    """Return what a reading of a work unit from ``low`` replaces."""
     key = unit_prefix(source_id, part_from, name)
     return f"{key}/{stamp(low)}", f"{key}0"
 
 
 def column_slice(source_id: str, slice_from: Any) -> str:
-    """What `_unit` holds in the rows of a slice that begins at a watermark's value.
+    """Return what `_unit` holds in the rows of a slice that begins at a watermark's value.
 
     None is before all. Within one type, text order is the values' order. Raises `UnitError` for
     values that have none, and for numbers of more than 39 digits before the point.
@@ -56,22 +56,25 @@ def column_slice(source_id: str, slice_from: Any) -> str:
 
 
 def column_range(source_id: str, low: Any) -> Range:
-    """What a column window from ``low`` replaces."""
+    """Return what a column window from ``low`` replaces."""
     return column_slice(source_id, low), f"{source_id}0"
 
 
 def snapshot_range(source_id: str) -> Range:
-    """What a reading replaces that reads all: a full refresh. `snapshot_slice` lies in it."""
+    """Return what a reading replaces that reads all: a full refresh.
+
+    `snapshot_slice` lies in it.
+    """
     return f"{source_id}/", f"{source_id}0"
 
 
 def snapshot_slice(source_id: str) -> str:
-    """What `_unit` holds in the rows of a snapshot."""
+    """Return what `_unit` holds in the rows of a snapshot."""
     return f"{source_id}/"
 
 
 def unit_prefix(source_id: str, part_from: datetime, name: str) -> str:
-    """How `_unit` begins in the rows of a work unit, up to the last ``/``."""
+    """Return how `_unit` begins in the rows of a work unit, up to the last ``/``."""
     return f"{source_id}/{stamp(part_from)}/{_value(name)}"
 
 

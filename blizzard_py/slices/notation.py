@@ -68,7 +68,10 @@ def deserialize(text: str | bytes, strict: bool = False) -> dict[str, Any]:
 
 
 def is_empty(wm: Watermark | None) -> bool:
-    """Whether it says "read everything": none, ``{}``, all null. ``0`` and ``""`` are values."""
+    """Return whether it says "read everything": none, ``{}``, all null.
+
+    ``0`` and ``""`` are values.
+    """
     return wm is None or all(value is None for value in wm.values())
 
 

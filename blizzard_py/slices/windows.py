@@ -31,7 +31,7 @@ def window(
     kind: BoundKind,
     nulls: Nulls = "first",
 ) -> Window | None:
-    """What is read next, or None if nothing lies above the stored value yet.
+    """Return what is read next, or None if nothing lies above the stored value yet.
 
     ``bound`` has the highest value of each column that may be read, ``{}`` if there is nothing;
     a column that it leaves out is read no further than before. ``backward`` (empty: none) moves
@@ -87,7 +87,7 @@ def last_full_tick(value: Any, type: str) -> Any:  # noqa: A002  # the contract'
 
 
 def _tick(word: str) -> timedelta:
-    """How far two neighbouring values of a time column lie apart."""
+    """Return how far two neighbouring values of a time column lie apart."""
     digits = _DIGITS.search(word)
     if digits is not None:
         return timedelta(microseconds=10 ** max(0, 6 - int(digits[1])))
@@ -101,7 +101,10 @@ def _tick(word: str) -> timedelta:
 
 
 def _rises(column: str, after: Any, reached: Any, kind: BoundKind) -> bool:
-    """Whether there is anything to read up to the bound. Raises if it lies below what is stored."""
+    """Return whether there is anything to read up to the bound.
+
+    Raises if it lies below what is stored.
+    """
     side = order(column, reached, after)
     if side >= 0 or kind == "version":
         return side != 0

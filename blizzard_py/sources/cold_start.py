@@ -99,7 +99,7 @@ def _remedy(parts: Parts) -> str:
 
 
 def _fenced(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
-    """What the fence record and the table's log say of the source."""
+    """Return what the fence record and the table's log say of the source."""
     record = world.record
     if record is not None and (record.moved_to or record.number):
         moved = record.moved_to and f"the state was renamed to {record.moved_to}"
@@ -112,7 +112,7 @@ def _fenced(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
 
 
 def _traces(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
-    """What earlier work has left, the surest first."""
+    """Return what earlier work has left, the surest first."""
     if parts.home_id != parts.id and sink.stat(checkpoint_path(parts.id)) is not None:
         yield f"{checkpoint_path(parts.id)} names it"
     for batch in Journal(sink, parts.id).batches():
@@ -147,7 +147,7 @@ def other_names(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
 
 
 def _orphans(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
-    """What the table has of sources, where the state of all of them is gone."""
+    """Return what the table has of sources, where the state of all of them is gone."""
     if checkpoints(sink):
         return
     if has_sources(world.log):

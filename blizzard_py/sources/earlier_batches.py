@@ -81,7 +81,7 @@ def current(found: Iterable[EarlierBatch]) -> dict[str, tuple[EarlierBatch, ...]
 def earlier_of(
     paths: Sequence[str], found: Collection[EarlierBatch], vouched: Collection[str] = ()
 ) -> tuple[dict[str, Earlier], Lacking]:
-    """What each of the paths was ingested as, and who would have to come along.
+    """Return what each of the paths was ingested as, and who would have to come along.
 
     Of ``vouched`` an operator says that all rows name them.
     """
@@ -103,7 +103,7 @@ def _together(
     held: Mapping[str, tuple[EarlierBatch, ...]],
     vouched: Collection[str],
 ) -> tuple[dict[str, str], Lacking]:
-    """Which of the files go by outputs, joined where these are the same."""
+    """Return which of the files go by outputs, joined where these are the same."""
     ids = {stem: {batch.batch for batch in batches} for stem, batches in held.items()}
     leaders = {
         stem: stem

@@ -29,7 +29,7 @@ class Reading:
 
     @property
     def working(self) -> bool:
-        """Whether something was found that is not done."""
+        """Return whether something was found that is not done."""
         return self.files < self.found_files
 
     @property
@@ -39,7 +39,7 @@ class Reading:
 
     @property
     def left_secs(self) -> float | None:
-        """How long the rest takes at the speed so far; None until there is one."""
+        """Return how long the rest takes at the speed so far; None until there is one."""
         if not self.working:
             return 0.0
         left = self.found_bytes - self.bytes
@@ -117,7 +117,7 @@ class BatchLimits:
 def next_count(
     files: Sequence[Entry], start: int, limits: BatchLimits, bytes_per_sec: float | None
 ) -> int:
-    """How many of the files from ``start`` on, the oldest first, the limits allow.
+    """Return how many of the files from ``start`` on, the oldest first, the limits allow.
 
     ``bytes_per_sec`` is what the batch before achieved (stored bytes); it turns
     the limit in seconds into one in bytes. None: not known yet.

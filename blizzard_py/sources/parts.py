@@ -79,7 +79,7 @@ class Parts:
 
     @property
     def has_files(self) -> bool:
-        """Whether it is a source of files."""
+        """Return whether it is a source of files."""
         return isinstance(self.source, SourceSettings)
 
     @property
@@ -91,7 +91,7 @@ class Parts:
 
     @property
     def limits(self) -> BatchLimits:
-        """How much a batch may hold; a window of a table or an API is published whole."""
+        """Return how much a batch may hold; a window of a table or an API is published whole."""
         if not isinstance(self.source, SourceSettings):
             return BatchLimits(sys.maxsize, sys.maxsize, math.inf)
         limits = self.source.checkpoint
@@ -110,7 +110,7 @@ class Parts:
 
     @property
     def branch(self) -> Branch:
-        """What of a query over event time is this source's."""
+        """Return what of a query over event time is this source's."""
         return next(each for each in self.branches if each.source == self.source_name)
 
     @property
@@ -120,7 +120,7 @@ class Parts:
 
     @property
     def run(self) -> str:
-        """What tells the outputs of this run from the live source's; empty for that."""
+        """Return what tells the outputs of this run from the live source's; empty for that."""
         return f"{RUN_SEPARATOR}{self.suffix.strip(RUN_SEPARATOR)}" if self.suffix else ""
 
     @property
@@ -131,5 +131,5 @@ class Parts:
 
     @property
     def is_replay(self) -> bool:
-        """Whether this is a replay of dead letters."""
+        """Return whether this is a replay of dead letters."""
         return self.suffix in {REPLAY_SUFFIX, RECORDS_SUFFIX}

@@ -160,7 +160,7 @@ class Source(Protocol[W]):
 
     @property
     def items(self) -> str:
-        """What one item is called in messages: ``file``."""
+        """Return what one item is called in messages: ``file``."""
 
     # -- for everyone who looks ----------------------------------------------------
 
@@ -168,19 +168,19 @@ class Source(Protocol[W]):
         """Raise `StateError` if the state was kept in a way that the settings contradict."""
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Found:
-        """What the next poll would find; ``whole``: the ones after it as well."""
+        """Return what the next poll would find; ``whole``: the ones after it as well."""
 
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
         """The marks as `advance` will leave them, for a batch that is certain to be published."""
 
     def backlog(self, state: SourceState) -> Backlog | None:
-        """What waits, for a bounded number of requests; None if that cannot be told."""
+        """Return what waits, for a bounded number of requests; None if that cannot be told."""
 
     def shown(self, state: SourceState) -> dict[str, Any]:
-        """What ``status --json`` tells of this kind alone."""
+        """Return what ``status --json`` tells of this kind alone."""
 
     def explain(self, name: str) -> Story:
-        """What the source itself says of the item of that name."""
+        """Return what the source itself says of the item of that name."""
 
     def close(self) -> None:
         """Let go of what is held open; it is opened again when it is asked."""
@@ -234,7 +234,7 @@ class Source(Protocol[W]):
         """
 
     def is_gone(self, name: str) -> bool:
-        """Whether it is certain that there is no such item any more."""
+        """Return whether it is certain that there is no such item any more."""
 
     def advance(self, state: SourceState, batch: Batch, work: W | None, now: float) -> SourceState:
         """The marks moved over what the batch has done; the caller ends the batch, and saves.

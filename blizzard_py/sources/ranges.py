@@ -50,7 +50,7 @@ class Range:
 
     @property
     def gap(self) -> Gap:
-        """What to list: everything that starts with ``first`` … ``last`` or lies between."""
+        """Return what to list: everything that starts with ``first`` … ``last`` or lies between."""
         return Gap(self.first, self.last + _LAST)
 
     @property
@@ -65,11 +65,11 @@ class Range:
         return cls(_unquoted(first), _unquoted(last)) if dots else None
 
     def holds(self, path: str) -> bool:
-        """Whether a file lies in it."""
+        """Return whether a file lies in it."""
         return order_key(self.first) < order_key(path) < order_key(self.last + _LAST)
 
     def overlaps(self, other: Range) -> bool:
-        """Whether a path can lie in both."""
+        """Return whether a path can lie in both."""
         return order_key(self.first) <= order_key(other.last + _LAST) and order_key(
             other.first
         ) <= order_key(self.last + _LAST)
@@ -132,7 +132,7 @@ def check_earlier(earlier: SourceState | None, *, replay: bool) -> None:
 
 
 def is_finished(state: SourceState) -> bool:
-    """Whether a backfill has done everything that it found."""
+    """Return whether a backfill has done everything that it found."""
     return state.progress.state == "Idle" and not any(under_way(state))
 
 
@@ -146,7 +146,7 @@ def begins_over(earlier: SourceState, *, anew: bool) -> bool:
 
 
 def is_ours(live: SourceState, ledger: Ledger, path: str, *, replay: bool) -> bool:
-    """Whether a file in the range is the backfill's and not the live daemon's.
+    """Return whether a file in the range is the backfill's and not the live daemon's.
 
     ``ledger`` is the live daemon's, as of now.
     """

@@ -267,7 +267,7 @@ def _check_journal(state: SourceState, parts: Parts) -> None:
 
 
 def _is_of_an_original(state: SourceState) -> bool:
-    """Whether no batch of ours was ever begun on it, although files are done."""
+    """Return whether no batch of ours was ever begun on it, although files are done."""
     begun = state.totals.batches or state.in_flight or state.ledger or state.anew_ts
     return state.progress.state != "Initial" and not begun
 

@@ -82,20 +82,23 @@ class Standing(Protocol):
 
     @property
     def compared(self) -> Compared | None:
-        """What its name is compared with, if there is such a thing."""
+        """Return what its name is compared with, if there is such a thing."""
 
     @property
     def place(self) -> tuple[str | None, str | None]:
         """Its partition and its name there, where they are known."""
 
     def is_new(self) -> bool:
-        """Whether it looks new to the state."""
+        """Return whether it looks new to the state."""
 
     def next_poll(self) -> Waiting:
-        """What it waits for that is new."""
+        """Return what it waits for that is new."""
 
     def passed(self, journal_start: Callable[[], float | None]) -> Passed:
-        """What it is that is not new. ``journal_start`` tells since when there is a journal."""
+        """Return what it is that is not new.
+
+        ``journal_start`` tells since when there is a journal.
+        """
 
 
 class Story(Protocol):
@@ -107,14 +110,17 @@ class Story(Protocol):
 
     @property
     def ignored(self) -> str | None:
-        """Why no poll takes an item of such a name, None if polls do."""
+        """Return why no poll takes an item of such a name, None if polls do."""
 
     @property
     def folder(self) -> str | None:
         """The table's directory that all its rows are in, None where that is not known."""
 
     def beside(self, state: SourceState) -> Standing:
-        """How it stands to the state. Raises `StateError` if that was kept in another way."""
+        """Return how it stands to the state.
+
+        Raises `StateError` if that was kept in another way.
+        """
 
 
 _BY_HAND = (
@@ -124,7 +130,7 @@ _BY_HAND = (
 
 
 def way_out(parts: Parts) -> str:
-    """How rows that were refused of a source get into its table after all."""
+    """Return how rows that were refused of a source get into its table after all."""
     if parts.event_time is not None:
         return (
             "`blizzard redo` cannot bring rows into windows that are published: once the table"

@@ -96,7 +96,7 @@ class ColumnState:
 
 
 def columns_to_json(columns: ColumnState) -> dict[str, Any]:
-    """What the checkpoint has under ``columns``; what is empty is left out."""
+    """Return what the checkpoint has under ``columns``; what is empty is left out."""
     document: dict[str, Any] = msgspec.to_builtins(columns)
     kept = {"watermark", "seq"}
     if columns.seen_from is not None:

@@ -26,7 +26,7 @@ _STATE = "_checkpoint.json"
 
 
 def blocked_by(sink: Storage, source_id: str) -> str | None:
-    """What a committer says of the source's next group; None if none says that it waits.
+    """Return what a committer says of the source's next group; None if none says that it waits.
 
     For people only. Costs a LIST and a GET for each committer. Raises `StorageError`.
     """
@@ -45,7 +45,7 @@ def applied_groups(sink: Storage, source_id: str) -> int:
 
 
 def committer_of(entry: Entry) -> str:
-    """What the committer calls itself whose state this is."""
+    """Return what the committer calls itself whose state this is."""
     return entry.path.rpartition("/")[2].removesuffix(_STATE)
 
 

@@ -46,7 +46,7 @@ def check_identity(
 
 
 def _is_same_lake(known: str | None, given: str | None) -> bool:
-    """Whether the same driver reads the same place; so where nobody wrote down which."""
+    """Return whether the same driver reads the same place; so where nobody wrote down which."""
     if known is None or given is None:
         return True
     (driver, _, place), (other, _, elsewhere) = known.partition(IN), given.partition(IN)

@@ -341,7 +341,7 @@ def _finished(file: FileDocument) -> FinishedFile:
 
 
 def moment_of(name: str) -> float:
-    """When a UUIDv7 was made, as its name says."""
+    """Return when a UUIDv7 was made, as its name says."""
     return (uuid.UUID(name).int >> 80) / 1000
 
 

@@ -60,7 +60,7 @@ class ErrorNote:
 
 
 def last_error(storage: Storage, source_id: str) -> dict[str, Any] | None:
-    """What is kept, as plain data; None if there is nothing, or nothing that can be read.
+    """Return what is kept, as plain data; None if there is nothing, or nothing that can be read.
 
     Raises `StorageError`.
     """

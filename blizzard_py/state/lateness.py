@@ -33,7 +33,7 @@ def measured(
     before: Scanned | None,
     scanned: Scanned,
 ) -> Lateness:
-    """What is known of lateness after a scan; ``progress`` is from before its findings."""
+    """Return what is known of lateness after a scan; ``progress`` is from before its findings."""
     if before is None:
         return known
     worst = 0.0

@@ -76,7 +76,7 @@ class Ledger:
         self._beside.clear()
 
     def outgrows(self, files: int) -> bool:
-        """Whether it holds so much more than the source that it is time to `forget`.
+        """Return whether it holds so much more than the source that it is time to `forget`.
 
         Never by a source that shows nothing: that is rather a disk that is not there.
         """
@@ -177,7 +177,7 @@ class Ledger:
 
     @staticmethod
     def digests_listed(paths: Sequence[str]) -> Digests:
-        """What `forget` has to know of files that are there."""
+        """Return what `forget` has to know of files that are there."""
         return digests_of(f"{mark}{path}" for mark in _MARKS for path in paths)
 
     def saved(self) -> None:
@@ -199,7 +199,7 @@ class Ledger:
         return self._without(_HISTORY, paths)
 
     def settled_as(self, path: str) -> Settled | None:
-        """What came of a path: rows, none, or what nobody knows. None: nothing yet."""
+        """Return what came of a path: rows, none, or what nobody knows. None: nothing yet."""
         if not self._without(_ROWS, [path]):
             return "rows"
         if not self._without("", [path]):

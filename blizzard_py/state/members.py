@@ -162,7 +162,7 @@ def _is_first(state: SourceState, name: str) -> bool:
 
 
 def _share(stream: StreamState, name: str, *, is_first: bool) -> StreamState:
-    """What of a query is told with one source: its own rows, and its newest time.
+    """Return what of a query is told with one source: its own rows, and its newest time.
 
     What is of the query as a whole counts once, with the first.
     """

@@ -93,7 +93,7 @@ class ProcessedSet:
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """What the checkpoint has to list for this set, longest first."""
+        """Return what the checkpoint has to list for this set, longest first."""
         return tuple(one.listed for one in self._loaded)
 
     def __len__(self) -> int:
@@ -167,7 +167,7 @@ class ProcessedSet:
 
 
 def digests_of(paths: Iterable[str]) -> Digests:
-    """What is kept of the paths, in their order: 16 bytes each."""
+    """Return what is kept of the paths, in their order: 16 bytes each."""
     return digested(map(order_key, paths))
 
 
@@ -240,7 +240,7 @@ def _load(storage: Storage, folder: str, segment: Segment) -> _Loaded:
 
 
 def digests_at(storage: Storage, path: str) -> Digests:
-    """What a segment that the checkpoint lists has, whatever its count is.
+    """Return what a segment that the checkpoint lists has, whatever its count is.
 
     Raises `StateError` if it is missing, damaged or none.
     """
@@ -310,7 +310,7 @@ def epoch_of(path: str) -> int:
 
 
 def path_of(folder: str, name: str) -> str:
-    """Where a segment is."""
+    """Return where a segment is."""
     return join(folder, f"{name}{SUFFIX}")
 
 

@@ -14,7 +14,7 @@ RETRY_SECS = (15.0, 900.0)
 
 
 def tries_of(retries: Mapping[str, Retry], path: str) -> int:
-    """How often a file has failed in a way that may pass."""
+    """Return how often a file has failed in a way that may pass."""
     known = retries.get(path)
     return 0 if known is None else known.count
 
@@ -37,7 +37,7 @@ def waiting(state: SourceState, now: float) -> set[str]:
 
 
 def retried(retries: Mapping[str, Retry], batch: Batch, now: float) -> dict[str, Retry]:
-    """Who waits for another try after the batch, and until when."""
+    """Return who waits for another try after the batch, and until when."""
     outcome = {file.path: file.outcome for file in batch.finished}
     waiting = {path: retry for path, retry in retries.items() if path not in outcome}
     first, longest = RETRY_SECS

@@ -28,7 +28,7 @@ from blizzard_py.state.state_paths import StatePaths
 
 
 def segment_path(source_id: str, segment: SeenSegment) -> str:
-    """Where a segment is, relative to the table."""
+    """Return where a segment is, relative to the table."""
     return processed_set.path_of(StatePaths(source_id).seen, segment.segment)
 
 

@@ -36,7 +36,7 @@ def backfills_of(sink: Storage, live_id: str) -> tuple[str, ...]:
 
 
 def is_backfill(source_id: str) -> bool:
-    """Whether an id is a backfill's: a range follows."""
+    """Return whether an id is a backfill's: a range follows."""
     return ".." in source_id.partition(BACKFILL)[2]
 
 

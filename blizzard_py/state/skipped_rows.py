@@ -54,7 +54,7 @@ class SkippedNote:
 
 
 def skipped_rows(storage: Storage, source_id: str) -> tuple[str, ...]:
-    """What is kept; where it cannot be read that is told instead."""
+    """Return what is kept; where it cannot be read that is told instead."""
     path = StatePaths(source_id).skipped
     try:
         return _read(storage, path).told

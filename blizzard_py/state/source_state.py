@@ -253,5 +253,5 @@ def under_way(state: SourceState) -> Iterable[str]:
 
 
 def checkpoint_path(source_id: str) -> str:
-    """Where a source's checkpoint is, relative to the table."""
+    """Return where a source's checkpoint is, relative to the table."""
     return StatePaths(source_id).checkpoint

@@ -35,7 +35,7 @@ _NOT_COMPARED = ("policy", "transform", "zone")
 def fingerprint(
     given: EventTimeSettings, branches: Sequence[Branch], ingest: IngestSettings, zone: str
 ) -> dict[str, Any]:
-    """What the state depends on. Of the other settings any may change.
+    """Return what the state depends on. Of the other settings any may change.
 
     Of several sources each one's column stands by its name. ``zone`` is the time zone of the Spark
     session, by which SQL makes hours, dates and texts of a time.

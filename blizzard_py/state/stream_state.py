@@ -124,12 +124,12 @@ class StreamState:
 
     @property
     def is_watched(self) -> bool:
-        """Whether the watermark is only told, and nobody's rows depend on it."""
+        """Return whether the watermark is only told, and nobody's rows depend on it."""
         return _WATCHED in self.query
 
     @property
     def is_to_advance(self) -> bool:
-        """Whether the next batch moves the watermark, whatever rows it has."""
+        """Return whether the next batch moves the watermark, whatever rows it has."""
         return self.advance_to_ms > self.watermark_ms
 
     @property
@@ -145,7 +145,7 @@ class StreamState:
 
     @property
     def line(self) -> SettledBatch | None:
-        """What is told of the last batch."""
+        """Return what is told of the last batch."""
         return self.history[-1] if self.history else None
 
     @property
@@ -155,7 +155,7 @@ class StreamState:
 
 
 def watched_query(column: str) -> dict[str, Any]:
-    """What stands for the query where there is none."""
+    """Return what stands for the query where there is none."""
     return {_WATCHED: column}
 
 

@@ -70,7 +70,7 @@ def name_outputs(
 
 
 def committed_at(now: float, anew_ts: float) -> float:
-    """When a batch of now counts as committed: never before a start over that it knows of.
+    """Return when a batch of now counts as committed: never before a start over that it knows of.
 
     Whether it came before or after decides if what it took counts; the store's clock may
     have been put right in between.

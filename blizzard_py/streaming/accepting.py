@@ -16,7 +16,7 @@ _FOLDER = "accepted"
 
 
 def accepting(settings: IngestSettings) -> IngestSettings:
-    """What it is run with: as declared and transformed, into files that nobody publishes."""
+    """Return what it is run with: as declared and transformed, into files that nobody publishes."""
     wanted = settings.metadata_columns
     return replace(
         settings,

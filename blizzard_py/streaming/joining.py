@@ -33,7 +33,7 @@ def behind(rows: DataFrame, time: str, branch: Branch) -> DataFrame:
 
 
 def is_time(time: str) -> Column:
-    """Whether it is after 1970; of rows that the query is given it always is."""
+    """Return whether it is after 1970; of rows that the query is given it always is."""
     return column(time) > F.timestamp_seconds(F.lit(0))
 
 

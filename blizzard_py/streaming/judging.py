@@ -17,7 +17,7 @@ from blizzard_py.kernels.late_letters import Judged, JudgeTask, run_judge
 def judged(
     spark: SparkSession, job: IngestJob, make: Callable[[IngestJob], Sequence[JudgeTask]]
 ) -> list[Judged]:
-    """What each task has found; ``make`` makes them of the job as tasks may be told it.
+    """Return what each task has found; ``make`` makes them of the job as tasks may be told it.
 
     Raises what Spark raises.
     """

@@ -107,7 +107,7 @@ class Newest:
 
 
 def offered(folder: Path, number: int) -> Offer:
-    """What a number means."""
+    """Return what a number means."""
     found: Offer = pickle.loads((folder / f"{number}.offer").read_bytes())  # noqa: S301  # our own
     return found
 

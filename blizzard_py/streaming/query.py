@@ -184,7 +184,7 @@ class StreamQuery:
 
     @property
     def is_active(self) -> bool:
-        """Whether it may be offered more."""
+        """Return whether it may be offered more."""
         try:
             return self._query.isActive and self._query.exception() is None
         except FAILURES:

@@ -117,7 +117,7 @@ def remembered(
 def _of_side(
     session: SparkSession, copy: Path, side: Side, most: int, until_ms: int
 ) -> OperatorMemory:
-    """What waits on one side of a join, which is the first operator of its query."""
+    """Return what waits on one side of a join, which is the first operator of its query."""
     reader = session.read.format("statestore").option("operatorId", 0)
     rows = reader.option("joinSide", side.name).load(str(copy))
     prefix = f"{side.name}_"

@@ -93,7 +93,7 @@ def ticks_of(
     idle: Collection[str],
     newest_us: Mapping[str, int],
 ) -> dict[str, int]:
-    """Where a tick moves the watermark of a source, by its name (microseconds).
+    """Return where a tick moves the watermark of a source, by its name (microseconds).
 
     ``newest_us`` are the newest times of the batch's own rows. What an operator advances to is
     of all sources, whichever the query follows.

@@ -67,7 +67,7 @@ def tally(
 def _of_file(
     storage: Storage, rule: Rule, limits: Limits, newest_ms: int | None, output: StagedOutput
 ) -> list[Tally]:
-    """What there is to say of each row group."""
+    """Return what there is to say of each row group."""
     place = RangeFile(storage, output.staged, output.size)
     with pq.ParquetFile(pa.PythonFile(place, mode="r")) as file:
         if rule.column not in file.schema_arrow.names:

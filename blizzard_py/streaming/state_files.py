@@ -48,7 +48,7 @@ def see_all(
 
 
 def unseen(checkpoint: Path, micro_batch: int, *, is_shared: bool) -> frozenset[str]:
-    """What of the state that a micro-batch has committed is not to be seen: ids and files.
+    """Return what of the state that a micro-batch has committed is not to be seen: ids and files.
 
     A directory that is not shared shows what there is, so nobody looks into snapshots there.
     """

@@ -86,7 +86,7 @@ class WatchedJobs:
 
 
 def after(known: StreamState, watch: Watch, found: Tally, files: int, rows: int) -> StreamState:
-    """What is known with a batch of so many files and rows more. Pure.
+    """Return what is known with a batch of so many files and rows more. Pure.
 
     The watermark is floored to milliseconds, as a query's is. A delay that is shorter by now is
     told by the newest time of all, whichever batch has brought that.

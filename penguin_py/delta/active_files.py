@@ -134,7 +134,7 @@ _DECODER = msgspec.json.Decoder(_Stats)
 
 
 def bounds_in(stats: str | None, column: str) -> tuple[str | None, str | None, int | None]:
-    """What the statistics of one file say of a text column."""
+    """Return what the statistics of one file say of a text column."""
     try:
         found = _Stats() if stats is None else _DECODER.decode(stats)
     except (msgspec.MsgspecError, RecursionError):

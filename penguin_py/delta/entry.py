@@ -112,7 +112,7 @@ def _has_plain_timestamp(kind: pa.DataType) -> bool:
 
 
 def action_of(add: Add) -> AddAction:
-    """What delta-rs makes an ``add`` of; it percent-encodes the path."""
+    """Return what delta-rs makes an ``add`` of; it percent-encodes the path."""
     return AddAction(
         path=add.entry.path,
         size=add.entry.size,

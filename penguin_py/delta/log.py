@@ -87,7 +87,7 @@ class LogReader:
         self.pool = pool
 
     def exists(self) -> bool:
-        """Whether the table's directory has a log. One LIST.
+        """Return whether the table's directory has a log. One LIST.
 
         Raises `NotFound` if the directory or bucket itself is missing, and the other
         storage errors: better words than delta-rs has for them.
@@ -95,11 +95,11 @@ class LogReader:
         return any(page.entries for page in self._storage.list_range(f"{LOG}/", f"{LOG}0"))
 
     def has_commit(self, version: int) -> bool:
-        """Whether the log has the entry of this version as such. One GET of one byte."""
+        """Return whether the log has the entry of this version as such. One GET of one byte."""
         return self._beginning(version, 1) is not None
 
     def stamp(self, version: int) -> bytes | None:
-        """What tells a version's commit from another of the same number; None if it is gone.
+        """Return what tells a version's commit from another of the same number; None if it is gone.
 
         A table may be deleted and made anew under a running process. One GET.
         """
@@ -178,7 +178,7 @@ class LogReader:
             version -= size
 
     def _told(self, version: int) -> Columns | None:
-        """What a commit says of itself and of transactions; None if it is gone."""
+        """Return what a commit says of itself and of transactions; None if it is gone."""
         actions = read_commit(self._storage, version, (_INFO, "txn"))
         where = f"{self._storage.uri}/{commit_path(version)}"
         return None if actions is None else columns_in(actions, (_INFO, *TRANSACTION), where)
@@ -200,7 +200,7 @@ class LogReader:
         return found
 
     def news(self, after: int, version: int) -> News:
-        """What versions ``after < v <= version`` tell. Raises `StateError`."""
+        """Return what versions ``after < v <= version`` tell. Raises `StateError`."""
         found = News()
         wanted = (*_PATHS, *TRANSACTION, _INFO)
         tail = Tail(after, (), ())
@@ -212,7 +212,7 @@ class LogReader:
         return found
 
     def paths_of(self, output_ids: Collection[str], version: int) -> list[str]:
-        """What the commits add that brought these output ids, and more of the same commits.
+        """Return what the commits add that brought these output ids, and more of the same commits.
 
         Among the newest `COMMITS_SEARCHED` and as far as the log goes.
         """
@@ -241,7 +241,7 @@ def anchored(stamped: bytes | None) -> str:
 
 
 def _known(columns: Columns, root: str) -> Iterator[Known]:
-    """What the columns `_PATHS` say of paths in the table's directory ``root``."""
+    """Return what the columns `_PATHS` say of paths in the table's directory ``root``."""
     for path, millis, change in zip(*(columns[name] for name in _ADD), strict=True):
         if (plain := relative(path, root)) is not None:
             yield Known(plain, 0, _seconds(millis), "rewrite" if change is False else "data")

@@ -65,12 +65,12 @@ def told_by(error: BaseException) -> str:
 
 
 def is_passing(told: str) -> bool:
-    """Whether it is the store that failed and not the commit."""
+    """Return whether it is the store that failed and not the commit."""
     return _PASSING.search(told) is not None
 
 
 def is_unsupported(told: str) -> bool:
-    """Whether the table asks for what delta-rs cannot do."""
+    """Return whether the table asks for what delta-rs cannot do."""
     return _UNSUPPORTED in told
 
 

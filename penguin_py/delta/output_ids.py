@@ -55,7 +55,7 @@ _NAME = re.compile(
 
 
 def digests_of(output_ids: Iterable[str]) -> Digests:
-    """What stands for ids: at a billion of them two agree once in 10²⁰ tables."""
+    """Return what stands for ids: at a billion of them two agree once in 10²⁰ tables."""
     return digested(output_id.encode("utf-8", "replace") for output_id in output_ids)
 
 
@@ -65,7 +65,7 @@ def discard_mark(output_id: str) -> str:
 
 
 def replaced_mark(output_id: str) -> str:
-    """What stands among the output ids for one of which a group has brought rows again."""
+    """Return what stands among the output ids for one of which a group has brought rows again."""
     return f"replaced/{output_id}"
 
 
@@ -135,7 +135,10 @@ class OutputIds:
         self._folded = _version_of({*self._paths} - {*self._left_out})
 
     def __contains__(self, output_id: object) -> bool:
-        """Whether it is in a segment. Raises `StateError` and `StorageError` when first asked."""
+        """Return whether it is in a segment.
+
+        Raises `StateError` and `StorageError` when first asked.
+        """
         if not isinstance(output_id, str):
             return False
         wanted = digests_of([output_id])
@@ -202,7 +205,7 @@ def _unique(anchor: str) -> str:
 
 
 def _is_lost(path: str, anchor: Callable[[int], str]) -> bool:
-    """Whether the commit that a segment goes up to is another one by now."""
+    """Return whether the commit that a segment goes up to is another one by now."""
     noted = _told(path).get("anchor")
     return bool(noted) and anchor(_version_of([path])) not in ("", noted)
 

@@ -26,7 +26,7 @@ _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
 
 
 def is_removable(spelled: str) -> bool:
-    """Whether a path of the log would be spelled the same in a ``remove`` of ours.
+    """Return whether a path of the log would be spelled the same in a ``remove`` of ours.
 
     delta-rs encodes paths in its own way, and readers go by the spelling: a ``remove`` of
     another one would remove nothing.

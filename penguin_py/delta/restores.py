@@ -36,7 +36,7 @@ class TakenOut:
         self._out: set[str] = set()
 
     def has(self, output_id: str) -> bool:
-        """Whether its commit counts no more. Raises `StateError`, `StorageError`."""
+        """Return whether its commit counts no more. Raises `StateError`, `StorageError`."""
         while output_id not in self._there and (told := next(self._infos, None)) is not None:
             self._take(*told)
         return output_id in self._out and output_id not in self._there

@@ -152,7 +152,7 @@ class DeltaLog(LogReader):
         return active_files(found, state.schema, state.partition_columns, logged)
 
     def replace_objections(self) -> list[str]:
-        """What speaks against removing files from this table, as of the last `refresh`."""
+        """Return what speaks against removing files from this table, as of the last `refresh`."""
         handle, _state = self._opened()
         declared = self._guarded(lambda: declared_by(handle))
         may_have = "deletionVectors" in declared.features
@@ -216,7 +216,7 @@ class DeltaLog(LogReader):
             self._checkpoint(self._table.advanced.delta_checkpoint_interval, before)
 
     def _failure(self, marks: Marks, error: BaseException, before: int) -> CommitError:
-        """What it is that a commit failed by, which the log does not have."""
+        """Return what it is that a commit failed by, which the log does not have."""
         where = f"{self._table.uri}: commit {marks.txn_version} did not land: "
         if self._current is not None and self._current.txn_version >= marks.txn_version:
             return CommitConflict(
@@ -344,7 +344,7 @@ def declared_by(handle: DeltaTable) -> Declared:
 
 
 def has_vectors(handle: DeltaTable, uri: str) -> bool:
-    """Whether a file of the table has a deletion vector. Raises `Unavailable`."""
+    """Return whether a file of the table has a deletion vector. Raises `Unavailable`."""
     try:
         return any(True for _ in handle.deletion_vectors())
     except BaseException as error:  # delta-rs raises what it likes

@@ -104,7 +104,7 @@ class Discarding:
         source: str | None,
         blocked: Container[str],
     ) -> tuple[Discarded, Commit | None]:
-        """What is given up, and the entry that says so; None where the log does already."""
+        """Return what is given up, and the entry that says so; None where the log does already."""
         state, memory = snapshot.state, snapshot.memory
         if state is None:
             raise DiscardRefused(

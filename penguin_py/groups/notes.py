@@ -42,7 +42,7 @@ class _Note:
 
 
 def note_path(state_name: str) -> str:
-    """Where an instance's note lies, relative to the table's directory."""
+    """Return where an instance's note lies, relative to the table's directory."""
     return f"_penguin/{state_name}_rewriting.json"
 
 

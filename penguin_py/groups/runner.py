@@ -165,7 +165,10 @@ class Groups:
         return found
 
     def outlook(self, snapshot: Snapshot) -> dict[str, Standing]:
-        """How far each source is and whether its next group can be applied. Writes nothing."""
+        """Return how far each source is and whether its next group can be applied.
+
+        Writes nothing.
+        """
         memory, known = snapshot.memory, self._view.output_ids(snapshot.memory)
         listed = self._manifests.listed()
         self._newest = {source: max(found) for source, found in listed.items()}
@@ -325,7 +328,7 @@ def _with_unreplaced(group: Group, memory: Memory) -> Group:
 
 
 def _told(source: str, seq: int, error: Exception) -> str:
-    """Why a group waits, with the name of its manifest."""
+    """Return why a group waits, with the name of its manifest."""
     text = str(error)
     name = group_path(source, seq)
     return text if name in text else f"{name}: {text}"

@@ -24,7 +24,7 @@ class Standing:
 
 
 def commit_mark(source: str, seq: int) -> str:
-    """What stands for a group among the output ids, which nothing makes unknown again."""
+    """Return what stands for a group among the output ids, which nothing makes unknown again."""
     return f"{source}/{seq}"
 
 

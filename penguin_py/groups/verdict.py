@@ -87,7 +87,7 @@ class GroupJudge:
         return replace(plan, replaces=True), rows
 
     def going(self, state: TableState, group: Group, known: Container[str]) -> Going:
-        """What the group takes out of the table. Raises `Misfit`, `StorageError`."""
+        """Return what the group takes out of the table. Raises `Misfit`, `StorageError`."""
         wanted = replaced_by(group)
         whole_outputs = whole_outputs_of(group)
         if not wanted and not whole_outputs:
@@ -195,7 +195,7 @@ def _removable(active: ActiveFiles, place: int) -> str:
 
 
 def _is_of_no_unit(spelled: str) -> bool:
-    """Whether the name says so: what has units travels by manifest, under other names."""
+    """Return whether the name says so: what has units travels by manifest, under other names."""
     return is_blizzards(spelled)
 
 

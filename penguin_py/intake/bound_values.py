@@ -27,7 +27,7 @@ Write = Callable[[Any, bool], Any]
 
 
 def bound_writer(table: pa.DataType, file: pa.DataType, characters: int) -> Write | None:
-    """How bounds of this pair of types are written; None if they are not.
+    """Return how bounds of this pair of types are written; None if they are not.
 
     A type of tables that is not written for itself is one that readers look for no bounds of.
     """

@@ -49,7 +49,7 @@ _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def decoded_bytes(metadata: pq.FileMetaData, length: int) -> int:
-    """What a footer of this length takes in memory, roughly."""
+    """Return what a footer of this length takes in memory, roughly."""
     columns, groups = metadata.num_columns, metadata.num_row_groups
     inside = groups * (columns * CHUNK_BYTES + GROUP_BYTES) + columns * COLUMN_BYTES
     return length + int(inside)
@@ -156,7 +156,7 @@ class _Proof:
         self._groups = row_groups(metadata)
 
     def any_full(self, columns: range) -> bool:
-        """Whether one of them has none: what holds it has none either."""
+        """Return whether one of them has none: what holds it has none either."""
         return any(self._is_full(index) for index in columns)
 
     def _is_full(self, index: int) -> bool:
@@ -185,7 +185,7 @@ def _check_field(table: pa.Field, file: pa.Field, columns: range, proof: _Proof,
 
 
 def _requires(field: pa.Field) -> bool:
-    """Whether a table's field or one inside it forbids nulls; a map's keys always do."""
+    """Return whether a table's field or one inside it forbids nulls; a map's keys always do."""
     if not field.nullable:
         return True
     kind = field.type

@@ -110,7 +110,7 @@ class StatisticsWriter:
             self._columns.append(_Column(name, kind, leaf, write, absent, name in indexed))
 
     def serves(self, metadata: pq.FileMetaData, file: pa.Schema) -> bool:
-        """Whether a file is of the schema that this was made for."""
+        """Return whether a file is of the schema that this was made for."""
         alike = file is self._file or file.equals(self._file)
         return bool(alike and self._parquet.equals(metadata.schema))
 
@@ -154,7 +154,7 @@ def file_statistics(
 def _found(
     column: _Column, groups: Iterable[pq.RowGroupMetaData], rows: int
 ) -> ColumnBounds | None:
-    """What the footer says of a column; one that the file lacks is null in all rows."""
+    """Return what the footer says of a column; one that the file lacks is null in all rows."""
     if column.is_absent:
         return ColumnBounds(rows, None, None)
     if column.leaf is None or column.write is None:
@@ -262,7 +262,7 @@ def _put(into: dict[str, Any], name: Name, value: Any) -> None:
 
 
 def _inside(into: dict[str, Any], name: Name) -> dict[str, Any]:
-    """What stands for the struct that a column is in, made where it is not there."""
+    """Return what stands for the struct that a column is in, made where it is not there."""
     for outer in name[:-1]:
         into = into.setdefault(outer, {})
     return into

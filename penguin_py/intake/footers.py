@@ -82,7 +82,7 @@ class Footers:
 
 
 def accepts(file_pattern: str) -> Callable[[str], bool]:
-    """Whether a path's last component is a file name that the pattern takes whole.
+    """Return whether a path's last component is a file name that the pattern takes whole.
 
     Files of groups are never taken: only their manifests make them known.
     """
@@ -100,7 +100,7 @@ class Names:
         self.left_out: list[str] = []
 
     def __call__(self, path: str) -> bool:
-        """Whether the path is taken."""
+        """Return whether the path is taken."""
         taken = self._accept(path)
         if not taken and path.endswith(".parquet") and not is_grouped(path):
             self.left_out.append(path)
@@ -132,7 +132,7 @@ class _Reading:
         self._dropped = 0
 
     def is_full(self, length: int) -> bool:
-        """Whether a footer of this length might be more than is kept; the first never is."""
+        """Return whether a footer of this length might be more than is kept; the first never is."""
         return self.kept > 0 and self.kept + MOST_DECODED * length > FOOTERS_DECODED_BYTES
 
     def keep(self, size: int) -> None:

@@ -42,7 +42,7 @@ def is_grouped(path: str) -> bool:
 
 
 def behind_grouped(path: str) -> str | None:
-    """Where the names of groups' files end in the directory of one; None for other files."""
+    """Return where the names of groups' files end in the directory of one; None for other files."""
     if not is_grouped(path):
         return None
     folder, slash, _name = path.rpartition("/")
@@ -51,7 +51,7 @@ def behind_grouped(path: str) -> str | None:
 
 
 def is_blizzards(name: str) -> bool:
-    """Whether a file is called as Blizzard calls its files."""
+    """Return whether a file is called as Blizzard calls its files."""
     return _OURS.fullmatch(name) is not None
 
 

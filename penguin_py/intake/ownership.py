@@ -41,15 +41,15 @@ class Owners:
     min_age_secs: float | None
 
     def own(self, footer: Footer) -> bool:
-        """Whether the file is ours."""
+        """Return whether the file is ours."""
         return footer.output_id is not None or footer.path.startswith(self.prefixes)
 
     def is_old(self, entry: Entry, now: float) -> bool:
-        """Whether anybody's file may be taken by now."""
+        """Return whether anybody's file may be taken by now."""
         return self.min_age_secs is not None and now - entry.modified >= self.min_age_secs
 
     def sorted(self, footers: Sequence[Footer], now: float) -> Sorted:
-        """What these files count for now."""
+        """Return what these files count for now."""
         taken: list[Footer] = []
         young: list[Entry] = []
         refused: list[Rejection] = []
@@ -71,7 +71,7 @@ class Foreign:
         self._waiting: dict[str, Entry] = {}
 
     def due(self, found: Iterable[Entry], now: float) -> list[Entry]:
-        """What is to be looked at, of everything a poll found: all but those still waiting.
+        """Return what is to be looked at, of everything a poll found: all but those still waiting.
 
         Those that the poll did not find any more are forgotten.
         """

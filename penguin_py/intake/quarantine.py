@@ -80,7 +80,7 @@ class Quarantine:
         return fresh
 
     def recorded(self, paths: Iterable[str]) -> set[str]:
-        """Which of these files this process has put on record."""
+        """Return which of these files this process has put on record."""
         return {path for path in paths if spelled(path) in self._recorded}
 
     def release(self, paths: Collection[str]) -> None:

@@ -244,7 +244,7 @@ def _check_place(found: dict[int, int], end: int) -> None:
 
 
 def _chunk(data: bytes, at: int, leaf: _Leaf) -> tuple[dict[int, int], int, int]:
-    """What a column chunk says in numbers, and its nulls (0 if it does not say)."""
+    """Return what a column chunk says in numbers, and its nulls (0 if it does not say)."""
     found: dict[int, int] = {}
     nulls, number = 0, 0
     while data[at]:
@@ -308,7 +308,7 @@ def _path(data: bytes, at: int, leaf: _Leaf) -> int:
 
 
 def _statistics(data: bytes, at: int, leaf: _Leaf) -> tuple[int, int]:
-    """How many nulls there are (0 if it does not say); the bounds must be values."""
+    """Return how many nulls there are (0 if it does not say); the bounds must be values."""
     nulls, number = 0, 0
     while data[at]:
         number, kind, at = field(data, at, number)

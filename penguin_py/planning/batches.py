@@ -46,7 +46,7 @@ class Batches:
         self._size = min(2 * self._size, self._most)
 
     def refused(self, batch: Sequence[Entry]) -> bool:
-        """Whether the latest batch, whose commit was refused, is one file that is to blame.
+        """Return whether the latest batch, whose commit was refused, is one file that is to blame.
 
         If not, it is put back.
         """

@@ -102,7 +102,7 @@ class Snapshot:
 
 
 def mirror_path(state_name: str) -> str:
-    """Where an instance's mirror lies, relative to the table's directory."""
+    """Return where an instance's mirror lies, relative to the table's directory."""
     return f"{COMMITTERS_FOLDER}/{state_name}_checkpoint.json"
 
 
@@ -286,7 +286,7 @@ def done_paths(progress: Progress) -> set[str]:
 
 
 def is_passed(progress: Progress, path: str) -> bool:
-    """Whether its partition's watermark is at this file or above it."""
+    """Return whether its partition's watermark is at this file or above it."""
     partition, name = split(path, progress.depth or 0)
     known = progress.partitions.get(partition)
     return (

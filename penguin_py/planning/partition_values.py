@@ -73,7 +73,7 @@ def check_addressable(path: str) -> None:
 
 
 def is_text(path: str) -> bool:
-    """Whether the path is valid Unicode: local names may hold any bytes."""
+    """Return whether the path is valid Unicode: local names may hold any bytes."""
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -214,7 +214,7 @@ def _check_own_commits(
 def _contradiction(
     mirror: Memory, log: DeltaLog, state: TableState, own: OwnCommit | None
 ) -> str | None:
-    """Why the mirror is not of this log, which may have been restored, or be another's."""
+    """Return why the mirror is not of this log, which may have been restored, or be another's."""
     seen = mirror.seen
     if seen.table_id not in ("", state.table_id):
         return "is of another table that was in this place"

@@ -40,7 +40,7 @@ class Ranges:
         return place >= 0 and value < self.behinds[place]
 
     def meets(self, low: str, high: str) -> bool:
-        """Whether a value from ``low`` to what begins with ``high`` may be in a range."""
+        """Return whether a value from ``low`` to what begins with ``high`` may be in a range."""
         place = bisect_right(self.behinds, low)
         if place == len(self.behinds):
             return False
@@ -48,7 +48,7 @@ class Ranges:
         return first <= high or first.startswith(high)
 
     def holds(self, low: str, high: str) -> bool:
-        """Whether all of these values are in one range."""
+        """Return whether all of these values are in one range."""
         place = bisect_right(self.behinds, low)
         if place == len(self.behinds) or low < self.firsts[place]:
             return False
@@ -70,7 +70,7 @@ def ranges_of(pairs: Iterable[tuple[str, str]]) -> Ranges:
 
 
 def replaced_by(group: Group) -> dict[str, Ranges]:
-    """What the group replaces, by the column whose values say so."""
+    """Return what the group replaces, by the column whose values say so."""
     found = {
         UNIT_COLUMN: ranges_of(group.replace),
         SOURCE_FILE_COLUMN: ranges_of((name, f"{name}\0") for name in group.source_files),
@@ -118,7 +118,7 @@ class Touched:
 def touched(
     active: ActiveFiles, wanted: Mapping[str, Ranges], never: Callable[[str], bool]
 ) -> Touched:
-    """Which files may hold rows that are replaced.
+    """Return which files may hold rows that are replaced.
 
     ``never`` tells of a path, as the log spells it, that its rows are of no unit, so that
     lacking bounds of `UNIT_COLUMN` say nothing. It is not asked of files of which the log does
@@ -163,7 +163,7 @@ def _near(active: ActiveFiles, bounds: Bounds, ranges: Ranges) -> tuple[pa.Array
 
 
 def leaving(values: Mapping[str, Any], wanted: Mapping[str, Ranges], rows: int) -> Any:
-    """Which rows of a file are replaced, as a boolean array.
+    """Return which rows of a file are replaced, as a boolean array.
 
     ``values`` has the text columns that the file has; each is a chunked array of ``rows``.
     """
@@ -181,7 +181,10 @@ def _is_in(value: str | bytes | None, ranges: Ranges) -> bool:
 
 
 def _within(values: pa.ChunkedArray, ranges: Ranges) -> Any:
-    """Whether each value is in a range; a null is in none. Asked once for each distinct one."""
+    """Return whether each value is in a range; a null is in none.
+
+    Asked once for each distinct one.
+    """
     if not pa.types.is_dictionary(values.type):
         values = values.dictionary_encode()
     chunks = []

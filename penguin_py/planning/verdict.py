@@ -76,7 +76,7 @@ class Judge:
         now: float,
         overdue: Collection[str],
     ) -> Verdict:
-        """What is to become of the files, oldest first, on top of ``state``.
+        """Return what is to become of the files, oldest first, on top of ``state``.
 
         Those that are ``overdue`` count only if they carry an output id.
         """

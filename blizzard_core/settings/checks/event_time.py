@@ -74,7 +74,7 @@ _WATCHED = frozenset({"column", "delay"})
 
 
 def _of_watch(pipeline: PipelineSettings, given: EventTimeSettings, here: Key) -> Iterator[Finding]:
-    """What there is to say where nothing is computed."""
+    """Return what there is to say where nothing is computed."""
     needless: list[Key] = [
         (key,)
         for key in sorted(given.model_fields_set - _WATCHED - {"advanced"})
@@ -108,7 +108,7 @@ def _of_watch(pipeline: PipelineSettings, given: EventTimeSettings, here: Key) -
 
 
 def _of_master(master: str, name: str, given: EventTimeSettings) -> Iterator[Finding]:
-    """Where the state can be worked on: in this process, or where all executors see it."""
+    """Return where the state can be worked on: in this process, or where all executors see it."""
     place: Key = ("pipelines", name, "event_time", "advanced", "state_path")
     shared = given.advanced.state_path
     is_shared = master.startswith("spark://")
@@ -137,7 +137,7 @@ _MASTER = (
 
 
 def event_time_notes(config: Config) -> Iterator[str]:
-    """What people should know of a configuration that is right."""
+    """Return what people should know of a configuration that is right."""
     for name, pipeline in config.pipelines.items():
         if pipeline.event_time is not None and pipeline.query is None:
             yield (
@@ -161,7 +161,7 @@ def _has_own_delay(pipeline: PipelineSettings, branch: Branch) -> bool:
 
 
 def _of_own_blocks(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
-    """What sources say of event time, held against their pipeline."""
+    """Return what sources say of event time, held against their pipeline."""
     for name, source in pipeline.sources.items():
         if not isinstance(source, SourceSettings) or source.event_time is None:
             continue
@@ -241,7 +241,7 @@ def _times(
 
 
 def _of_time(field: FieldSettings | None, name: str, place: Key) -> Iterator[Finding]:
-    """Whether a field may say when something happened."""
+    """Return whether a field may say when something happened."""
     if field is None:
         yield Finding(place, f"{name!r} is not a field of the schema")
     elif field.type != "timestamp":
@@ -280,7 +280,7 @@ def _of_operators(
 
 
 def _of_rows(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
-    """What there is to say where nothing is aggregated."""
+    """Return what there is to say where nothing is aggregated."""
     if given.window is not None:
         yield Finding(
             (*block, "aggregates"), "is required with window: what there is to say of one"
@@ -292,7 +292,7 @@ def _of_rows(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
 
 
 def _of_mode(pipeline: PipelineSettings, given: EventTimeSettings, block: Key) -> Iterator[Finding]:
-    """What a mode cannot do, as Spark has it, before a batch finds out."""
+    """Return what a mode cannot do, as Spark has it, before a batch finds out."""
     mode, window = given.mode, given.window
     if mode == "append":
         if given.aggregates and window is None and not given.groups_by_time(pipeline.branches):

@@ -102,6 +102,6 @@ def _sides(pipeline: PipelineSettings, join: JoinSettings) -> list[str]:
 
 
 def _has(pipeline: PipelineSettings, source: str, field: str) -> bool:
-    """Whether a source has the field, or a transform may give it."""
+    """Return whether a source has the field, or a transform may give it."""
     known = any(each.name == field for each in pipeline.fields_of(source))
     return known or pipeline.transform is not None

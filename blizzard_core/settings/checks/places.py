@@ -56,11 +56,11 @@ class Area:
     account: str | None = None
 
     def overlaps(self, other: Area) -> bool:
-        """Whether one of the two lies in the other, or may."""
+        """Return whether one of the two lies in the other, or may."""
         return self.holds(other) or other.holds(self)
 
     def holds(self, other: Area) -> bool:
-        """Whether the other is this place or lies in it, or may."""
+        """Return whether the other is this place or lies in it, or may."""
         same = None in {self.account, other.account} or self.account == other.account
         return same and other.root.startswith(self.root)
 
@@ -97,7 +97,7 @@ class _State:
     letters: _Place | None
 
     def meets(self, other: _State) -> bool:
-        """Whether files of the two would have the same paths."""
+        """Return whether files of the two would have the same paths."""
         beside = self.pipeline == other.pipeline or _same(self.table, other.table)
         return self.name == other.name and (beside or _same(self.letters, other.letters))
 

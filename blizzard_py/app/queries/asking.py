@@ -31,7 +31,7 @@ from blizzard_py.schema.types import field_spec
 
 
 def uri_of(source: AnySource) -> str:
-    """What a source is called in messages, letters and the checkpoint: where its rows are.
+    """Return what a source is called in messages, letters and the checkpoint: where its rows are.
 
     Of a table or an API that is the connection's name and the table's: a server may move.
     """
@@ -47,7 +47,10 @@ Asks: TypeAlias = Callable[[Access, str], pa.Table]
 
 
 def asking_of(config: Config, pipeline: PipelineSettings, source: Asked, ask: Asks) -> Asking:
-    """What is asked of the source's connection. Raises `ConfigError` where a driver is missing."""
+    """Return what is asked of the source's connection.
+
+    Raises `ConfigError` where a driver is missing.
+    """
     settings = config.connections.get(source.connection)
     if settings is None:
         raise ConfigError("connections", [f"there is no {source.connection!r}"])
@@ -85,7 +88,7 @@ def _connection(access: Access, selection: Selection, ask: Asks) -> Connection:
 
 
 def selection_of(pipeline: PipelineSettings, source: Asked, driver: str) -> Selection:
-    """What is read of a table; of an API the declared fields."""
+    """Return what is read of a table; of an API the declared fields."""
     fields = tuple(map(field_spec, pipeline.schema_.fields))
     columns = tuple(source.marks.columns)
     if isinstance(source, HttpSourceSettings):
@@ -102,14 +105,14 @@ def selection_of(pipeline: PipelineSettings, source: Asked, driver: str) -> Sele
 
 
 def split_of(source: Asked) -> Split:
-    """How windows are cut; an API's ranges are its request's own."""
+    """Return how windows are cut; an API's ranges are its request's own."""
     if isinstance(source, TableSourceSettings):
         return Split(source.split.by, source.split.tasks)
     return Split()
 
 
 def access_of(settings: ConnectionSettings, source: Asked) -> Access:
-    """How tasks get at the source."""
+    """Return how tasks get at the source."""
     options: dict[str, Any]
     if isinstance(settings, HttpConnection):
         assert isinstance(source, HttpSourceSettings)  # noqa: S101  # the configuration was checked

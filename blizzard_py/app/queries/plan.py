@@ -163,7 +163,7 @@ def _query(
 
 
 def _request(connection: Any, kept: StoredWindow | None) -> dict[str, Any] | None:
-    """What an API is asked first; null if nothing is to be read, or of a table."""
+    """Return what an API is asked first; null if nothing is to be read, or of a table."""
     if kept is None or not isinstance(connection, HttpConnection):
         return None
     first = next(iter(connection.requests(windows.window_of(kept))), None)

@@ -36,7 +36,7 @@ def explained_unit(parts: Parts, source: UnitSource, uri: str, name: str) -> Exp
 
 
 def _told(state: SourceState, name: str, unit: PlannedUnit | None) -> dict[str, Any] | None:
-    """What is known of the unit."""
+    """Return what is known of the unit."""
     known = state.units
     if known is None:
         return None

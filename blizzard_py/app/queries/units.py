@@ -147,12 +147,12 @@ def ends_in(pipeline: PipelineSettings, source: Asked) -> set[tuple[str, str]]:
 
 
 def bounds_in(source: Asked) -> frozenset[str]:
-    """Which ends of a unit's time the request says."""
+    """Return which ends of a unit's time the request says."""
     return frozenset({FROM, TO} & {n for _, text in texts_of(source) for n in names_in(text)})
 
 
 def known_placeholders(source: Asked) -> tuple[str, ...]:
-    """What placeholders there are."""
+    """Return what placeholders there are."""
     units = source.units
     if units is None:
         return ()

@@ -14,7 +14,7 @@ _CONFIGURATION = frozenset({"ConfigError", "SchemaConflict", "SchemaUnknown", "U
 
 
 def source_commands(config: str, target: Mapping[str, Any]) -> list[Command]:
-    """What helps a source, by what is wrong with it, and then what may always be asked.
+    """Return what helps a source, by what is wrong with it, and then what may always be asked.
 
     ``config`` is where the configuration is, ``target`` the source's status document.
     """
@@ -47,7 +47,7 @@ def _of_source(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, st
 
 
 def story_commands(config: str, uri: str, story: Mapping[str, Any]) -> list[Command]:
-    """What helps a file, by what `blizzard explain` says of it."""
+    """Return what helps a file, by what `blizzard explain` says of it."""
     told = _of_story(redacted_word(config), redacted_word(uri), story)
     return [Command(why, command) for why, command in told]
 

@@ -158,7 +158,7 @@ def _apart(parts: Parts, allowance: Allowance) -> Parts:
 
 
 def behind(brief: Mapping[str, Any], beside: Found) -> list[Notice]:
-    """What follows from what committers said beside a source's own view. Pure.
+    """Return what follows from what committers said beside a source's own view. Pure.
 
     Nothing of a daemon that has just started: what was published before, its history tells.
     """

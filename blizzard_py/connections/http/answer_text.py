@@ -159,7 +159,7 @@ class AnswerText:
         return int(digits) if _INTEGER.fullmatch(digits) else digits
 
     def missing(self, path: str) -> str:
-        """Why there is nothing at the path, for messages; empty if there is something."""
+        """Return why there is nothing at the path, for messages; empty if there is something."""
         try:
             self._at(path)
         except _Missing as missing:
@@ -190,7 +190,7 @@ class AnswerText:
         return self._known[path]
 
     def _description(self, path: str, value: memoryview) -> str:
-        """What a value is; of an object the names that it has."""
+        """Return what a value is; of an object the names that it has."""
         kind = _KINDS.get(_first(value), "a number")
         if kind != "an object":
             return kind

@@ -84,7 +84,7 @@ def begun(pages: Pages, call: Call) -> Call:
 
 
 def is_secret(name: str) -> bool:
-    """Whether the name of a parameter tells that its value is not to be shown."""
+    """Return whether the name of a parameter tells that its value is not to be shown."""
     return name.lower() in _KEY_NAMES or SECRET_NAME.search(name) is not None
 
 
@@ -112,7 +112,7 @@ def shown(call: Call, source: HttpSource) -> dict[str, Any]:
 
 
 def line(told: Mapping[str, Any]) -> str:
-    """What `shown` gives, on one line: ``GET https://…/orders?since=…``."""
+    """Return what `shown` gives, on one line: ``GET https://…/orders?since=…``."""
     query = urlencode(told["params"], safe=":,*")
     body = msgspec.json.encode(told["body"]).decode() if told["body"] is not None else ""
     headers = " ".join(f"{name}: {value}" for name, value in told["headers"].items())

@@ -18,7 +18,7 @@ from blizzard_py.connections.http.model import (
 
 
 def problems(source: HttpSource) -> tuple[str, ...]:
-    """What does not go together, a line each; nothing if the source can be asked.
+    """Return what does not go together, a line each; nothing if the source can be asked.
 
     For `validate`: what a single field must be like is left to whoever parses it.
     """
@@ -47,7 +47,7 @@ def _api(api: Api) -> list[str]:
 
 
 def sendable(value: str) -> bool:
-    """Whether a header can carry the text."""
+    """Return whether a header can carry the text."""
     return value.isascii() and value.isprintable() and value == value.strip()
 
 

@@ -249,7 +249,10 @@ class Client:
             raise SourceError(f"{what}: {unknown}") from None
 
     def _broken(self, error: httpx.TransportError) -> str:
-        """What went wrong on the way. The client's texts may quote headers, so only one is told."""
+        """Return what went wrong on the way.
+
+        The client's texts may quote headers, so only one is told.
+        """
         if self._alarm.rang or isinstance(error, httpx.TimeoutException):
             return f"no whole answer within {self._api.timeout_secs:g} s"
         if isinstance(error, httpx.ConnectError):

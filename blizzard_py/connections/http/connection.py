@@ -175,7 +175,7 @@ class HttpConnection:
         return ReadTask("0", told, asked)
 
     def unit_request(self, values: Values) -> dict[str, Any]:
-        """What a work unit's slice asks first, for `plan`, as `requests` tells it."""
+        """Return what a work unit's slice asks first, for `plan`, as `requests` tells it."""
         source = with_request(self._template, filled(self._template.request, values))
         return shown(begun(source.pages, first_call(source, {})), source)
 
@@ -198,7 +198,7 @@ class HttpConnection:
         yield access
 
     def warnings(self) -> Sequence[str]:
-        """What the configuration cannot promise."""
+        """Return what the configuration cannot promise."""
         push, found = self._source.push, []
         if push is not None and push.end is None:
             found.append(

@@ -48,7 +48,7 @@ class Shown:
 
 
 def shown_as(auth: Auth | None, token: Token | None) -> Shown:
-    """What a request to the connection's own origin carries."""
+    """Return what a request to the connection's own origin carries."""
     match auth:
         case Bearer():
             return Shown({"Authorization": f"Bearer {auth.token}"})

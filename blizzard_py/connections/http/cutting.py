@@ -112,7 +112,7 @@ def _time(value: Any, unit: TimeUnit) -> dt.datetime | None:
 
 
 def _unit(column: str, fields: Sequence[FieldSpec]) -> TimeUnit:
-    """How the declared field says its times."""
+    """Return how the declared field says its times."""
     unit: TimeUnit = "iso"
     for name in column.split("."):
         found = next((spec for spec in fields if spec.name == name), None)

@@ -29,7 +29,7 @@ class Target:
 
 
 def target(api: Api, here: str, link: str, what: str) -> Target:
-    """Where ``link`` (relative ones counted from ``here``) leads.
+    """Return where ``link`` (relative ones counted from ``here``) leads.
 
     Raises `SourceError`, begun with ``what``, if nothing may be asked there.
     """

@@ -199,7 +199,7 @@ _FINEST = dt.timedelta(microseconds=1)
 
 
 def tick(sent: PushFrom | PushTo) -> dt.timedelta:
-    """How far two values lie apart that the parameter can say."""
+    """Return how far two values lie apart that the parameter can say."""
     inclusive = sent.inclusive if isinstance(sent, PushTo) else ""
     return max(FORMAT_TICKS.get(sent.format, _FINEST), INCLUSIVE_TICKS.get(inclusive, _FINEST))
 
@@ -220,7 +220,7 @@ def with_request(source: HttpSource, request: Request) -> HttpSource:
 
 
 def packed(request: Request) -> dict[str, Any]:
-    """What differs from unit to unit, as a task's spec has it."""
+    """Return what differs from unit to unit, as a task's spec has it."""
     return {"path": request.path, "params": dict(request.params), "body": request.body}
 
 

@@ -154,7 +154,7 @@ class Repeats:
 
     @property
     def are_the_end(self) -> bool:
-        """Whether a repeated page is configured to be the end."""
+        """Return whether a repeated page is configured to be the end."""
         return "repeat" in self._pages.end_on
 
     def is_repeated(self, page: Page, lines: Iterable[bytes], *, is_complete: bool) -> bool:
@@ -228,7 +228,7 @@ class Totals:
         self._stated = max(before or 0, now)
 
     def are_met(self, so_far: int) -> bool:
-        """Whether it is stated how many there are, and there came as many."""
+        """Return whether it is stated how many there are, and there came as many."""
         return self._stated is not None and 0 < self._stated <= so_far
 
     def check(self, so_far: int, what: str) -> None:

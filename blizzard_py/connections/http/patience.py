@@ -28,7 +28,7 @@ class Time:
 
 
 def passes(status: int) -> bool:
-    """Whether an answer with this status may be another one next time."""
+    """Return whether an answer with this status may be another one next time."""
     return status in _PASSING or 500 <= status <= 599
 
 

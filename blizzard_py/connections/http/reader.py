@@ -22,7 +22,7 @@ _SOURCE = "source"
 
 
 def access(source: HttpSource) -> Access:
-    """What tasks need: all that is configured, credentials among it."""
+    """Return what tasks need: all that is configured, credentials among it."""
     return Access(DRIVER, source.api.base_url, {_SOURCE: source})
 
 

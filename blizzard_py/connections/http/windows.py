@@ -43,7 +43,7 @@ def lowered(value: Any, end: PushTo | None) -> Any:
 
 
 def pieces(source: HttpSource, window: Window) -> Sequence[Piece]:
-    """What each task asks; one empty piece without a push.
+    """Return what each task asks; one empty piece without a push.
 
     None if the window ends before it begins. Raises `SourceError` for an end that cannot be
     sent, values that are no times, and more than 10,000 ranges.

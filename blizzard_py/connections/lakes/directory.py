@@ -70,7 +70,7 @@ class Form(Protocol):
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """How the names of such files end, in lower case."""
+        """Return how the names of such files end, in lower case."""
 
     @property
     def bounds(self) -> tuple[BoundKind, ...]:
@@ -78,13 +78,13 @@ class Form(Protocol):
 
     @property
     def has_schema(self) -> bool:
-        """Whether a column that no file has is an error."""
+        """Return whether a column that no file has is an error."""
 
     def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> Facts:
         """Look into a file for these watermark columns. Raises `SourceError`."""
 
     def extra(self) -> Mapping[str, Any]:
-        """What tasks have to know besides."""
+        """Return what tasks have to know besides."""
 
 
 class DirectoryConnection:
@@ -295,7 +295,10 @@ class DirectoryConnection:
         return facts
 
     def _orders(self, facts: Sequence[Facts]) -> dict[str, Ordered]:
-        """How columns are compared. Raises `SourceError` where files disagree, or none has it."""
+        """Return how columns are compared.
+
+        Raises `SourceError` where files disagree, or none has it.
+        """
         found: dict[str, Ordered] = {}
         for each in facts:
             for name, order in each.orders.items():

@@ -176,7 +176,7 @@ class _Parser:
         return lambda columns: compare(*_alike(columns[name], value)), needs
 
     def _ranged(self, name: str) -> _Parsed:
-        """What may follow ``NOT``: IN, BETWEEN, LIKE."""
+        """Return what may follow ``NOT``: IN, BETWEEN, LIKE."""
         if self._takes("in"):
             self._expect("(")
             values = [self._literal()]

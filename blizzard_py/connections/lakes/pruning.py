@@ -86,7 +86,7 @@ def _key(order: Ordered, literal: Any) -> Key | None:
 
 
 def _may_hold(sign: str, key: Any, known: Range | None) -> bool:
-    """Whether any row can be so. Upper ends may be cut downwards to a microsecond."""
+    """Return whether any row can be so. Upper ends may be cut downwards to a microsecond."""
     if known is None:
         return True
     if not known.values:

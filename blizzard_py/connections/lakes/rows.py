@@ -151,7 +151,7 @@ def _rows(
 def names_in_file(
     parquet: TableFile, wanted: Sequence[str], ids: Mapping[str, int], where: str
 ) -> dict[str, str]:
-    """What the file calls the table's columns; those that it lacks are left out.
+    """Return what the file calls the table's columns; those that it lacks are left out.
 
     With ``ids`` columns are known by number, as Iceberg does: names may have changed since the
     file was written. A file without numbers has the table's names.

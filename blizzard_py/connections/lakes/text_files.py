@@ -71,12 +71,12 @@ class Tally:
 
     @property
     def orders(self) -> dict[str, Ordered]:
-        """How each column is compared."""
+        """Return how each column is compared."""
         return {column.name: ordered(column.name, column.type) for column in self.columns}
 
     @property
     def ranges(self) -> dict[str, Range]:
-        """What was seen of each column."""
+        """Return what was seen of each column."""
         return {
             column.name: Range(
                 self._low.get(column.name),

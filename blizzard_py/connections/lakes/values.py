@@ -40,7 +40,7 @@ class Ordered:
 
     @property
     def has_other_nulls(self) -> bool:
-        """Whether there are values without a key, which statistics do not count as null."""
+        """Return whether there are values without a key, which statistics do not count as null."""
         return self.order in {"float", "time", "date"}
 
     def keys(self, values: pa.Array) -> pa.Array:
@@ -104,7 +104,10 @@ class Ordered:
 
 
 def ordered(name: str, kind: pa.DataType) -> Ordered:
-    """How a column of this type is compared. Raises `SourceError` for types without an order."""
+    """Return how a column of this type is compared.
+
+    Raises `SourceError` for types without an order.
+    """
     order = order_of(kind)
     if order is None:
         raise SourceError(

@@ -139,7 +139,7 @@ def _full(found: pa.Array | pa.Scalar, rows: int) -> pa.Array:
 
 
 def may_meet(window: RowWindow, orders: Mapping[str, Ordered], known: Mapping[str, Range]) -> bool:
-    """Whether a file can have rows of the window; True wherever that is not certain."""
+    """Return whether a file can have rows of the window; True wherever that is not certain."""
     ranges = {name: known.get(name, Range()) for name in window.columns}
     nulls_meet = window.nulls_first or window.nulls == "fail"
     if nulls_meet and all(each.nulls for each in ranges.values()):
@@ -150,7 +150,7 @@ def may_meet(window: RowWindow, orders: Mapping[str, Ordered], known: Mapping[st
 
 
 def _is_beyond(window: RowWindow, orders: Mapping[str, Ordered], name: str, known: Range) -> bool:
-    """Whether each row has a value of this column, and above the upper bound."""
+    """Return whether each row has a value of this column, and above the upper bound."""
     if known.nulls or known.low is None:
         return False
     return name not in window.up_to or known.low > orders[name].key(window.up_to[name])  # type: ignore[operator]  # keys of one column have one type
@@ -168,7 +168,7 @@ def _overlaps(window: RowWindow, orders: Mapping[str, Ordered], name: str, known
 
 
 def ends_in(window: RowWindow, orders: Mapping[str, Ordered], known: Mapping[str, Range]) -> bool:
-    """Whether the file's highest value lies in the window, which is so for one window only.
+    """Return whether the file's highest value lies in the window, which is so for one window only.
 
     That one gets what is in the file and has no value: rows that are none.
     """

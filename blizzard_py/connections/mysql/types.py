@@ -82,7 +82,7 @@ def _field(name: str, kind: MyType, nullable: bool) -> FieldSpec:
 
 
 def expression(quoted: str, kind: MyType) -> str:
-    """What selects the column so that connectorx loses nothing of it."""
+    """Return what selects the column so that connectorx loses nothing of it."""
     if kind.name in ("year", "bit"):
         return f"CAST({quoted} AS UNSIGNED)"
     if kind.name in _GEOMETRIES:

@@ -137,7 +137,7 @@ class PostgresqlConnection(SqlConnection):
         return self._ending(columns, "settled", until, holder)
 
     def _unseen(self, answer: Mapping[str, Any]) -> str | None:
-        """Why the transactions that write the table cannot be seen; None if they can."""
+        """Return why the transactions that write the table cannot be seen; None if they can."""
         if not answer["sees_all"]:
             return settled.NOT_A_MEMBER
         if answer["hidden"]:
@@ -218,7 +218,7 @@ class PostgresqlConnection(SqlConnection):
         return bool(self._one(describe.FED.format(table=table))["fed"])
 
     def _index_warning(self, column: SourceColumn) -> str | None:
-        """What a window on the column costs, if no index gives its order."""
+        """Return what a window on the column costs, if no index gives its order."""
         if self._is_indexed(column):
             return None
         cost = self._plan(self._highest_first(column))["Total Cost"]
@@ -247,7 +247,7 @@ class PostgresqlConnection(SqlConnection):
 
 
 def _is_ordered(plan: Mapping[str, Any]) -> bool:
-    """Whether the plan takes the order from an index: it neither sorts nor scans."""
+    """Return whether the plan takes the order from an index: it neither sorts nor scans."""
     nodes = [plan]
     while nodes:
         node = nodes.pop()

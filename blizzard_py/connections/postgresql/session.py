@@ -55,7 +55,7 @@ def connect(access: Access, name: str) -> Any:
 
 
 def conninfo(where: Address, name: str, statement_secs: float) -> str:
-    """What libpq is told, as keywords: a URI it cannot parse it would quote in its error."""
+    """Return what libpq is told, as keywords: a URI it cannot parse it would quote in its error."""
     ours = {
         "default_transaction_read_only": "on",
         "statement_timeout": f"{int(statement_secs * 1000)}",
@@ -170,5 +170,5 @@ def check_whole(session: Any, place: Place) -> None:
 
 
 def batch_options(size: int) -> Mapping[str, str]:
-    """What bounds a batch of the COPY stream, in bytes."""
+    """Return what bounds a batch of the COPY stream, in bytes."""
     return {"adbc.postgresql.batch_size_hint_bytes": str(size)}

@@ -100,7 +100,7 @@ def _field(name: str, kind: PgType, *, nullable: bool) -> FieldSpec:
 
 
 def expression(quoted: str, kind: PgType, field: FieldSpec) -> str:
-    """What selects the column so that ADBC loses nothing of it."""
+    """Return what selects the column so that ADBC loses nothing of it."""
     if kind.as_json:
         return f"to_json({quoted})"
     if kind.name in _SIMPLE:

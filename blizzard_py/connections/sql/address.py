@@ -25,7 +25,7 @@ class Address:
 
     @property
     def place(self) -> Place:
-        """What people may see of it."""
+        """Return what people may see of it."""
         hosts = ",".join(host + (f":{port}" if port else "") for host, port in self.hosts)
         return Place(f"{self.scheme}://{hosts}/{self.database}", (self.password,))
 

@@ -84,7 +84,7 @@ def _storage(column: pa.Array) -> pa.Array:
 
 
 def _outside(column: pa.Array) -> Marks | None:
-    """Which times nobody can hold; None if all can be."""
+    """Return which times nobody can hold; None if all can be."""
     if not _is_wide(column.type):
         return None
     numbers, (least, most), _ = _counted(column)

@@ -89,11 +89,11 @@ class SqlConnection(ABC):
 
     @abstractmethod
     def _described(self) -> Sequence[SourceColumn]:
-        """What `columns` is to give, asked anew."""
+        """Return what `columns` is to give, asked anew."""
 
     @abstractmethod
     def _expression(self, column: SourceColumn, field: FieldSpec) -> str:
-        """What selects the column for the declared field, without its name."""
+        """Return what selects the column for the declared field, without its name."""
 
     @abstractmethod
     def _now(self) -> datetime:
@@ -173,7 +173,7 @@ class SqlConnection(ABC):
         return found
 
     def _is_instant(self, name: str) -> bool:
-        """Whether a column of that name has times with a zone."""
+        """Return whether a column of that name has times with a zone."""
         found = [each for each in self._columns_known() if each.name.lower() == name.lower()]
         return len(found) == 1 and found[0].kind == "time" and self._zoned(found[0])
 
@@ -205,7 +205,7 @@ class SqlConnection(ABC):
         return ()
 
     def indexed(self, name: str) -> bool:
-        """Whether an index is known to give the order of the column."""
+        """Return whether an index is known to give the order of the column."""
         return self._is_indexed(self._column(name))
 
     @abstractmethod
@@ -275,7 +275,7 @@ class SqlConnection(ABC):
         return Bound("max", value, warnings=odd, skipped=odd)
 
     def _valueless(self) -> tuple[str, ...]:
-        """Why there is no highest value, if that is not for want of rows."""
+        """Return why there is no highest value, if that is not for want of rows."""
         there = _whether(select(["1"], self._source, *self._filter()), "found")
         is_odd = self._one(f"SELECT {there}{self._from_nothing}")["found"]
         return (without_values(self._selection.columns),) if is_odd else ()
@@ -289,7 +289,7 @@ class SqlConnection(ABC):
         return f"({select([self._exact(column, extreme)], self._source, *self._filter())})"
 
     def _value(self, column: SourceColumn, value: Any) -> Any:
-        """What the server gave for `_exact`, as watermarks hold it."""
+        """Return what the server gave for `_exact`, as watermarks hold it."""
         if column.kind == "number":
             return number(column, value)
         if column.kind in ("time", "date") and isinstance(value, str):
@@ -329,7 +329,7 @@ class SqlConnection(ABC):
         return column.type
 
     def _zoned(self, column: SourceColumn) -> bool:  # noqa: ARG002  # for dialects
-        """Whether the column's times are instants; else they are taken for UTC."""
+        """Return whether the column's times are instants; else they are taken for UTC."""
         return False
 
     # --- tasks ----------------------------------------------------------------------

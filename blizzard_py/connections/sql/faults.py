@@ -67,7 +67,7 @@ def guarded(call: Callable[[], T], judge: Judge) -> T:
 
 
 def guarded_each(items: Iterator[T], judge: Judge) -> Iterator[T]:
-    """What the iterator yields, its errors translated likewise."""
+    """Return what the iterator yields, its errors translated likewise."""
     end = object()
     while True:
         item = guarded(lambda: next(items, end), judge)

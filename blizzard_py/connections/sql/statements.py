@@ -76,7 +76,7 @@ def plain_identifier(name: str, dialect: str) -> str:
 
 
 def relation(selection: Selection) -> str:
-    """What stands behind FROM, named ``t1``.
+    """Return what stands behind FROM, named ``t1``.
 
     A table's name stands as it is given, so the server folds its case; a name with other
     characters is given in quotes. Raises `SourceError` for what is no name.

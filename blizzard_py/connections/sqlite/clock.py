@@ -18,12 +18,12 @@ _FORM = re.compile(r"\d{4}-\d\d-\d\d(?:([ T])\d\d:\d\d:\d\d(?:\.(\d{1,6}))?(Z|\+
 
 
 def is_time(text: str) -> bool:
-    """Whether it is a time or a date in a form whose order as text is that of time."""
+    """Return whether it is a time or a date in a form whose order as text is that of time."""
     return _FORM.fullmatch(text) is not None
 
 
 def same_form(value: object, other: object) -> bool:
-    """Whether two stored times are written alike, and so that text sorts as time does."""
+    """Return whether two stored times are written alike, and so that text sorts as time does."""
     mine, its = (
         _FORM.fullmatch(text) if isinstance(text, str) else None for text in (value, other)
     )
@@ -42,7 +42,7 @@ def unlike(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def says_zone(text: str) -> bool:
-    """Whether a stored time says its zone, so that it is no wall time of somebody's."""
+    """Return whether a stored time says its zone, so that it is no wall time of somebody's."""
     found = _FORM.fullmatch(text)
     return found is not None and found[3] is not None
 

@@ -65,7 +65,7 @@ def _exact(name: str, word: str, *, nullable: bool) -> FieldSpec:
 
 
 def storage(field: FieldSpec) -> Storage:
-    """What the values of a field are stored as."""
+    """Return what the values of a field are stored as."""
     if field.type in ("int32", "int64", "boolean"):
         return "integer"
     if field.type == "timestamp" and field.unit != "iso":
@@ -86,7 +86,7 @@ def cast_to(quoted: str, kind: Storage) -> str:
 
 
 def _misfit(quoted: str, kind: Storage) -> str:
-    """Whether a value is of another class; not true of null.
+    """Return whether a value is of another class; not true of null.
 
     Values of any class compare: numbers lie below all text, text below all blobs. That costs
     half of a call of ``typeof``.

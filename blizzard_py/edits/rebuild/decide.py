@@ -136,7 +136,7 @@ def remembered(state: SourceState) -> dict[str, float]:
 def origin_of(
     live: Iterable[str], history: Collection[str], listed: Iterable[str], depth: int | None
 ) -> str:
-    """Where the cold start began, as far as it can be told: ``""`` for everything.
+    """Return where the cold start began, as far as it can be told: ``""`` for everything.
 
     ``live`` are the listed files that the source itself has settled, ``history`` those
     that the ledger knows to lie below the origin.
@@ -171,7 +171,7 @@ def judged(
     unfinished: bool,
     unannounced: bool = False,
 ) -> Judged:
-    """What becomes of a batch whose outputs are where ``places`` says, one for each.
+    """Return what becomes of a batch whose outputs are where ``places`` says, one for each.
 
     ``unfinished``: something else of it is left to do. ``log_is_whole``: what the
     table's log does not name was never committed. ``unannounced``: it is a group whose

@@ -74,7 +74,7 @@ class Evidence:
 
     @property
     def is_any(self) -> bool:
-        """Whether the source has left anything under its name."""
+        """Return whether the source has left anything under its name."""
         return bool(self.batches or any(self._found))
 
     @property
@@ -89,7 +89,7 @@ class Evidence:
         return tuple(segment for segment in found if segment.segment in named)
 
     def _counts(self, record: Record) -> bool:
-        """Whether a batch is not one from before a start over, of which nothing is left."""
+        """Return whether a batch is not one from before a start over, of which nothing is left."""
         settled = record.settled
         return not self._anew_ts or not settled or len(self.unsettled(settled)) < len(settled)
 
@@ -265,7 +265,7 @@ class Evidence:
         ], whole
 
     def is_unannounced(self, batch: Batch) -> bool:
-        """Whether the batch is a group of which no committer has been told.
+        """Return whether the batch is a group of which no committer has been told.
 
         Committers remove the manifests of what they have taken, but none before it is as old as
         the journal gets.
@@ -286,7 +286,7 @@ class Evidence:
     # -- what nothing accounts for -------------------------------------------------
 
     def doubts(self) -> list[Doubt]:
-        """What tells of work that neither journal nor ledger know, the oldest first."""
+        """Return what tells of work that neither journal nor ledger know, the oldest first."""
         found = [*self._missing_segments(), *self._missing_names()]
         if not self._is_confirmed():
             found += (*self._unknown_points(), *self.unknown_work())
@@ -339,7 +339,7 @@ class Evidence:
             yield Doubt("the table's log commits a batch of that time", newest)
 
     def unknown_work(self) -> Iterator[Doubt]:
-        """What the table has of batches that neither journal nor ledger know."""
+        """Return what the table has of batches that neither journal nor ledger know."""
         names = map(re.escape, names_in_log(self._parts, self._state))
         ours = re.compile(rf'"(?:{"|".join(names)})/([0-9a-f-]{{36}})/\d+/'.encode())
         batches: set[str] = set()

@@ -16,7 +16,7 @@ from blizzard_py.state.state_paths import StatePaths
 
 
 def can_count(path: str) -> bool:
-    """Whether polls take the file under any setting of ``compression``."""
+    """Return whether polls take the file under any setting of ``compression``."""
     return accepts("auto")(path) and not is_hidden(path)
 
 

@@ -69,7 +69,7 @@ class Rebuild:
         self._accepts = accepts(parts.files.advanced.compression)
 
     def plan(self, done_before: str | None) -> Rebuilt:
-        """What the checkpoint would be. Writes nothing.
+        """Return what the checkpoint would be. Writes nothing.
 
         Raises `RebuildRefused` where that would be guessing and ``done_before`` is None,
         `StateError`, `StorageError`.

@@ -80,7 +80,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def count_below(storage: Storage, folder: str) -> int:
-    """How many objects lie below a folder."""
+    """Return how many objects lie below a folder."""
     return sum(1 for _ in _below(storage, folder))
 
 

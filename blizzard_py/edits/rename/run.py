@@ -70,7 +70,7 @@ class Rename:
         self._dlq = parts.stores.dlq
 
     def plan(self) -> Renamed:
-        """What `run` would do. Writes nothing. Raises `RenameRefused`, `StateError`."""
+        """Return what `run` would do. Writes nothing. Raises `RenameRefused`, `StateError`."""
         document = self._document(self._old)
         if document is None:
             known = ", ".join(checkpoints(self._sink)) or "none"
@@ -228,7 +228,7 @@ class Rename:
             file.save(document)
 
     def _heads(self, plan: Renamed) -> list[tuple[str, str]]:
-        """Which beginnings of letters' URIs become which."""
+        """Return which beginnings of letters' URIs become which."""
         # The operator's word counts as well: also where the state was taken over before, for
         # letters that somebody who was paused has brought back.
         places = {plan.old_uri, self._moved_from and normalize_uri(self._moved_from)}
@@ -322,7 +322,7 @@ class Rename:
             )
 
     def _roots_of(self, old: str, document: Mapping[str, Any]) -> tuple[str | None, ...]:
-        """Where files and records lay whose names stand in rows of the state's outputs."""
+        """Return where files and records lay whose names stand in rows of the state's outputs."""
         known = state_from_json(document, self._where(old)).source
         records = f"{self._dlq.uri}/{self._records_of(self._old)}"
         is_live = old in {self._old, self._new}

@@ -142,6 +142,6 @@ def _configure(remote: ConnectSparkSession, conf: Mapping[str, str]) -> None:
 
 
 def _parallelism(remote: ConnectSparkSession) -> int:
-    """How many tasks the server makes of a range, which is how many it can run at once."""
+    """Return how many tasks the server makes of a range, which is how many it can run at once."""
     places = remote.range(1 << 16).selectExpr("spark_partition_id() AS place")
     return int(places.selectExpr("max(place) AS last").collect()[0]["last"]) + 1

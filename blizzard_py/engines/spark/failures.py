@@ -112,7 +112,7 @@ def first_line(text: str) -> str:
 
 
 def is_of_the_data(error: Exception) -> bool:
-    """Whether a value made an expression fail, so that the same rows will fail it again."""
+    """Return whether a value made an expression fail, so that the same rows will fail it again."""
     text = str(error)
     if f"{RowRefused.__module__}.{RowRefused.__name__}: " in text:
         return True

@@ -106,7 +106,7 @@ def _files(folder: Path, conf: Mapping[str, str], scratch: Path) -> Path:
 
 @contextlib.contextmanager
 def _submitted(settings: Path) -> Iterator[None]:
-    """What pyspark hands to the program that starts the JVM, for as long as that takes."""
+    """Return what pyspark hands to the program that starts the JVM, for as long as that takes."""
     before = os.environ.get(_ARGUMENTS)
     ours = f"--properties-file {shlex.quote(str(settings))} --load-spark-defaults"
     os.environ[_ARGUMENTS] = f"{ours} {before or 'pyspark-shell'}"
@@ -145,7 +145,7 @@ def log_hanging_up(context: SparkContext) -> None:
 
 
 def answers() -> bool:
-    """Whether the JVM of this process is there."""
+    """Return whether the JVM of this process is there."""
     jvm = SparkContext._jvm  # noqa: SLF001 (pyspark has no other name for it)
     if jvm is None:
         return SparkContext._gateway is None  # noqa: SLF001  # no public name

@@ -81,7 +81,7 @@ def handing(context: SparkContext, job: IngestJob) -> Iterator[IngestJob]:
 
 
 def whole(task: T) -> T:
-    """What a task is told, with the credentials that its job was handed."""
+    """Return what a task is told, with the credentials that its job was handed."""
     secrets = _handed()
     if secrets is None:
         return task

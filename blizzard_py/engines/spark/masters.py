@@ -60,17 +60,17 @@ _EXECUTOR_IMAGE = "spark.kubernetes.executor.container.image"
 
 
 def is_local(master: str) -> bool:
-    """Whether the driver's JVM runs the tasks."""
+    """Return whether the driver's JVM runs the tasks."""
     return master == "local" or master.startswith("local[")
 
 
 def is_connect(master: str) -> bool:
-    """Whether a Spark Connect server runs the driver, and this process has no JVM."""
+    """Return whether a Spark Connect server runs the driver, and this process has no JVM."""
     return master.startswith("sc://")
 
 
 def is_kubernetes(master: str) -> bool:
-    """Whether executors are pods."""
+    """Return whether executors are pods."""
     return master.startswith("k8s://")
 
 
@@ -103,7 +103,7 @@ def settings(
 
 
 def kubernetes_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """How executor pods find the driver and go with it, if the driver is a pod as well.
+    """Return how executor pods find the driver and go with it, if the driver is a pod as well.
 
     The pod's manifest passes its own name, address and namespace down as ``POD_NAME``,
     ``POD_IP`` and ``POD_NAMESPACE`` (docs/engine.md); what is not there is left to Spark.

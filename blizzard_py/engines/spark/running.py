@@ -38,7 +38,7 @@ class Running:
 
     @property
     def session(self) -> Session:
-        """What it runs on; there is one by the time that anything is run."""
+        """Return what it runs on; there is one by the time that anything is run."""
         if self._session is None:
             raise RuntimeError("the job has no session yet")
         return self._session
@@ -48,7 +48,7 @@ class Running:
         self._session = session
 
     def progress(self) -> float | None:
-        """How much of it is done, by its tasks: 0 to 1; None until Spark has it."""
+        """Return how much of it is done, by its tasks: 0 to 1; None until Spark has it."""
         session = self._session
         if session is None:
             return None
@@ -97,7 +97,7 @@ def _read_apart(task: ReadingTask, access: Access, running: Running) -> list[Tas
 
 
 def on_ids(running: Running, tasks: int, run: NumberedFunction, most: int = 0) -> list[TaskReport]:
-    """What ``run`` reports of the tasks by their numbers, ``most`` at a time.
+    """Return what ``run`` reports of the tasks by their numbers, ``most`` at a time.
 
     Raises `Cancelled` if the job was cancelled before.
     """
@@ -107,7 +107,10 @@ def on_ids(running: Running, tasks: int, run: NumberedFunction, most: int = 0) -
 
 
 def collected(running: Running, frame: DataFrame) -> list[TaskReport]:
-    """What the tasks of a frame reported. Raises `Cancelled` if the job was cancelled before."""
+    """Return what the tasks of a frame reported.
+
+    Raises `Cancelled` if the job was cancelled before.
+    """
     _require_wanted(running)
     return [TaskReport.from_json(row["result"]) for row in frame.collect()]
 

@@ -106,7 +106,7 @@ def require_shut(master: str, conf: Mapping[str, str]) -> None:
 
 
 def weakened(master: str, conf: Mapping[str, str]) -> Iterator[str]:
-    """What of the user's own settings leaves Spark more open than ours would, one by one."""
+    """Return what of the user's own settings leaves Spark more open than ours would, one by one."""
     yield from _on_the_way(conf)
     if master.startswith("local"):
         for name in _ADDRESSES:
@@ -126,7 +126,7 @@ def weakened(master: str, conf: Mapping[str, str]) -> Iterator[str]:
 
 
 def _beside(conf: Mapping[str, str]) -> Iterator[str]:
-    """What lets others in by a door of its own, past Spark's authentication."""
+    """Return what lets others in by a door of its own, past Spark's authentication."""
     if _CONNECT_PLUGIN in conf.get(_PLUGINS, ""):
         yield f"{_PLUGINS}: everybody on this machine can have the Connect server run code"
     for name in _JAVA_OPTIONS:
@@ -147,7 +147,7 @@ def _on_the_way(conf: Mapping[str, str]) -> Iterator[str]:
 
 
 def weak_server(url: str, setting: Callable[[str], str | None]) -> Iterator[str]:
-    """What a Spark Connect server leaves open, as far as a client can tell.
+    """Return what a Spark Connect server leaves open, as far as a client can tell.
 
     ``setting`` gives one of the server's.
     """
@@ -164,7 +164,7 @@ def weak_server(url: str, setting: Callable[[str], str | None]) -> Iterator[str]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can be meant."""
+    """Return whether only this machine can be meant."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

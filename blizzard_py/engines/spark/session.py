@@ -69,10 +69,10 @@ class Session(Protocol):
         """The session that queries are made with."""
 
     def parallelism(self) -> int:
-        """How many tasks run at the same time, as far as the master tells."""
+        """Return how many tasks run at the same time, as far as the master tells."""
 
     def job(self, job: IngestJob, pool: str) -> contextlib.AbstractContextManager[IngestJob]:
-        """What this thread starts inside is ended by `interrupt` and scheduled in ``pool``.
+        """Return what this thread starts inside is ended by `interrupt` and scheduled in ``pool``.
 
         Yields the job as tasks may be told it: without credentials, where they are handed to
         tasks in another way. The group to interrupt is its ``output_prefix``.
@@ -94,7 +94,7 @@ class Session(Protocol):
         """
 
     def alive(self) -> bool:
-        """Whether another job may succeed. False: only a new session can."""
+        """Return whether another job may succeed. False: only a new session can."""
 
     def stop(self) -> None:
         """Let go of everything."""
@@ -205,7 +205,7 @@ def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSe
 
 
 def _places(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Where a driver of ours has its temporary files, unless the user chose."""
+    """Return where a driver of ours has its temporary files, unless the user chose."""
     scratch, places = str(_scratch().path), {}
     # An executor's disk is its own business.
     if is_local(master) and _LOCAL_DIR not in conf:

@@ -73,7 +73,7 @@ _IN_A_PATH = (BooleanType, DateType, IntegerType, LongType, StringType, Timestam
 
 
 def needs_second(settings: IngestSettings) -> bool:
-    """Whether the records of a batch go through Spark SQL."""
+    """Return whether the records of a batch go through Spark SQL."""
     return bool(settings.transform or settings.deduplicate_by)
 
 
@@ -86,7 +86,7 @@ def staged_metadata(settings: IngestSettings) -> tuple[MetadataColumn, ...]:
 
 
 def record_schema(settings: IngestSettings) -> pa.Schema:
-    """What `read_records` yields: the declared columns, and those that only pass through."""
+    """Return what `read_records` yields: the declared columns, and those that only pass through."""
     declared = RecordSchema(settings.fields, settings.unexpected_fields).table
     metadata = Metadata(staged_metadata(settings), "", 0, unit_column=settings.unit_column)
     schema = metadata.schema(declared)
@@ -202,7 +202,7 @@ def _output_schema(schema: StructType, settings: IngestSettings) -> pa.Schema:
 
 
 def schema_refusal(schema: StructType, settings: IngestSettings) -> str | None:
-    """Why a table cannot have such columns; None if it can."""
+    """Return why a table cannot have such columns; None if it can."""
     names = [field.name for field in schema.fields]
     lowered = [name.lower() for name in names]
     twice = [name for name in names if lowered.count(name.lower()) > 1]

@@ -99,7 +99,7 @@ def wrapped(statement: str, view: str) -> str:
 
 
 def refusal_of(spark: SparkSession, statement: str, view: str) -> str | None:
-    """Why the statement is unusable; None if it is not.
+    """Return why the statement is unusable; None if it is not.
 
     Raises `PySparkException` for what Spark itself refuses.
     """
@@ -122,7 +122,7 @@ def refusal_of(spark: SparkSession, statement: str, view: str) -> str | None:
 
 
 def query_refusal(spark: SparkSession, statement: str) -> str | None:
-    """Why the statement is not exactly one query; a Connect server says so later.
+    """Return why the statement is not exactly one query; a Connect server says so later.
 
     Alone it has to be one: what closes our parenthesis and opens another is none. Its lines are
     counted as in what is analysed.
@@ -229,7 +229,7 @@ def _node_refusal(node: Any) -> str | None:
 
 
 def _is_dated(node: Any, below: list[Any]) -> bool:
-    """Whether a time is none that a constant text like ``now`` stands for."""
+    """Return whether a time is none that a constant text like ``now`` stands for."""
     if not below:
         written = _written(node)
         return not written or bool(_DATED.match(written))

@@ -133,7 +133,7 @@ def _with(rows: pa.RecordBatch, same: Mapping[str, int]) -> pa.RecordBatch:
 
 
 def reports(frame: DataFrame, run: ArrowFunction) -> DataFrame:
-    """What ``run`` reports of the frame's rows, whatever its columns are called.
+    """Return what ``run`` reports of the frame's rows, whatever its columns are called.
 
     ``mapInArrow`` looks columns up by name, and takes a dot for a field of a struct.
     """

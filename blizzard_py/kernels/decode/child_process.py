@@ -59,7 +59,7 @@ class ChildProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """What the function returns or raises, or `Died`. It must be found by its name."""
+        """Return what the function returns or raises, or `Died`. It must be found by its name."""
         process = self._started()
         stdin, stdout = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
         try:

@@ -110,7 +110,7 @@ class RecordSchema:
 
 
 def read_json(chunk: bytes, schema: pa.Schema) -> pa.Table:
-    """What the reader makes of the chunk, a row for each object. Raises `ValueError`."""
+    """Return what the reader makes of the chunk, a row for each object. Raises `ValueError`."""
     return pj.read_json(
         pa.BufferReader(chunk),
         read_options=pj.ReadOptions(use_threads=False, block_size=len(chunk) + 1),
@@ -131,7 +131,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _is_converted(spec: FieldSpec) -> bool:
-    """Whether the reader's column may be another than the table's, or need a check."""
+    """Return whether the reader's column may be another than the table's, or need a check."""
     if is_extracted(spec) or spec.type == "timestamp" or read_type(spec) != arrow_type(spec):
         return True
     return any(not child.nullable or _is_converted(child) for child in spec.children)
@@ -184,7 +184,7 @@ def _struct(spec: FieldSpec, columns: Sequence[pa.Array], parent: pa.Array, path
 
 
 def _mask(array: pa.Array) -> pa.Array | None:
-    """Where it is null, if anywhere, as readers have it."""
+    """Return where it is null, if anywhere, as readers have it."""
     return array.is_null() if array.null_count else None
 
 

@@ -68,7 +68,7 @@ class Conformer:
         self._rescued = rescued
 
     def conform(self, batch: pa.RecordBatch) -> Conformed:
-        """What becomes of a batch; columns that are not declared are left out.
+        """Return what becomes of a batch; columns that are not declared are left out.
 
         Raises `SourceError` for columns that cannot be what is declared.
         """

@@ -184,7 +184,7 @@ LeftOver = dict[str, "msgspec.Raw | LeftOver"]
 
 
 def left_over(document: Mapping[str, msgspec.Raw], known: Known) -> LeftOver:
-    """What of a record no column takes. Raises `ValueError` for a struct that is no JSON."""
+    """Return what of a record no column takes. Raises `ValueError` for a struct that is no JSON."""
     found: LeftOver = {}
     if not document.keys() <= known.names:
         found.update((n, raw) for n, raw in document.items() if n not in known.names)

@@ -372,7 +372,7 @@ def row_shape(fields: Sequence[FieldSpec]) -> RowShape:
 
 
 def _values(spec: FieldSpec) -> int:
-    """What a value weighs though it is empty; of a list or map that are its offsets."""
+    """Return what a value weighs though it is empty; of a list or map that are its offsets."""
     inside = sum(map(_values, spec.children)) if spec.type == "struct" else 1
     return max(inside, _EXTRACTED) if is_extracted(spec) else inside
 

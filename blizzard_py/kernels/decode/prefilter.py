@@ -25,7 +25,7 @@ _SCALARS: tuple[tuple[Callable[[pa.DataType], bool], type], ...] = (
 
 
 def plausibility(schema: pa.Schema) -> Callable[[bytes], bool]:
-    """Whether a line looks like an object of ``schema``, by types and ranges.
+    """Return whether a line looks like an object of ``schema``, by types and ranges.
 
     With names that msgspec cannot look for, all do.
     """

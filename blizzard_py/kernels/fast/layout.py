@@ -48,13 +48,13 @@ _UNKNOWN = np.dtype([("start", "<u4"), ("length", "<u4")])
 
 
 def has_room(fields: Sequence[FieldSpec]) -> bool:
-    """Whether the columns are not too many."""
+    """Return whether the columns are not too many."""
     names = sum(len(spec.name.encode()) for spec in fields)
     return len(fields) <= _FIELDS and names <= _NAMES
 
 
 def is_nested(spec: FieldSpec) -> bool:
-    """Whether the column comes out as JSON text, of which something else makes values."""
+    """Return whether the column comes out as JSON text, of which something else makes values."""
     return _KINDS[spec.type] == _NESTED
 
 
@@ -115,7 +115,7 @@ class Layout:
 
     @property
     def lines(self) -> int:
-        """How many lines were passed."""
+        """Return how many lines were passed."""
         return int(self._found[1])
 
     def rows_at(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -169,7 +169,7 @@ def _copied(part: Bytes) -> pa.Buffer:
 
 
 def _kind(spec: FieldSpec) -> tuple[int, int, int]:
-    """What `scan.c` calls the type, its digits and those behind the point."""
+    """Return what `scan.c` calls the type, its digits and those behind the point."""
     if spec.coerce:
         return _COERCED, 0, 0
     if spec.type == "timestamp" and spec.unit != "iso":

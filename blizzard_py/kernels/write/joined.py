@@ -172,7 +172,7 @@ def _schema_of(footer: bytes) -> bytes:
 
 
 def _metadata(footer: bytes) -> pq.FileMetaData:
-    """What a reader finds in it."""
+    """Return what a reader finds in it."""
     file = b"".join([_MAGIC, footer, len(footer).to_bytes(4, "little"), _MAGIC])
     try:
         return pq.read_metadata(pa.BufferReader(file))

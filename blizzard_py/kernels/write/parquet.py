@@ -66,7 +66,7 @@ class ParquetFile:
         self._arrow_bytes += table.nbytes
 
     def stored(self, arrow_bytes: int) -> int:
-        """How much the file would grow by that many bytes of rows, by what it holds."""
+        """Return how much the file would grow by that many bytes of rows, by what it holds."""
         return self.bytes * arrow_bytes // max(1, self._arrow_bytes)
 
     def finish(self) -> None:
@@ -98,7 +98,7 @@ def _numbers(columns: Collection[int]) -> str:
 
 
 def stored_bytes(table: pa.Table, form: ParquetFormat) -> int:
-    """What the rows take in a file, found by writing them to nowhere."""
+    """Return what the rows take in a file, found by writing them to nowhere."""
     sink = pa.MockOutputStream()
     with _writer(sink, form, table) as writer:
         writer.write_table(table)
@@ -161,7 +161,7 @@ def _sorting_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[pq.Sort
 
 
 def output_format(settings: IngestSettings, schema: pa.Schema) -> ParquetFormat:
-    """How files of such rows are made: without the columns that stand in the directory."""
+    """Return how files of such rows are made: without the columns that stand in the directory."""
     moved = {rule.column for rule in settings.partition_rules if rule.moves}
     return ParquetFormat(
         pa.schema([field for field in schema if field.name not in moved]),

@@ -100,7 +100,9 @@ def due(
     terms: Terms,
     now: datetime,
 ) -> Due:
-    """What becomes of each unit now. ``values`` of None is one unit ``{}``; an empty list none.
+    """Return what becomes of each unit now.
+
+    ``values`` of None is one unit ``{}``; an empty list none.
 
     ``partitions`` rise. Raises `UnitError` where there are fewer values than ``min_units``.
     """

@@ -138,7 +138,7 @@ def grid(state: UnitsState, layout: Layout, now: datetime) -> dict[str, Any]:
 
 
 def counted(found: Due, state: UnitsState) -> dict[State, int]:
-    """How many units are in each state, also where none is."""
+    """Return how many units are in each state, also where none is."""
     failing = _failing(state)
     counts: Counter[State] = Counter(_state_of(unit, failing) for unit in found.units)
     counts["done"] += found.closed
@@ -192,7 +192,7 @@ class _Crowd:
         return _LETTERS[rank]
 
     def notes(self, names: Sequence[str], earlier: int) -> list[_Note]:
-        """What is not done in these rows, the worst first, then the youngest."""
+        """Return what is not done in these rows, the worst first, then the youngest."""
         rows = {name: row for row, name in enumerate(names)}
         places = [place for place in self._worst if place[0] in rows and place[1] >= earlier]
         places.sort(key=lambda place: (self._worst[place][0], -place[1], rows[place[0]]))
@@ -232,7 +232,7 @@ def _chosen(names: Sequence[str], worst: Mapping[str, int]) -> list[tuple[int, s
 def _retired_cells(
     state: UnitsState, name: str, partitions: Sequence[Pair], columns: Sequence[Column]
 ) -> str:
-    """Where a value was read that nobody lists any more."""
+    """Return where a value was read that nobody lists any more."""
     reached = state.closed_to.get(name)
     until = None if reached is None else stored_moment(reached, name)
     begins = {key_parts(key)[0] for key in state.open if key.partition("/")[2] == name}

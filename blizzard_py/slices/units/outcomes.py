@@ -137,7 +137,7 @@ def replaced(source_id: str, reading: UnitReading) -> Range:
 
 
 def slice_texts(source_id: str, reading: UnitReading) -> tuple[str, ...]:
-    """What `_unit` holds in the rows of each of the reading's slices, in their order."""
+    """Return what `_unit` holds in the rows of each of the reading's slices, in their order."""
     begin, name = key_parts(reading.key)
     lows = (stored_moment(text, reading.key) for text in reading.slices)
     return tuple(unit_slice(source_id, begin, name, low) for low in lows)

@@ -62,7 +62,7 @@ class Verdict(NamedTuple):
 def verdict(
     partition: Pair, high: datetime | None, cut_off: datetime | None, shift: timedelta
 ) -> Verdict:
-    """Whether a unit that does not wait is read; the table above without its first line."""
+    """Return whether a unit that does not wait is read; the table above without its first line."""
     begin, end = partition
     if high is None or high <= begin:
         return Verdict(True, begin, "new")

@@ -99,7 +99,7 @@ def problems(range_: UnitRange) -> list[str]:
 
 
 def range_problems(start: Any, end: Any, zone: Any = "UTC") -> list[str]:
-    """What is wrong with a range's ends as they are configured."""
+    """Return what is wrong with a range's ends as they are configured."""
     found = []
     moments = []
     for key, text in (("from", start), ("to", end)):
@@ -113,7 +113,7 @@ def range_problems(start: Any, end: Any, zone: Any = "UTC") -> list[str]:
 
 
 def spec_of(range_: UnitRange, fields: Sequence[str]) -> dict[str, str]:
-    """What all partitions and names depend on; another one stops a source that has state.
+    """Return what all partitions and names depend on; another one stops a source that has state.
 
     A start that moves is told as it is written, any other as its instant.
     """
@@ -136,7 +136,7 @@ def _told(text: str, zone: str) -> str:
 
 
 def _keeps_its_grid(range_: UnitRange, by: str) -> bool:
-    """Whether boundaries that are counted from tomorrow's start are among today's."""
+    """Return whether boundaries that are counted from tomorrow's start are among today's."""
     start = range_.start.strip()
     if _WHOLE_DAYS.fullmatch(start):
         if by == "daily":
@@ -156,7 +156,7 @@ def _has_midnights(zone: str) -> bool:
 
 
 def _shifts_by_hours(zone: str) -> bool:
-    """Whether daylight saving leaves full hours full hours."""
+    """Return whether daylight saving leaves full hours full hours."""
     where = zone_of(zone)
     offsets = [(_ANY + half).astimezone(where).utcoffset() for half in (timedelta(), _HALF_A_YEAR)]
     first, second = (offset or timedelta() for offset in offsets)

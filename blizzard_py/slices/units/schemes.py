@@ -126,7 +126,7 @@ def _part(part: Any) -> tuple[str, datetime, datetime]:
 
 
 def _gaps(begin: datetime, behind: datetime, found: Sequence[Pair]) -> list[Pair]:
-    """What of [begin, behind) lies in no pair; these rise."""
+    """Return what of [begin, behind) lies in no pair; these rise."""
     gaps = []
     reached = begin
     for low, high in [*found, (behind, behind)]:

@@ -110,7 +110,7 @@ def stored_moment(text: str, where: str) -> datetime:
 
 
 def unit_of(state: UnitsState, key: str, part_to: str, *, is_last: bool = False) -> OpenUnit:
-    """What is known of a unit whose partition ends at ``part_to``, closed or not.
+    """Return what is known of a unit whose partition ends at ``part_to``, closed or not.
 
     The last partition of a range may end before where it was closed, when the range's end went
     back; its high watermark then is above its end, which the planner must see.
@@ -126,7 +126,7 @@ def unit_of(state: UnitsState, key: str, part_to: str, *, is_last: bool = False)
 
 
 def owes(unit: OpenUnit, part_to: datetime, shift: timedelta) -> bool:
-    """Whether a unit has not been read since its partition, and the grace of it, was over.
+    """Return whether a unit has not been read since its partition, and the grace of it, was over.
 
     ``shift`` is abstinence less grace. What is not known to be owed is not.
     """
@@ -159,7 +159,7 @@ def highest(state: UnitsState) -> datetime | None:
 
 
 def units_to_json(state: UnitsState) -> dict[str, Any]:
-    """What the checkpoint has under ``units``."""
+    """Return what the checkpoint has under ``units``."""
     document: dict[str, Any] = msgspec.to_builtins(state)
     for key in ("anew", "readings"):
         if not document[key]:

@@ -36,7 +36,7 @@ def put_right(state: UnitsState, now: datetime) -> UnitsState:
 
 
 def is_ahead(state: UnitsState, now: datetime) -> bool:
-    """Whether a unit was read, as its state says, at a time that is still to come."""
+    """Return whether a unit was read, as its state says, at a time that is still to come."""
     last = stamp(in_utc(now, "now"))
     return any(unit.read_at is not None and unit.read_at > last for unit in state.open.values())
 

@@ -78,7 +78,7 @@ def unit_list(name: Any, units: Any) -> list[dict[str, str]]:
 
 
 def _in_text(text: str) -> list[Any]:
-    """What a text lists: JSON where it begins as such, else between commas."""
+    """Return what a text lists: JSON where it begins as such, else between commas."""
     if not text.lstrip().startswith(("[", "{")):
         return text.split(",")
     try:

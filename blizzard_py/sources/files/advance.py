@@ -184,7 +184,7 @@ def end_scan(
 
 
 def still_there(state: SourceState, pending: Collection[str], scanned: Scanned) -> dict[str, Retry]:
-    """Who waits for another try, without the files that the scan would have found."""
+    """Return who waits for another try, without the files that the scan would have found."""
     listed = {*pending, *(entry.path for entry in state.queue)}
     return {
         path: retry

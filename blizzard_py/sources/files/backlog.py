@@ -25,7 +25,7 @@ def backlog(
     places_of: Callable[[Progress], Places],
     queued: Iterable[Entry],
 ) -> Backlog:
-    """What is above the watermarks or ``queued``, from the beginning of each range.
+    """Return what is above the watermarks or ``queued``, from the beginning of each range.
 
     ``places_of`` tells where to look, once the depth is known. Raises `StorageError`.
     """

@@ -76,7 +76,7 @@ class Scope:
 
 
 def accepts(compression: SourceCompression) -> Callable[[str], bool]:
-    """Whether a path has one of the endings that ``compression`` stands for."""
+    """Return whether a path has one of the endings that ``compression`` stands for."""
     endings = ENDINGS[compression]
     return lambda path: path.endswith(endings)
 
@@ -285,11 +285,11 @@ class Places:
 
     @property
     def apart(self) -> Apart:
-        """What lies in partitions that are not looked at."""
+        """Return what lies in partitions that are not looked at."""
         return Apart(self._count, self._first)
 
     def take(self, path: str) -> bool:
-        """Whether the file's partition is looked at; notes those that are not."""
+        """Return whether the file's partition is looked at; notes those that are not."""
         partition = split(path, self._depth)[0]
         looked_at = self._known.get(partition)
         if looked_at is None:

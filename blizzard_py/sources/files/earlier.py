@@ -31,7 +31,7 @@ class EarlierBatches:
         self._found: dict[str, EarlierBatch] = {}
 
     def covers(self, paths: Iterable[str]) -> bool:
-        """Whether it was made for these, too."""
+        """Return whether it was made for these, too."""
         return self._stems.issuperset(map(stem_of, paths))
 
     def look(self) -> list[EarlierBatch]:

@@ -107,7 +107,7 @@ class LastTaken:
                         self._listed[path] = found.behind(self._listed.get(path))
 
     def is_due(self, entry: Entry, wait: float, now: float) -> bool:
-        """Whether a file that was done with has changed since, and ``wait`` is over."""
+        """Return whether a file that was done with has changed since, and ``wait`` is over."""
         seen, done = self._taken.get(entry.path, (now - _TOLD_SECS, 0.0))
         # Stores tell times in whole seconds, so within one nobody can say which came first.
         changed = entry.modified >= math.floor(seen)

@@ -24,10 +24,10 @@ class Known(Protocol):
     """A state, asked about names that the source's listings take."""
 
     def finds(self, path: str) -> bool:
-        """Whether polls will find a file of that name."""
+        """Return whether polls will find a file of that name."""
 
     def is_older(self, path: str) -> bool:
-        """Whether polls have passed the name, maybe before there was a ledger to say so."""
+        """Return whether polls have passed the name, maybe before there was a ledger to say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def open_files(parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> File
 
 
 def known_of(parts: Parts, state: SourceState, soon: float) -> Known:
-    """What the state, as it is in storage, says of paths from now until ``soon``.
+    """Return what the state, as it is in storage, says of paths from now until ``soon``.
 
     Raises `StateError`, `StorageError`.
     """

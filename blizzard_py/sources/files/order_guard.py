@@ -112,7 +112,7 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        """What the operator can do about it."""
+        """Return what the operator can do about it."""
         return _REMEDY[self.kind]
 
     @property
@@ -181,7 +181,7 @@ def inspect(
     known_partitions: Collection[str],
     tolerance_secs: float = TOLERANCE_SECS,
 ) -> tuple[Finding, ...]:
-    """What breaks the order of these files: at most one finding of each kind.
+    """Return what breaks the order of these files: at most one finding of each kind.
 
     ``entries`` are a listing in byte order of their paths, ``depth`` the number
     of components that make a partition, ``known_partitions`` those that the
@@ -298,7 +298,7 @@ def _unpadded_files(seen: Iterable[_Seen]) -> dict[str, tuple[str, ...]]:
 
 
 def _wrong_pair(by_text: Mapping[str, str]) -> tuple[str, str] | None:
-    """What belongs to two numbers, the first the smaller, that sort the other way as text.
+    """Return what belongs to two numbers, the first the smaller, that sort the other way as text.
 
     If any two do, then two that are neighbours as text do; and numbers of one
     length never do.

@@ -130,7 +130,7 @@ class OutOfTurn:
         return tuple(source_id for source_id in runs if source_id != self._parts.id)
 
     def _by_replay(self, paths: Sequence[str], replay: SourceState, state: SourceState) -> set[str]:
-        """What the replay has ingested, of a source that was started over since then."""
+        """Return what the replay has ingested, of a source that was started over since then."""
         if self._is_backfill and state.anew_ts:
             return self._since_begun(self._replayed, state)
         ledger = self._ledger
@@ -143,7 +143,7 @@ class OutOfTurn:
         return ledger.ingested_since(paths)
 
     def _since_begun(self, run: Ingested, state: SourceState) -> set[str]:
-        """What a run has ingested since this backfill began over."""
+        """Return what a run has ingested since this backfill began over."""
         own = self._own
         if own is None:
             own = self._own = Ledger(self._sink, self._parts.id, self._parts.concurrency)

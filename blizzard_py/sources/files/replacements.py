@@ -66,7 +66,7 @@ class Replacements:
 
     @staticmethod
     def concerns(state: SourceState, batch: Batch) -> bool:
-        """Whether the batch is one that replaces; files of both kinds share none."""
+        """Return whether the batch is one that replaces; files of both kinds share none."""
         return batch.files[0].path in state.replacing
 
     def moved(self, state: SourceState, batch: Batch) -> dict[str, str]:
@@ -134,7 +134,7 @@ class Replacements:
 
 
 def _company(earlier: Earlier, together: str, *, lacking: bool) -> str:
-    """Why a file cannot go alone, or with those that it was to go with; empty if it can."""
+    """Return why a file cannot go alone, or with those that it was to go with; empty if it can."""
     if bool(earlier.together) == bool(together) and not (together and lacking):
         return ""
     return (

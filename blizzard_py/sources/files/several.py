@@ -80,7 +80,7 @@ class SeveralWork:
         )
 
     def of(self, name: str) -> Work:
-        """What is left of one source."""
+        """Return what is left of one source."""
         return self._works[name]
 
 
@@ -235,7 +235,7 @@ class SeveralFiles:
         self._state = with_source(self._state, name, after)
 
     def _of(self, name: str) -> Upkeep:
-        """What a member is given to save with, and to end what it commits by itself."""
+        """Return what a member is given to save with, and to end what it commits by itself."""
 
         def save(after: SourceState) -> SourceState:
             self._state = self._upkeep.save(with_source(self._state, name, after))

@@ -198,7 +198,7 @@ class FileSource(ABC):
 
     @abstractmethod
     def _standing(self, state: SourceState, entry: Entry) -> Standing:
-        """How a file stands to a state."""
+        """Return how a file stands to a state."""
 
     def _check_shown(self, state: SourceState) -> None:
         """Raise `Unavailable` where files wait and the source shows nothing at all.
@@ -223,7 +223,7 @@ class FileSource(ABC):
 
 
 def _lowest(state: SourceState, batch: Batch, work: Work | None) -> Lowest:
-    """What waits while a batch is advanced; see `Lowest`."""
+    """Return what waits while a batch is advanced; see `Lowest`."""
     if work is None:
         return hold_all
     others = (other for other in state.in_flight if other.batch != batch.batch)

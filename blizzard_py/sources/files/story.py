@@ -90,7 +90,7 @@ class BesideSet(FileStanding):
 
 
 def ignored(path: str, compression: SourceCompression) -> str | None:
-    """Why a file below the root is not one of the source's, or None if it is."""
+    """Return why a file below the root is not one of the source's, or None if it is."""
     if not path:
         return "is the source's root, not a file"
     if is_hidden(path):
@@ -106,7 +106,7 @@ def ignored(path: str, compression: SourceCompression) -> str | None:
 
 
 def compared_with(progress: Progress, path: str) -> Compared:
-    """What the path is compared with, as of the next poll."""
+    """Return what the path is compared with, as of the next poll."""
     known = None
     if progress.depth is not None:
         known = progress.partitions.get(split(path, progress.depth)[0])
@@ -127,7 +127,7 @@ def _floor_of(progress: Progress, path: str) -> str | None:
 
 
 def next_poll(entry: Entry, progress: Progress, source: SourceSettings, now: float) -> Waiting:
-    """What a file waits for that is new to the checkpoint."""
+    """Return what a file waits for that is new to the checkpoint."""
     if not Places(progress, source, now).take(entry.path):
         reason = (
             "in a partition that is not looked at: its name says a time further ahead than"
@@ -145,7 +145,7 @@ def next_poll(entry: Entry, progress: Progress, source: SourceSettings, now: flo
 
 
 def lateness(settled: Settled | None, source: SourceSettings, sweep: Sweep) -> Lateness:
-    """What is to become of a file that scans have passed and no batch has settled."""
+    """Return what is to become of a file that scans have passed and no batch has settled."""
     interval = source.advanced.late_sweep_interval
     what = "appeared where scans had passed already"
     if settled is not None:

@@ -40,7 +40,7 @@ REST_SECS = 3600.0
 
 
 def is_due(state: SourceState, source: SourceSettings, now: float) -> bool:
-    """Whether to go on with a sweep or begin one.
+    """Return whether to go on with a sweep or begin one.
 
     The first interval begins with the first poll; where a cold start left history
     out, the first sweep is due at once, to tell it from what comes there later.
@@ -57,12 +57,12 @@ def interval_of(source: SourceSettings) -> float:
 
 
 def sweeps(source: SourceSettings) -> bool:
-    """Whether late files are looked for at all: without a watermark none can be late."""
+    """Return whether late files are looked for at all: without a watermark none can be late."""
     return source.use_watermark and source.advanced.late_sweep_interval > 0
 
 
 def lists(source: SourceSettings) -> bool:
-    """Whether the source is listed for the ledger to forget what is gone.
+    """Return whether the source is listed for the ledger to forget what is gone.
 
     Without a watermark each poll lists everything anyhow; where someone wants no sweeps
     nothing is listed and the ledger keeps every name.
@@ -117,7 +117,7 @@ class LateSweep:
         self._resting_until = 0.0
 
     def may_go_on(self, now: float) -> bool:
-        """Whether it does not rest after a failure."""
+        """Return whether it does not rest after a failure."""
         return now >= self._resting_until
 
     def rest(self, now: float, interval: float) -> None:
@@ -157,7 +157,7 @@ class LateSweep:
 
     @property
     def has_outgrown(self) -> bool:
-        """Whether the sweep that is over found that the ledger outgrows the source."""
+        """Return whether the sweep that is over found that the ledger outgrows the source."""
         return self._forgetting
 
     def _sorted(self, state: SourceState, wanted: Sequence[Entry], cursor: str | None) -> Slice:
@@ -185,7 +185,7 @@ class LateSweep:
 
 
 def is_passed(state: SourceState, path: str) -> bool:
-    """Whether no scan would find the file, and nothing that is known waits for it."""
+    """Return whether no scan would find the file, and nothing that is known waits for it."""
     if is_new(state.progress, path) or path in state.retries:
         return False
     partition, name = split(path, state.progress.depth or 0)
@@ -195,7 +195,7 @@ def is_passed(state: SourceState, path: str) -> bool:
 
 
 def partitions_behind(state: SourceState, path: str) -> int:
-    """How many tracked partitions sort above a late file's."""
+    """Return how many tracked partitions sort above a late file's."""
     low = partition_key(split(path, state.progress.depth or 0)[0])
     return sum(partition_key(partition) > low for partition in state.progress.partitions)
 

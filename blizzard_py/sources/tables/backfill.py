@@ -117,7 +117,7 @@ def fitting(end: Any, value: Any) -> Any:
 
 
 def last_of(asking: Asking, end: Any) -> Any:
-    """What a window that is to leave ``end`` out ends with."""
+    """Return what a window that is to leave ``end`` out ends with."""
     if asking.ends_before:
         return end
     if isinstance(end, dt.datetime):
@@ -147,7 +147,7 @@ def ends_of(slug: str) -> tuple[str, str]:
 
 
 def refusal(live: ColumnState | None, column: str, last: Any) -> str | None:
-    """Why a range that ends with ``last`` would double rows; None if it does not."""
+    """Return why a range that ends with ``last`` would double rows; None if it does not."""
     if live is None or (not live.watermark and live.window is None):
         return (
             "the live source has not begun and would read the same rows; give --save, with which"

@@ -34,7 +34,7 @@ class Since:
 def published_since(
     sink: Storage, source_id: str, state: SourceState, applied: int = 0
 ) -> Since | None:
-    """What the state does not know, a batch of its own included; None if it is the newest.
+    """Return what the state does not know, a batch of its own included; None if it is the newest.
 
     ``applied`` is the last group that the table's log tells of. Costs a LIST. Raises
     `StorageError`, `StateError` for a manifest that is not understood.

@@ -34,7 +34,7 @@ NOTHING = "none"
 def slices_of(
     source_id: str, known: ColumnState, kept: StoredWindow, asking: Asking
 ) -> list[tuple[str, Window]]:
-    """What the window is read in: for each slice what `_unit` holds, and the rows in it."""
+    """Return what the window is read in: for each slice what `_unit` holds, and the rows in it."""
     if asking.snapshot:
         return [(snapshot_slice(source_id), Window({}, from_stored(kept.up_to)))]
     [column] = asking.columns
@@ -61,17 +61,17 @@ def nothing_to_read() -> ReadTask:
 
 
 def is_nothing(task: str) -> bool:
-    """Whether a task of that name is `nothing_to_read`."""
+    """Return whether a task of that name is `nothing_to_read`."""
     return task.partition(".")[2] == NOTHING
 
 
 def unit_of_task(known: ColumnState, task: str) -> str:
-    """What `_unit` holds in the task's rows."""
+    """Return what `_unit` holds in the task's rows."""
     return known.slices[int(task.partition(".")[0])]
 
 
 def replaced_by(source_id: str, known: ColumnState) -> Replaced:
-    """What the window that is being read replaces: all from where it begins."""
+    """Return what the window that is being read replaces: all from where it begins."""
     return Replaced(((known.slices[0], f"{source_id}0"),))
 
 
@@ -82,7 +82,7 @@ def with_boundaries(source_id: str, before: ColumnState, after: ColumnState) -> 
 
 
 def is_of_appended_rows(known: ColumnState) -> bool:
-    """Whether what was published says no slice, so that it cannot be replaced."""
+    """Return whether what was published says no slice, so that it cannot be replaced."""
     published = bool(known.watermark) and known.watermark != known.origin
     return published and not known.boundaries and not known.slices
 

@@ -31,12 +31,12 @@ class SlicedSource:
 
     @property
     def id(self) -> str:
-        """What its rows are told by, whichever of its runs reads them."""
+        """Return what its rows are told by, whichever of its runs reads them."""
         return self._parts.letters_id
 
     @property
     def asking(self) -> Asking:
-        """What its connection is asked."""
+        """Return what its connection is asked."""
         return self._asking
 
     def close(self) -> None:

@@ -125,7 +125,10 @@ class AskedSource(SlicedSource):
         return _shown(self._moved(state, batch))
 
     def backlog(self, state: SourceState) -> Backlog:
-        """How far behind the table is. Asks nobody: what is new is not known before a poll."""
+        """Return how far behind the table is.
+
+        Asks nobody: what is new is not known before a poll.
+        """
         known = state.columns or ColumnState()
         since = windows.age_of(known.watermark)
         left = len(known.tasks) - len(known.done)
@@ -148,7 +151,7 @@ class AskedSource(SlicedSource):
         return task_story(name, self._finds, self.check)
 
     def looked(self, state: SourceState) -> ColumnState:
-        """What is known, with the window that the next poll reads. Writes nothing."""
+        """Return what is known, with the window that the next poll reads. Writes nothing."""
         return self._looked(state)[0]
 
     # -- for the one that owns the checkpoint --------------------------------------

@@ -43,6 +43,6 @@ def close_bad_rows(
 
 
 def _is_open(dlq: Storage, found: DeadLetterObject, uri: str, known: UnitsState) -> bool:
-    """Whether one of its units still fails."""
+    """Return whether one of its units still fails."""
     keys = (letter.uri.removeprefix(f"{uri}/") for letter in read(dlq, found))
     return any(key in known.open and known.open[key].failures for key in keys)

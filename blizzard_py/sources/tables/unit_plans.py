@@ -60,7 +60,7 @@ def looked(
     now: datetime,
     where: str,
 ) -> Looked:
-    """What is due now, as far as `max_units_per_run` goes.
+    """Return what is due now, as far as `max_units_per_run` goes.
 
     Raises `StateError` for a state of other partitions, `UnitError` as `laid_out` and `due` do.
     """
@@ -101,7 +101,7 @@ def to_read(found: Looked, run: Run, waiting: Collection[str]) -> list[PlannedUn
 
 
 def batch_size(units: Units) -> int:
-    """How many units are published together."""
+    """Return how many units are published together."""
     return _ROUNDS * units.parallel
 
 
@@ -132,7 +132,7 @@ def without_limit(units: Units) -> Units:
 
 
 def counts_of(found: Looked) -> dict[str, int]:
-    """How many units there are by what becomes of them, those that are closed as done."""
+    """Return how many units there are by what becomes of them, those that are closed as done."""
     counts = dict.fromkeys(get_args(Reason), 0)
     for unit in found.due.units:
         counts[unit.reason] += 1
@@ -149,7 +149,7 @@ def gaps_of(laid: LaidOut) -> list[str]:
 
 
 def warnings_of(found: Looked) -> list[str]:
-    """What people should know: time that nothing reads, an end that went back."""
+    """Return what people should know: time that nothing reads, an end that went back."""
     told = gaps_of(found.laid)
     ahead = sum(unit.reason == "ahead" for unit in found.due.units)
     if ahead:

@@ -25,7 +25,7 @@ def read_by(state: SourceState, batch: Batch) -> dict[str, UnitReading]:
 
 
 def ranges_of(source_id: str, state: SourceState, batch: Batch, done: set[str]) -> Replaced | None:
-    """What the units that were read replace; None where none was.
+    """Return what the units that were read replace; None where none was.
 
     The first group since a start from nothing replaces all that the source has ever published:
     what is not read yet comes with the readings that follow, and what was cut otherwise goes.

@@ -77,7 +77,7 @@ class UnitSource(SlicedSource):
 
     @property
     def is_failing(self) -> bool:
-        """Whether units could not be read as of the last poll, and wait for another try."""
+        """Return whether units could not be read as of the last poll, and wait for another try."""
         return bool(self._failing)
 
     # -- for everyone who looks ----------------------------------------------------
@@ -114,7 +114,7 @@ class UnitSource(SlicedSource):
         return unit_story(name, self._standing, self.check)
 
     def looked(self, state: SourceState) -> Looked:
-        """What is due now, all of it. Writes nothing."""
+        """Return what is due now, all of it. Writes nothing."""
         return self._looked(state)
 
     # -- for the one that owns the checkpoint --------------------------------------
@@ -232,11 +232,11 @@ class UnitSource(SlicedSource):
         return unit_plans.looked(known, self._units, values, self._now(), self._where)
 
     def _now(self) -> datetime:
-        """What `-` in a range is: now for whoever has configured it, not for the store."""
+        """Return what `-` in a range is: now for whoever has configured it, not for the store."""
         return datetime.fromtimestamp(self._parts.clock(), UTC)
 
     def _dated(self) -> datetime:
-        """What readings are dated by: the earlier of that and of the store's time.
+        """Return what readings are dated by: the earlier of that and of the store's time.
 
         What a clock that is ahead believes to have read is so still to come for the state.
         """

@@ -78,7 +78,7 @@ def planned(
 
 
 def _is_first(known: ColumnState) -> bool:
-    """Whether nothing was published yet, also where somebody has said from where to read."""
+    """Return whether nothing was published yet, also where somebody has said from where to read."""
     return not known.watermark or known.watermark == known.origin
 
 
@@ -106,7 +106,7 @@ def recognition(
     kept: StoredWindow,
     seen: Iterable[tuple[str, SeenSegment]],
 ) -> Recognition:
-    """How the window's tasks tell rows: as it was planned, whatever is configured by now.
+    """Return how the window's tasks tell rows: as it was planned, whatever is configured by now.
 
     ``seen`` are the segments that are kept and their paths. Raises `StateError` where their
     digests were made of what is not read any more.
@@ -135,7 +135,7 @@ def _held_by(asking: Asking, fields: Iterable[FieldSpec]) -> dict[str, str]:
 
 
 def _held(field: FieldSpec) -> str:
-    """What a column's values are as far as digests differ: not by width, digits or scale."""
+    """Return what a column's values are as far as digests differ: not by width, digits or scale."""
     word = _ALIKE.get(field.type, field.type)
     if field.type == "timestamp" and field.unit != "iso":
         word += f" {field.unit}"
@@ -194,7 +194,7 @@ def noted(known: ColumnState, kept: StoredWindow) -> Stored | None:
 
 
 def is_expired(kept: StoredWindow, segment: SeenSegment) -> bool:
-    """Whether no later window reads a row of the segment again."""
+    """Return whether no later window reads a row of the segment again."""
     if not kept.above:
         return segment.up_to != kept.up_to
     above = from_stored(kept.above)
@@ -205,7 +205,7 @@ def is_expired(kept: StoredWindow, segment: SeenSegment) -> bool:
 
 
 def is_below(one: Stored, other: Stored) -> bool:
-    """Whether some column of the one lies below the other's."""
+    """Return whether some column of the one lies below the other's."""
     others = from_stored(other)
     values = from_stored(one)
     return any(c in others and order(c, value, others[c]) < 0 for c, value in values.items())
@@ -228,7 +228,7 @@ def _text(value: Any) -> str:
 
 
 def _seen_from(known: ColumnState) -> dict[str, Any]:
-    """Where digests begin: at the first window, or where the watermark stood without any."""
+    """Return where digests begin: at the first window, or where the watermark stood without any."""
     return from_stored(known.watermark if known.seen_from is None else known.seen_from)
 
 

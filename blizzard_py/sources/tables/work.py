@@ -41,7 +41,7 @@ class TaskWork:
 
     @property
     def size(self) -> int:
-        """What is left, in bytes as they were estimated."""
+        """Return what is left, in bytes as they were estimated."""
         return sum(entry.size for entry in self.files[self._taken :])
 
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:

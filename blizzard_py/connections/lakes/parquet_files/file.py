@@ -22,7 +22,10 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def group_ranges(file: TableFile, name: str) -> list[Range]:
-    """What the footer says of a column, for each row group. A column that is not there is null."""
+    """Return what the footer says of a column, for each row group.
+
+    A column that is not there is null.
+    """
     if order_in(file, name) is None:
         return [Range(values=False)] * file.metadata.num_row_groups
     if name not in file.ranges:
@@ -32,7 +35,7 @@ def group_ranges(file: TableFile, name: str) -> list[Range]:
 
 
 def united(told: Sequence[Range]) -> Range:
-    """What is known of all of them together."""
+    """Return what is known of all of them together."""
     valued = [each for each in told if each.values]
     lows = [each.low for each in valued]
     highs = [each.high for each in valued]
@@ -70,5 +73,5 @@ def later(one: Key | None, other: Key | None) -> Key | None:
 
 
 def column_range(file: TableFile, name: str) -> Range:
-    """What the footer says of a column in the whole file."""
+    """Return what the footer says of a column in the whole file."""
     return united(group_ranges(file, name))

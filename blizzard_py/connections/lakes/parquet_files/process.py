@@ -203,7 +203,7 @@ def _answer(line: Connection, order: Order, before: int) -> bool:
 
 
 def _taken() -> int:
-    """How many bytes of addresses this process has."""
+    """Return how many bytes of addresses this process has."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 

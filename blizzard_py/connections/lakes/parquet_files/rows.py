@@ -59,7 +59,7 @@ class RowReader:
             raise _Ended from error
 
     def receive(self) -> tuple[bytes, bytes]:
-        """What kind of answer, and its content."""
+        """Return what kind of answer, and its content."""
         try:
             answer = self._line.recv_bytes()
         except (EOFError, OSError) as error:
@@ -106,7 +106,10 @@ def batches(
 
 
 def ranges(file: TableFile, name: str) -> list[Range]:
-    """What the footer says of a column, for each row group. Raises `SourceError` for no sense."""
+    """Return what the footer says of a column, for each row group.
+
+    Raises `SourceError` for no sense.
+    """
     order = process.Order(file.metadata, file.size, (), (name,), allowed(file.size), True)
     try:
         return [told for batch in _answers(file, order) for told in from_batch(batch)]
@@ -115,7 +118,7 @@ def ranges(file: TableFile, name: str) -> list[Range]:
 
 
 def _answers(file: TableFile, order: process.Order) -> Iterator[pa.RecordBatch]:
-    """What the process answers. Raises `_Ended`, and `SourceError` for what it refuses."""
+    """Return what the process answers. Raises `_Ended`, and `SourceError` for what it refuses."""
     reader = IDLE.pop() if IDLE else RowReader()
     is_idle = False
     try:
@@ -141,7 +144,7 @@ def _answers(file: TableFile, order: process.Order) -> Iterator[pa.RecordBatch]:
 
 
 def allowed(size: int) -> int:
-    """What the process may take for a file of so many bytes.
+    """Return what the process may take for a file of so many bytes.
 
     What a kilobyte becomes is limited whatever it says; a file that is large itself may cost what
     it is worth.

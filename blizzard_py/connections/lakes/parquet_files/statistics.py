@@ -15,7 +15,7 @@ from blizzard_py.connections.lakes.window import Range
 
 
 def order_in(file: pq.ParquetFile, name: str) -> Ordered | None:
-    """How the file's own column of that name is compared; None if it has none.
+    """Return how the file's own column of that name is compared; None if it has none.
 
     Raises `SourceError` if it has a type without an order.
     """
@@ -26,7 +26,10 @@ def order_in(file: pq.ParquetFile, name: str) -> Ordered | None:
 
 
 def group_ranges(file: pq.ParquetFile, name: str) -> list[Range]:
-    """What the footer says of a column, for each row group. A column that is not there is null."""
+    """Return what the footer says of a column, for each row group.
+
+    A column that is not there is null.
+    """
     metadata = file.metadata
     order = order_in(file, name)
     if order is None:

@@ -149,7 +149,7 @@ class DeltaConnection:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What delta-rs raises, as the errors of a connection."""
+        """Return what delta-rs raises, as the errors of a connection."""
         try:
             yield
         except TableNotFoundError as error:

@@ -192,7 +192,7 @@ def _check(commit: Commit, what: str) -> None:
 
 
 def is_fed(properties: Mapping[str, str]) -> bool:
-    """Whether the table's change feed is on."""
+    """Return whether the table's change feed is on."""
     return properties.get(_CDF, "").lower() == "true"
 
 

@@ -278,7 +278,7 @@ class IcebergConnection:
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
-    """What pyiceberg raises, as the errors of a connection."""
+    """Return what pyiceberg raises, as the errors of a connection."""
     try:
         yield
     except BlizzardError:
@@ -307,7 +307,7 @@ def _ids(table: Any) -> dict[str, int]:
 
 
 def _inner_names(table: Any) -> dict[str, str]:
-    """What the fields inside nested columns are called, by number (text: it is for JSON)."""
+    """Return what the fields inside nested columns are called, by number (text: it is for JSON)."""
     schema = table.schema()
     found = {}
     for path in schema.column_names:

@@ -27,7 +27,7 @@ _OPTIONS = "blizzard.storage-options"
 
 
 def properties(options: StorageOptions) -> dict[str, str]:
-    """What tells pyiceberg to read through our storage with these options."""
+    """Return what tells pyiceberg to read through our storage with these options."""
     return {"py-io-impl": f"{__name__}.StorageIO", _OPTIONS: json.dumps(dict(options))}
 
 
@@ -82,7 +82,7 @@ class _Input(InputFile):
         return found.size
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Return whether it is there."""
         return self._storage.stat(self._path) is not None
 
     def open(self, seekable: bool = True) -> InputStream:

@@ -21,12 +21,9 @@ from tests.support.s3_server import S3Server
 S = "p_s"
 
 
-@pytest.fixture(params=["local", "s3"])
-def world(request: pytest.FixtureRequest, tmp_path: Path, pool: Executor) -> World:
-    if request.param == "local":
-        return World(str(tmp_path / "table"), pool)
-    s3: S3Server = request.getfixturevalue("s3")
-    return World(f"s3://{s3.new_bucket()}/lake/events", pool, s3.options)
+@pytest.fixture
+def world(tmp_path: Path, pool: Executor) -> World:
+    return World(str(tmp_path / "table"), pool)
 
 
 def rows(key: str, low: int, values: list[int], **more: Any) -> dict[str, list[Any]]:
@@ -43,7 +40,13 @@ def standing(world: World, **settings: Any) -> dict[str, Any]:
     return {source: standing.to_json() for source, standing in found.items()}
 
 
-def test_a_second_reading_replaces_the_first(world: World) -> None:
+@pytest.mark.parametrize("place", ["local", "s3"])
+def test_a_second_reading_replaces_the_first(
+    world: World, place: str, request: pytest.FixtureRequest
+) -> None:
+    if place == "s3":
+        s3: S3Server = request.getfixturevalue("s3")
+        world = World(f"s3://{s3.new_bucket()}/lake/events", world.pool, s3.options)
     source = Publisher(world)
     source.group([rows("a", 0, [1, 2])], replace=[reading(S, "a", 0)])
     source.group([rows("b", 0, [3])], replace=[reading(S, "b", 0)])

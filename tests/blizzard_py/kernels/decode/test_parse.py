@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 from typing import Any
 
 import pytest
@@ -31,39 +30,15 @@ FIELDS = (
 )
 SCHEMA = RecordSchema(FIELDS)
 GOOD = b'{"id":0}\n'
-NOON = dt.datetime(2024, 5, 6, 12, 0, tzinfo=dt.UTC)
 
+# What else is accepted is in `tests/support/corpus.py`.
 ACCEPTED: list[tuple[bytes, dict[str, Any]]] = [
     (b'{"id":1}', {"id": 1, "s": None, "d": None}),
-    (b'{"id":1,"s":null,"i":null,"t":null,"d":null,"b":null}', {"s": None, "t": None}),
-    (b'{"id":1,"more":{"deep":[1,{"x":null}]}}', {"id": 1}),
-    (b'{"id":1,"x":1,"x":2}', {"id": 1}),
-    (b'  {"id":1}\t ', {"id": 1}),
-    (b'{"id":1}\r', {"id": 1}),
-    (b'{"\\u0069d":1}', {"id": 1}),
-    (b'{"id":-9223372036854775808}', {"id": -(2**63)}),
-    (b'{"id":1,"s":"\\u00e9 \\ud83d\\ude00 \\n"}', {"s": "é 😀 \n"}),
-    ('{"id":1,"s":"žluťoučký 🐎"}'.encode(), {"s": "žluťoučký 🐎"}),
-    (b'{"id":1,"s":""}', {"s": ""}),
-    (b'{"id":1,"s":"}{"}', {"s": "}{"}),
-    (b'{"id":1,"s":"a\\u0000b"}', {"s": "a\0b"}),
-    (b'{"id":1,"f":3}', {"f": 3.0}),
-    (b'{"id":1,"f":1e3}', {"f": 1000.0}),
-    (b'{"id":1,"f":-Infinity}', {"f": -math.inf}),
-    (b'{"id":1,"g":0.5}', {"g": 0.5}),
-    (b'{"id":1,"b":true}', {"b": True}),
-    (b'{"id":1,"t":"2024-05-06T12:00:00Z"}', {"t": NOON}),
-    (b'{"id":1,"t":"2024-05-06T14:00:00+02:00"}', {"t": NOON}),
-    (b'{"id":1,"t":"2024-05-06 12:00:00"}', {"t": NOON}),
-    (b'{"id":1,"t":"2024-05-06T12:00:00.123Z"}', {"t": NOON.replace(microsecond=123000)}),
-    (b'{"id":1,"t":"2024-05-06T12:00:00.123456Z"}', {"t": NOON.replace(microsecond=123456)}),
-    (b'{"id":1,"t":"2024-05-06"}', {"t": NOON.replace(hour=0)}),
     (b'{"id":1,"t":"0001-01-01T02:00:00+02:00"}', {"t": dt.datetime.min.replace(tzinfo=dt.UTC)}),
     (
         b'{"id":1,"t":"9999-12-31T18:59:59.999999-05:00"}',
         {"t": dt.datetime.max.replace(tzinfo=dt.UTC)},
     ),
-    (b'{"id":1,"d":"2024-02-29"}', {"d": dt.date(2024, 2, 29)}),
 ]
 
 REFUSED: list[tuple[bytes, str]] = [

@@ -32,9 +32,9 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(blizzard, arguments)
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture
 def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
-    if request.param == "local":
+    if getattr(request, "param", "local") == "local":
         found = Scenario(tmp_path, str(tmp_path))
     else:
         server: S3Server = request.getfixturevalue("s3")
@@ -55,6 +55,7 @@ def source_of(document: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("scenario", ["local", "s3"], indirect=True)
 def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
     config = str(scenario.config)
     plan = source_of(json.loads(invoke("plan", config, "--json").stdout))

@@ -157,10 +157,10 @@ def day(back: int) -> str:
     return f"date={Today.at - dt.timedelta(days=back):%Y-%m-%d}"
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture
 def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
     """Ten days of files; the live daemon began two days back and is up to date."""
-    if request.param == "local":
+    if getattr(request, "param", "local") == "local":
         found = Scenario(tmp_path, str(tmp_path))
     else:
         server: S3Server = request.getfixturevalue("s3")
@@ -173,6 +173,7 @@ def scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Scenario:
     return found
 
 
+@pytest.mark.parametrize("scenario", ["local", "s3"], indirect=True)
 def test_history_is_filled_in_once_beside_the_live_daemon(scenario: Scenario) -> None:
     live = scenario.status("blizzard")
     done = backfill(scenario, day(6), day(4))
@@ -426,6 +427,7 @@ def test_a_replay_that_an_older_release_began_goes_by_times() -> None:
     assert tried > 5
 
 
+@pytest.mark.parametrize("scenario", ["local", "s3"], indirect=True)
 def test_a_range_is_replayed_once_and_once_more_if_told_so(scenario: Scenario) -> None:
     def again(*more: str) -> list[int]:
         done = backfill(scenario, day(6), day(6), *more)

@@ -401,12 +401,12 @@ def test_a_run_that_takes_no_file_writes_nothing() -> None:
 # -- the command ---------------------------------------------------------------
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture
 def scenario(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Scenario:
     monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
-    if request.param == "local":
+    if getattr(request, "param", "local") == "local":
         found = Scenario(tmp_path, str(tmp_path))
     else:
         server: S3Server = request.getfixturevalue("s3")
@@ -420,6 +420,7 @@ def command(scenario: Scenario, *arguments: str) -> Result:
     return CliRunner().invoke(blizzard, ["ingest", str(scenario.config), *arguments])
 
 
+@pytest.mark.parametrize("scenario", ["local", "s3"], indirect=True)
 def test_the_command_takes_files_by_their_uri_and_tells_of_each(scenario: Scenario) -> None:
     scenario.put_rows("date=2024-01-01/_h.json.gz", 2)
     scenario.put("date=2024-01-01/plain.txt", b'{"id": 3, "text": "t"}\n')

@@ -20,13 +20,13 @@ from tests.support.scenario import Scenario
 DAY = "date=2024-01-01"
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture
 def scenario(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Scenario:
     """Five files of two days are in the table."""
     monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
-    if request.param == "local":
+    if getattr(request, "param", "local") == "local":
         found = Scenario(tmp_path, str(tmp_path))
     else:
         server: S3Server = request.getfixturevalue("s3")
@@ -68,7 +68,9 @@ def versions(scenario: Scenario) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(
+    ("scenario", "named"), [("local", True), ("local", False), ("s3", True)], indirect=["scenario"]
+)
 def test_every_version_has_one_reading_of_each_file(scenario: Scenario, named: bool) -> None:
     begun(scenario, named=named)
     before = versions(scenario)

@@ -12,9 +12,9 @@ from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture
 def world(request: pytest.FixtureRequest, tmp_path: Path, pool: Executor) -> World:
-    if request.param == "local":
+    if getattr(request, "param", "local") == "local":
         found = World(str(tmp_path / "table"), pool)
     else:
         s3: S3Server = request.getfixturevalue("s3")
@@ -45,6 +45,7 @@ def ids(world: World) -> list[int]:
     return sorted(row["id"] for row in world.rows())
 
 
+@pytest.mark.parametrize("world", ["local", "s3"], indirect=True)
 def test_a_copy_brings_back_what_a_restore_took_out(world: World) -> None:
     world.delta().restore(0)
     world.run()

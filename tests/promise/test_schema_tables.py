@@ -279,7 +279,8 @@ def test_new_fields_are_columns_in_the_entry_that_has_their_first_rows(tmp_path:
     lines = [{"id": 3, "price": 1}, {"id": 4, "price": 2.5, "geo": {"lat": 1, "names": ["x"]}}]
     scenario.put("date=2024-01-02/1.ndjson.gz", ndjson(*lines))
     scenario.put("date=2024-01-02/2.ndjson.gz", ndjson({"id": 5, "geo": {"lat": 0.5}}))
-    scenario.once("blizzard")
+    # From the process of this test, which has been the writer and is running.
+    scenario.run("blizzard", "run", str(scenario.config), "--once", "--take-over")
     good = [{"id": n} for n in range(6, 20)]
     scenario.put("date=2024-01-03/1.ndjson.gz", ndjson(*good, {"id": 20, "price": "x"}))
     scenario.ingest()

@@ -78,8 +78,8 @@ class Rename:
                 f"{self._where(self._old)} does not exist; there are states named {known}"
             )
         target = document.get(MOVED_TO)
-        if target is not None and target != self._new:
-            raise RenameRefused(f"{self._old} was renamed to {target} before")
+        if target is not None:
+            self._check_goal(document, self._old, self._new)
         held = document.get(MOVED_DOCUMENT) if target is not None else document
         if held is None:
             return self._told({}, over=True)
@@ -141,12 +141,15 @@ class Rename:
 
     def _buried(self, old: str, new: str) -> dict[str, Any]:
         """Step 1: the state that the tombstone in the place of ``old`` holds from now on."""
-        known = self._document(old) or {}
-        if MOVED_TO in known:
-            held: dict[str, Any] = known.get(MOVED_DOCUMENT) or {}
+        document = self._document(old) or {}
+        if MOVED_TO not in document:
+            file = FencedFile(self._sink, checkpoint_path(old))
+            document = self._taken(file, old)
+        if MOVED_TO in document:
+            # Of this command as it was given before, or of another one that was faster.
+            self._check_goal(document, old, new)
+            held: dict[str, Any] = document.get(MOVED_DOCUMENT) or {}
             return held
-        file = FencedFile(self._sink, checkpoint_path(old))
-        document = self._taken(file, old)
         state = state_from_json(document, self._where(old))
         if old == self._old:
             self._check(state)
@@ -278,6 +281,14 @@ class Rename:
                 f"{len(missing):,} of the {len(names):,} newest files done are not below {uri},"
                 f" among them {', '.join(missing[:_EXAMPLES])}; copy them there, too, or check the"
                 " URI: under other names everything would be ingested again"
+            )
+
+    @staticmethod
+    def _check_goal(buried: Mapping[str, Any], old: str, new: str) -> None:
+        """Raise `RenameRefused` if a tombstone says that the state moves to another name."""
+        if buried[MOVED_TO] != new:
+            raise RenameRefused(
+                f"{old} was renamed to {buried[MOVED_TO]} before; use that name's configuration"
             )
 
     def _check_free(self) -> None:

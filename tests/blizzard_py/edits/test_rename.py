@@ -244,6 +244,36 @@ def test_the_slower_of_two_at_once_finds_the_work_done(monkeypatch: pytest.Monke
     assert world.rows() == [*ROWS, "new"]
 
 
+@pytest.mark.parametrize("step", ["_taken", "_create", "_let_go"])
+def test_of_two_at_once_to_two_names_one_is_refused(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    world = MovingWorld()
+    faster, original = [True], getattr(Rename, step)
+
+    def overtaking(self: Rename, *arguments: Any) -> Any:
+        if faster and faster.pop():
+            other = Rename(replace(world.live(), pipeline="views"), "events_main")
+            if step == "_taken":  # nothing is decided yet
+                other.run()
+            else:
+                with pytest.raises(RenameRefused, match="renamed to clicks_main"):
+                    other._rename(seen)  # noqa: SLF001  # it looked before we began
+        return original(self, *arguments)
+
+    seen = Rename(replace(world.live(), pipeline="views"), "events_main").plan()
+    monkeypatch.setattr(Rename, step, overtaking)
+    if step == "_taken":
+        with pytest.raises(RenameRefused, match="renamed to views_main"):
+            world.rename()
+        assert not world.sink.stat(NEW)
+        return
+    world.rename()
+    assert not world.sink.stat("_blizzard/views_main_checkpoint.json")
+    world.go_on_renamed()
+    assert world.rows() == [*ROWS, "new"]
+
+
 def test_letters_that_the_slower_of_two_brings_back_bring_no_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -159,8 +159,13 @@ def _is_whole(storage: Storage, part: Entry) -> bool:
     if part.path.endswith(".json") and part.size:
         return True
     ends = (0, len(_MAGIC)), (part.size - len(_MAGIC), part.size)
-    if part.size >= _SHORTEST and all(storage.read_range(part.path, *at) == _MAGIC for at in ends):
-        return True
+    try:
+        if part.size >= _SHORTEST and all(
+            storage.read_range(part.path, *at) == _MAGIC for at in ends
+        ):
+            return True
+    except NotFound as error:  # to who asks that would be no log at all
+        raise _cleaned_up(f"{storage.uri}/{part.path}") from error
     get_logger().warning(
         "log_checkpoint_ignored",
         path=f"{storage.uri}/{part.path}",
@@ -169,6 +174,10 @@ def _is_whole(storage: Storage, part: Entry) -> bool:
         remedy="delete the file",
     )
     return False
+
+
+def _cleaned_up(where: str) -> Unavailable:
+    return Unavailable(f"{where}: was cleaned up while the log was read")
 
 
 def actions_of(raw: bytes, where: str, kinds: Collection[str] = ()) -> list[Action]:
@@ -265,7 +274,7 @@ def _pieces(
             for batch in file.iter_batches(_ROWS, columns=there):
                 yield {name: _values(batch, name) for name in wanted}
     except NotFound as error:
-        raise Unavailable(f"{where}: was cleaned up while the log was read") from error
+        raise _cleaned_up(where) from error
     except (pa.ArrowException, OSError, ValueError) as error:
         raise StateError(f"{where}: is not a readable checkpoint ({error}). {_REMEDY}") from error
 
@@ -291,17 +300,22 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 
 def columns_up_to(
-    storage: Storage, version: int, wanted: Sequence[str], pool: Executor, tail: Tail
+    storage: Storage,
+    version: int,
+    wanted: Sequence[str],
+    pool: Executor,
+    tail: Tail,
+    kinds: Collection[str] = (),
 ) -> Iterator[Columns]:
     """What is ``wanted`` of the tail's checkpoint, and of each commit from there to ``version``.
 
-    Of these all lines are parsed, and none may be missing. Raises as `checkpoint_columns`.
+    Of these all lines are parsed, or those of ``kinds``, and none may be missing. Raises as
+    `checkpoint_columns`.
     """
     yield from checkpoint_columns(storage, tail, wanted)
     versions = range(tail.version + 1, version + 1)
-    for number, actions in zip(
-        versions, pool.map(partial(read_commit, storage), versions), strict=True
-    ):
+    read = partial(read_commit, storage, kinds=kinds)
+    for number, actions in zip(versions, pool.map(read, versions), strict=True):
         where = f"{storage.uri}/{commit_path(number)}"
         if actions is None:
             raise StateError(
@@ -346,15 +360,16 @@ def newest_transactions(storage: Storage, concurrency: int) -> dict[str, int]:
 
     They outlive log clean-up, since each checkpoint repeats them. So they tell how far a source's
     work is in a table, however old its newest commit. Costs a GET and a LIST, a few ranges of a
-    checkpoint, and a GET for each commit behind it. Raises `StateError`, `StorageError`.
+    checkpoint, and a GET for each commit behind it. Raises `StateError`, also for a log that lacks
+    a commit, and `StorageError`.
     """
     found: dict[str, int] = {}
     try:
         tail = tail_of(storage)
     except NotFound:  # a local directory that nothing was written to yet
         return found
-    for columns in checkpoint_columns(storage, tail, TRANSACTION):
-        found |= transactions_in(columns)
-    for where, raw in read_each(storage, (entry.path for entry in tail.commits), concurrency):
-        found |= transactions_in(columns_in(actions_of(raw, where, ("txn",)), TRANSACTION, where))
+    last = max([tail.version, *(version_of(entry.path) for entry in tail.commits)])
+    with ThreadPoolExecutor(concurrency) as pool:
+        for columns in columns_up_to(storage, last, TRANSACTION, pool, tail, ("txn",)):
+            found |= transactions_in(columns)
     return found

@@ -21,7 +21,7 @@ from blizzard_core.delta_json import (
     newest_transactions,
     tail_of,
 )
-from blizzard_core.errors import StateError
+from blizzard_core.errors import NotFound, StateError, Unavailable
 from blizzard_core.storage.local import LocalStorage
 from tests.support.memory_store import MemoryStorage
 
@@ -72,6 +72,30 @@ def test_a_damaged_commit_is_named(tmp_path: Path) -> None:
     path.write_text('{"txn":{"appId":"a","version":"x"}}\n')
     with pytest.raises(StateError, match=r"0001\.json.*version"):
         found(tmp_path)
+
+
+@pytest.mark.parametrize("there", [(0, 1, 3), (3, 4)])
+def test_a_log_that_lacks_a_commit_tells_no_transactions(there: tuple[int, ...]) -> None:
+    storage = MemoryStorage()
+    storage.put_atomic(f"_delta_log/{2:020d}.checkpoint.parquet", b"PAR1")  # cut off
+    for number in there:
+        storage.put_atomic(commit_path(number), b'{"txn":{"appId":"a","version":1}}\n')
+    with pytest.raises(StateError, match=r"0[02]\.json: is missing, and no checkpoint"):
+        newest_transactions(storage, 4)
+
+
+class _CleanedUp(MemoryStorage):
+    """A log whose checkpoint goes as soon as it is listed."""
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:  # noqa: ARG002  # it is gone
+        raise NotFound(f"{self.uri}/{path}")
+
+
+def test_a_checkpoint_that_goes_meanwhile_is_not_taken_for_no_log() -> None:
+    storage = _CleanedUp()
+    _put(storage, f"{5:020d}.checkpoint.parquet", _ACTIONS)
+    with pytest.raises(Unavailable, match="was cleaned up"):
+        newest_transactions(storage, 4)
 
 
 _ACTIONS: list[dict[str, Any]] = [

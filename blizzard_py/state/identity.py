@@ -32,16 +32,16 @@ def check_identity(
     if was != now and (state.columns or state.units):
         raise StateError(
             f"{where}: is of {was}, the configuration now says {now}; set"
-            " connection and path (or table) back; or give the source another `id:` to read"
-            " everything there; or, if it gives the same rows under its new name, say so with"
-            f" `blizzard rename --moved-from '{known.uri}'`"
+            " connection and path (or table) back; or give the source another `id:` and start"
+            " once with --fresh to read everything there; or, if it gives the same rows under its"
+            f" new name, say so with `blizzard rename --moved-from '{known.uri}'`"
         )
     if not is_same_place(known.uri, parts_identity.uri):
         raise StateError(
             f"{where}: is of the files below {known.uri}, the configuration now says"
-            f" {parts_identity.uri}; set source_uri back, give the source another `id:` to ingest"
-            " everything there, or, if the same files were moved there under their names, say so"
-            " with `blizzard rename`"
+            f" {parts_identity.uri}; set source_uri back, give the source another `id:` and"
+            " start once with --fresh to ingest everything there, or, if the same files were moved"
+            " there under their names, say so with `blizzard rename`"
         )
 
 

@@ -229,6 +229,22 @@ def test_lost_state_is_no_cold_start_after_a_rename(tmp_path: Path, *, waits: bo
     assert drill.ids() == ALL[:6]
 
 
+def test_files_of_another_place_come_under_another_id_as_the_refusal_says(drill: Drill) -> None:
+    shutil.copytree(Path(drill.place) / "raw", Path(drill.place) / "other")
+    drill.main_source["source_uri"] = f"{drill.place}/other"
+    drill.write_config()
+    assert drill.start_once() == 1
+    assert "another `id:` and start once with --fresh" in drill.told
+    drill.main_source["id"] = "events_other"
+    drill.write_config()
+    assert (
+        run(build(load_config(drill.config), DirectEngine(), fresh=True), ONCE, threading.Event())
+        == 0
+    )
+    assert drill.start_once() == 0
+    assert drill.ids() == sorted([*ALL[:9], *ALL[:9]])
+
+
 def ingest(drill: Drill, path: str) -> None:
     """``blizzard ingest`` of a file, in this process."""
     live = live_parts(load_config(drill.config), ("events", "main"))

@@ -79,8 +79,13 @@ def segments_in(storage: Storage, folder: str) -> Iterator[Entry]:
 
 
 def count_in(entry: Entry) -> int:
-    """Return how many digests a segment has by its size."""
-    return max(0, entry.size - _HEADER.size) // WIDTH
+    """Return how many digests a segment has by its size, and what is torn rounded up.
+
+    It is refused where it is read, so it must not count as none.
+    """
+    if entry.size < _HEADER.size:
+        return 1
+    return -(-(entry.size - _HEADER.size) // WIDTH)
 
 
 def write_segment(storage: Storage, path: str, digests: Digests) -> None:

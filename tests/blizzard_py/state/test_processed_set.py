@@ -236,6 +236,16 @@ def test_a_damaged_segment_is_refused_by_name(damage: Callable[[bytes], bytes], 
     assert f"{storage.uri}/{path}" in str(caught.value)
 
 
+@pytest.mark.parametrize("size", [0, 20, 33, 47, 191])
+def test_a_torn_segment_that_nothing_lists_is_refused_where_all_are_read(size: int) -> None:
+    storage = MemoryStorage()
+    added(storage, ProcessedSet(), names(10))
+    ((path, (raw, at)),) = storage.objects.items()
+    storage.objects[path] = (raw[:size], at)
+    with pytest.raises(StateError, match="cut short"):
+        load(storage, FOLDER, processed_set.found(storage, FOLDER))
+
+
 def test_a_missing_segment_is_refused_by_name() -> None:
     with pytest.raises(StateError, match=r"mem://bucket/.*/gone\.digests: .*missing"):
         load(MemoryStorage(), FOLDER, [Segment("gone", 3)])

@@ -1,4 +1,4 @@
-"""How much of anything foreign is taken, by name: what readers, kernels and servers stop at.
+"""Limits of anything foreign, by name: where readers, kernels and servers stop at.
 
 Whoever writes a file, sends an answer or opens a connection decides how much there is of it;
 here stands how much of that this process goes along with. The code takes its bounds from here

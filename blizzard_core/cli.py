@@ -1,4 +1,4 @@
-"""What the two command lines have in common.
+"""The common part of the two command lines.
 
 Exit codes: 0 done; 1 a pipeline failed; 2 bad configuration or usage; 3 fenced;
 4 a secret was renewed, start again; 5 a committer has refused rows; 130 interrupted

@@ -88,7 +88,7 @@ class StopEvent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """How to turn: once or for ever, with which jitter, grace, and source of chance.
+    """The turns of a loop: once or for ever, with which jitter, grace, and source of chance.
 
     ``renewed`` tells which files of secrets hold others than those that the daemon runs with.
     """

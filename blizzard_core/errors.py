@@ -71,7 +71,7 @@ class ConfigError(BlizzardError):
 
 
 class UnitError(ConfigError):
-    """What work units are made of, or planned from, cannot be used (`blizzard_py.slices.units`)."""
+    """The configuration or the state of work units cannot be used (`blizzard_py.slices.units`)."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("work units", problems)

@@ -23,7 +23,7 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 class Stoppable(Protocol):
-    """What a signal sets, such as a `threading.Event`."""
+    """An object that a signal sets, such as a `threading.Event`."""
 
     def set(self) -> None: ...
 

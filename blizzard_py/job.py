@@ -73,7 +73,7 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class FileBounds:
-    """What one file may cost: bytes for each byte stored, letters, directories of the table."""
+    """Limits of one file: bytes for each byte stored, letters, directories of the table."""
 
     expansion: int = EXPANSION
     letters: int = LETTERS
@@ -175,7 +175,7 @@ Outcome = Literal["ingested", "quarantined", "retry", "reported"]
 
 @dataclass(frozen=True, slots=True)
 class FinishedFile:
-    """What became of one source file in one batch.
+    """The outcome of one source file in one batch.
 
     * ``ingested``: all its records are rows of the batch's outputs (``rows`` may
       be 0), and ``bad_rows`` lines that are none are letters of the batch;

@@ -1,4 +1,4 @@
-"""What Blizzard counts. Declarations only; ``docs/metrics.md`` lists them."""
+"""Blizzard's metrics. Declarations only; ``docs/metrics.md`` lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark tasks read of tables and APIs: the contract between who plans and who reads.
+"""Readings of tables and APIs by Spark tasks: the contract between who plans and who reads.
 
 A **window** is what lies above a stored watermark and not above an upper bound that was fixed
 before anything was read. A connection cuts it into **tasks**, each of which one Spark task reads
@@ -21,7 +21,7 @@ Nulls = Literal["first", "never", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is read at once: above ``after``, up to and with ``up_to``.
+    """One reading: above ``after``, up to and with ``up_to``.
 
     Values are Python's, which `blizzard_py.slices.notation` writes. ``after`` is the stored
     watermark, ``{}`` for the first window, and ``low`` is it shifted back by the
@@ -40,7 +40,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """What one Spark task reads.
+    """The reading of one Spark task.
 
     ``name`` is unique in its window (``0``, ``1``, …). ``where`` tells people what it reads: the
     statement for a database, the request for an API, files and filter for a lake. ``spec`` is what
@@ -56,7 +56,7 @@ class ReadTask:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How tasks get at a source: a driver's name, where, and its secrets.
+    """The access of tasks to a source: a driver's name, where, and its secrets.
 
     ``session`` is what only this attempt has: the name of an exported snapshot.
     """
@@ -69,7 +69,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What rows are told by: a digest of ``columns``, in this order.
+    """The fingerprint of rows: a digest of ``columns``, in this order.
 
     ``whole`` where these are all that there are: of lines it is then the line itself.
     """
@@ -80,7 +80,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """How rows are told that were published before, and what is kept so that these will be.
+    """The recognition of rows that were published before, and the digests kept for it.
 
     ``keep`` says whose digests a task reports, made as ``told`` says: those ``above`` the
     ``values`` in one of the columns (all, where there are no values), or those ``at`` them
@@ -96,7 +96,7 @@ class Recognition:
 
 @dataclass(frozen=True, slots=True)
 class UnitSlice:
-    """What is read into files of its own: ``unit`` is what `_unit` holds in its rows."""
+    """A slice that is read into files of its own: ``unit`` is what `_unit` holds in its rows."""
 
     unit: str
     task: ReadTask
@@ -104,7 +104,7 @@ class UnitSlice:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the items of a job are, where a connection reads them: by name, each one's task.
+    """The items of a job that a connection reads: by name, each one's task.
 
     They are published together or not at all, so a job with a reading reports each item as
     ingested, or fails. Unless it is ``apart``: then an item that cannot be read is reported so, and
@@ -126,7 +126,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ReadMarks:
-    """What a task tells of the rows that it accepted, besides the rows themselves.
+    """A task's report of the rows that it accepted, besides the rows themselves.
 
     ``staged`` is an object with ``count`` digests of 16 bytes, below the table.
     """

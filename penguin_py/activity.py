@@ -1,4 +1,4 @@
-"""What a table's pipeline tells while it works: `Activity` in Penguin's words."""
+"""The activity of a table's pipeline while it works: `Activity` in Penguin's words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a poll found, taken as far as it goes: committed, on record as refused, or pending.
+"""The outcome of files that a poll found: committed, on record as refused, or pending.
 
 Quarantined files are on record before anything passes them, the progress that covers a
 batch is written in the same Delta commit as the batch, and the mirror follows. A batch

@@ -1,4 +1,4 @@
-"""What Penguin counts. Declarations only; ``docs/metrics.md`` lists them."""
+"""Penguin's metrics. Declarations only; ``docs/metrics.md`` lists them."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class CommitPlan:
-    """What one commit does.
+    """The content of one commit.
 
     ``schema`` is the whole table schema that the adds need; ``changed`` names its
     top-level columns that the table lacks or has in a smaller form. One that ``replaces``

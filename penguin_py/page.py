@@ -1,4 +1,4 @@
-"""What Penguin's page offers besides the daemon's own view (`blizzard_core.observability.desk`).
+"""Parts of Penguin's page besides the daemon's own view (`blizzard_core.observability.desk`).
 
 Through stores of its own, so no answer to it counts as a sign of life of a loop.
 """

@@ -1,4 +1,4 @@
-"""What a poll finds: the files above the watermarks that the log does not know.
+"""The findings of a poll: the files above the watermarks that the log does not know.
 
 A poll is one listing of what the progress leaves open. When it began and when it ended
 is all that tells which names are past their grace, so these times are kept here, and

@@ -1,4 +1,4 @@
-"""Which tables Penguin commits to, resolved from the configuration.
+"""The tables that Penguin commits to, resolved from the configuration.
 
 With ``tables`` in the file, those; without it, every pipeline's sink is a table
 named like its pipeline. A table at the place of a sink inherits the sink's

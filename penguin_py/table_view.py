@@ -1,4 +1,4 @@
-"""What a process knows of one table, kept in step with the table's log.
+"""The view of one table in a process, kept in step with the table's log.
 
 That is the memory (`penguin_py.planning.memory`), the paths that no watermark covers and the
 log has all the same, and the versions that they are of. All of it can be found

@@ -1,4 +1,4 @@
-"""What a table needs once in a while: the sweep, compaction, vacuum, a tidy log.
+"""The upkeep of a table: the sweep, compaction, vacuum, a tidy log.
 
 None of it decides what is committed, and none of it can stop the commits: a
 chore that fails is logged and is due again after its interval.

@@ -1,4 +1,4 @@
-"""Who writes a state file: a process with its host, pid and start, and whether it still runs.
+"""The writer of a state file: a process with its host, pid and start, and whether it still runs.
 
 A process of this machine can be looked for: its pid together with the moment the kernel
 started it, in the same boot and the same pid namespace, is taken by no other. Of a process
@@ -40,7 +40,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who wrote a state file: an id per process and source, the epoch it took, and the process.
+    """The writer of a state file: an id per process and source, the epoch it took, and the process.
 
     Files of earlier releases name no process.
     """

@@ -1,1 +1,1 @@
-"""What Blizzard and Penguin agree on: files, groups, and each one's records for the other."""
+"""The contract of Blizzard and Penguin: files, groups, and each one's records for the other."""

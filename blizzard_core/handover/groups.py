@@ -56,7 +56,7 @@ class GroupFile:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What one batch publishes, and what it replaces.
+    """The files that one batch publishes, and the rows that it replaces.
 
     ``replace`` are half-open ranges of `UNIT_COLUMN`: [first, behind). ``source_files`` are values
     of `SOURCE_FILE_COLUMN`. ``outputs`` are output ids that published the same rows before: the

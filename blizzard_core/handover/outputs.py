@@ -1,4 +1,4 @@
-"""What Blizzard writes into files and paths and Penguin reads out of them again."""
+"""Marks in files and paths that Blizzard writes and Penguin reads."""
 
 from __future__ import annotations
 

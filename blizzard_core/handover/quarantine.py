@@ -1,4 +1,4 @@
-"""What committers have on record of files that they refused, as both daemons read it. Reads only.
+"""Committers' records of files that they refused, as both daemons read it. Reads only.
 
 ``_penguin/{table}_quarantine.ndjson`` in the table's directory has one line a file::
 

@@ -1,4 +1,4 @@
-"""What is known of one target while its daemon runs: told in events, shown on request.
+"""The state of one target while its daemon runs: told in events, shown on request.
 
 The poll loop and the pipelines tell an `Activity` what happens; metrics, health and
 the status page are views of it. Everything is in memory and bounded. Telling costs

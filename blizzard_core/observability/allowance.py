@@ -1,4 +1,4 @@
-"""How many requests to stores a page may cause: so many at once, so many a second.
+"""The limit of requests to stores that a page may cause: so many at once, so many a second.
 
 A page asks on behalf of whoever reaches it. What that costs is requests, so requests are what is
 counted, and not questions: one may take a single one, another thousands.

@@ -1,4 +1,4 @@
-"""What a page offers besides the daemon's own view; each daemon gives what it has.
+"""Parts of a page besides the daemon's own view; each daemon gives what it has.
 
 *Beside* is what the other daemon has written down of the same table, *past* is a target's history;
 both are in the store, so they outlive every process. *Story* is what became of one file.

@@ -1,4 +1,4 @@
-"""Whether a daemon is alive and whether it is ready, with reasons. Pure.
+"""Liveness and readiness of a daemon, with reasons. Pure.
 
 *Alive* answers "would a restart help?": every loop gave a sign of life within the
 time that what it is doing may take, and none died of a bug. *Ready* answers "does

@@ -48,7 +48,7 @@ class Minutes:
 
 
 class Backlog:
-    """How many files wait, and since when the oldest does, whatever order they are done in.
+    """The number of waiting files and the time of the oldest, whatever order they are done in.
 
     Keeps modification times only: two heaps, of all that waited and of what was
     done since, of which equal tops cancel out.

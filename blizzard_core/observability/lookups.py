@@ -1,4 +1,4 @@
-"""What a page shows besides what the daemon knows: read when somebody looks, and never waited for.
+"""Facts that a page shows besides the daemon's own: read when somebody looks, and never waited for.
 
 Whoever looks gets what was read last, at once, and the first time nothing; a few threads read it,
 as long as somebody goes on asking. So no request waits for a store, no poll waits for a request,
@@ -33,7 +33,7 @@ STOP_SECS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was read, and ``at`` which moment (epoch seconds); None if nothing was yet.
+    """The value that was read, and the moment ``at`` (epoch seconds); None if nothing was yet.
 
     ``error`` is why it could not be read; ``document`` is then what was read before, if anything
     was, and ``at`` is when that was.

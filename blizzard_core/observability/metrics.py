@@ -1,4 +1,4 @@
-"""What both daemons count, as Prometheus metrics. Declarations only.
+"""Prometheus metrics of both daemons. Declarations only.
 
 ``docs/metrics.md`` lists them all; what only one daemon counts is in its own ``metrics``.
 

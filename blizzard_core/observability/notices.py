@@ -1,4 +1,4 @@
-"""What somebody who looks at a target should know first, worst first. Pure."""
+"""Notices about a target, worst first. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a daemon shows of itself: the status document, health, readiness.
+"""A daemon's view of itself: the status document, health, readiness.
 
 The document is ``/status.json``; the status page is drawn from it and from parts of it.
 Everything in it that came from outside is escaped as for a terminal, so a name cannot

@@ -1,4 +1,4 @@
-"""What is served: metrics, health, readiness, the status page. Importing it costs aiohttp.
+"""The served pages: metrics, health, readiness, the status page. Importing it costs aiohttp.
 
 ==============================  ========================================================
 ``/``                           the status page, which asks for the JSON below
@@ -60,7 +60,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Answers:
-    """What is answered to whom asks for one of the paths above."""
+    """Answers to requests for the paths above."""
 
     def __init__(self, panel: Panel) -> None:
         self._panel = panel

@@ -1,4 +1,4 @@
-"""What the other daemon has written down of a table, for people: state files as they lie there.
+"""Records of the other daemon about a table, for people: state files as they lie there.
 
 It is read from the table's own directory, which each daemon may read anyway. So neither needs the
 other's address, a way through the network to it, or trust in whoever answers there; and what

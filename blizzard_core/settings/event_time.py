@@ -171,7 +171,7 @@ class SourceEventTime(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What of a query over event time is one source's; ``idle_us`` is None if it is never idle."""
+    """One source's part of a query over event time; ``idle_us`` is None if it is never idle."""
 
     source: str
     column: str
@@ -190,7 +190,7 @@ def times_of_all(branches: Iterable[Branch]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What a source's watermark is told by where nothing is computed; lengths in microseconds."""
+    """The watermark of a source where nothing is computed; lengths in microseconds."""
 
     column: str
     delay_us: int

@@ -141,7 +141,7 @@ Key = tuple[str | int, ...]
 
 
 class Finding(NamedTuple):
-    """What is wrong with a key."""
+    """A problem with a key."""
 
     key: Key
     text: str

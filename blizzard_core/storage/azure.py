@@ -43,7 +43,7 @@ _COPY_POLL_SECS = 0.2
 
 
 class BlobFileSystem(FileSystem, Protocol):
-    """What adlfs adds: the client of the account and the event loop it lives on."""
+    """The additions of adlfs: the client of the account and the event loop it lives on."""
 
     service_client: BlobServiceClient
     loop: Any

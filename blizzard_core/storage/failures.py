@@ -1,4 +1,4 @@
-"""What object stores answer when they refuse, as the errors that our code knows."""
+"""Refusals of object stores, as the errors that our code knows."""
 
 from __future__ import annotations
 

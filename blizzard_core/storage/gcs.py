@@ -24,7 +24,7 @@ _API = "storage/v1/"
 
 
 class RestFileSystem(FileSystem, Protocol):
-    """What gcsfs adds: the raw JSON API, below ``base``."""
+    """The additions of gcsfs: the raw JSON API, below ``base``."""
 
     base: str
 

@@ -1,4 +1,4 @@
-"""What stands in a directory of a local disk, and what the system says of it.
+"""Entries of a directory on a local disk.
 
 Links are looked behind: what they lead to is what is there.
 """

@@ -30,7 +30,7 @@ _DELETIONS = 8
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a client tries before a request counts as failed. Seconds.
+    """Time limits after which a request counts as failed, in seconds.
 
     ``retry_secs`` bounds the sum of the waits between tries, so a store that
     answers 503 at once is given up after about that long; one that does not
@@ -62,7 +62,7 @@ class FileSystem(Protocol):
 
 
 class ExactPaths:
-    """What fsspec's file systems are given: ``bucket/key``, the key as it was listed.
+    """Paths for fsspec's file systems: ``bucket/key``, the key as it was listed.
 
     Mixed in before the file system. Their own parsing takes a path for a URL: it cuts
     keys at ``?versionId=`` and drops line breaks, and then reads another object.

@@ -52,7 +52,7 @@ class Page:
 
 
 class Storage(Protocol):
-    """What the daemons need from a store, below one root."""
+    """A store as the daemons need it, below one root."""
 
     @property
     def uri(self) -> str:

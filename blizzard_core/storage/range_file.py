@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Ranged(Protocol):
-    """What gives a part of an object; every `Storage` does."""
+    """A reader of parts of objects; every `Storage` does."""
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """The bytes from ``start`` up to ``end``, or to the object's end."""

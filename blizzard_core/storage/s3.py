@@ -35,7 +35,7 @@ _NO_SUCH_ETAG = f'"{"0" * 32}"'
 
 
 class S3FileSystem(FileSystem, Protocol):
-    """What s3fs adds: the raw S3 API, its event loop, and how often it tries."""
+    """The additions of s3fs: the raw S3 API, its event loop, and how often it tries."""
 
     loop: Any
     retries: int

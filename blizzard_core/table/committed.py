@@ -1,4 +1,4 @@
-"""Which of a table's commits added files, or let them go, as its Delta log tells. Reads only."""
+"""Commits of a table that added or removed files, by its Delta log. Reads only."""
 
 from __future__ import annotations
 

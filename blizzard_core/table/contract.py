@@ -1,4 +1,4 @@
-"""Which Delta tables Penguin commits to, by what their log declares. Pure.
+"""Delta tables that Penguin commits to, by what their log declares. Pure.
 
 Promise: a table that passes takes our commits, and no rule of it is broken by them. A
 protocol version, feature, property or column that is not known to be so is refused by
@@ -25,7 +25,7 @@ WRITER_VERSIONS = (1, 2, 3, 4, 5, 7)
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """What becomes of tables with a feature: ``takes`` them, and under which condition.
+    """A table feature: whether Penguin ``takes`` such tables, and under which condition.
 
     ``why`` says what makes it so. ``remedy`` is what takes a refused one out of a table.
     """
@@ -168,7 +168,7 @@ PARTITION_TYPES = (
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a table's newest protocol and metadata say.
+    """A table's newest protocol and metadata.
 
     ``fields`` are those of the schema, as its JSON has them. Features are None in the
     versions of the protocol that have no lists of them.

@@ -1,4 +1,4 @@
-"""How deep and how wide columns may be: what Penguin takes in no file, whoever wrote it. Pure.
+"""The depth and the width of columns: what Penguin takes in no file, whoever wrote it. Pure.
 
 Blizzard asks the same before it writes anything, and before it makes a column of a field: a single
 column beyond this has each file of the pipeline refused from then on.

@@ -1,4 +1,4 @@
-"""Whether a table takes what a pipeline writes, told before the first file is made. Pure.
+"""The fit of a pipeline's files to its table, told before the first file is made. Pure.
 
 Promise: what is refused here would be refused by Penguin of every file of the pipeline,
 so a configuration is never refused that works. What only some files would be refused for

@@ -1,4 +1,4 @@
-"""Whether a file's columns fit the table's, and what the table becomes. Pure.
+"""The fit of a file's columns to the table's, and the table that follows. Pure.
 
 Rules, top level and nested alike:
 
@@ -44,7 +44,7 @@ PARTITION_TYPES: Mapping[str, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the configuration says of a table.
+    """The configuration of a table.
 
     ``partition_types`` are its partition columns in order, None where nobody says.
     ``max_new_columns`` bounds what one commit may add to a table that exists, fields of

@@ -1,1 +1,1 @@
-"""Where the parts are put together: for the daemon, for looking, and for work by hand."""
+"""The wiring of the parts: for the daemon, for looking, and for work by hand."""

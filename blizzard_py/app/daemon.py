@@ -1,4 +1,4 @@
-"""What runs Blizzard's parts: the daemon and a backfill."""
+"""The daemon and a backfill."""
 
 from __future__ import annotations
 

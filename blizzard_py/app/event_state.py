@@ -1,4 +1,4 @@
-"""What queries over event time remember, restored beside whoever runs them. Writes nothing."""
+"""The state of queries over event time, restored beside whoever runs them. Writes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see of a pipeline over event time, and what it is not made for yet."""
+"""A pipeline over event time as people see it, and its present limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is so and what would come of it, for people to look at. Writes nothing.
+"""The present state and the next step, for people to look at. Writes nothing.
 
 Read from storage and the configuration alone: no Spark starts and nothing is taken
 over, so each of these may be asked beside a running daemon.

@@ -1,4 +1,4 @@
-"""What people do by hand, wired: dead letters, files, checkpoints. Beside `daemon`."""
+"""Work by hand, wired: dead letters, files, checkpoints. Beside `daemon`."""
 
 from __future__ import annotations
 

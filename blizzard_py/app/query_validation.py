@@ -1,4 +1,4 @@
-"""What only the server knows of a source that is asked: for `blizzard validate`. Writes nothing."""
+"""Facts of a query source that only the server knows, for `blizzard validate`. Writes nothing."""
 
 from __future__ import annotations
 

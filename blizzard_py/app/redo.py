@@ -32,7 +32,7 @@ _IDS_AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class Redo:
-    """What was done source by source, and what of sources could not be, with its exit code.
+    """The results of a redo, source by source, its failures and its exit code.
 
     ``interrupted``: a signal came before all sources were looked at.
     """

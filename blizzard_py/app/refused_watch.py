@@ -1,4 +1,4 @@
-"""What a committer has refused of a daemon's sources, looked for now and then while it runs.
+"""Files of a daemon's sources that a committer refused, looked for now and then while it runs.
 
 In a thread of its own, through stores of its own: a poll waits for none of it, and no answer to
 it counts as a sign of life of a loop. Nothing refused costs a LIST for each table and look.

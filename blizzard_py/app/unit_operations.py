@@ -1,4 +1,4 @@
-"""What people do by hand to work units, wired: highs, marks, starts over, letters."""
+"""Work by hand on work units, wired: highs, marks, starts over, letters."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def read_again(
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What a replay of letters has done: the objects put away, the units to be read again."""
+    """The result of a replay of letters: the objects put away, the units to be read again."""
 
     letters: tuple[str, ...]
     units: tuple[str, ...]

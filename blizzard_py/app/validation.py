@@ -1,4 +1,4 @@
-"""What no document tells of a configuration: whether queries can be used and tables take them."""
+"""Checks of a configuration that need more than its text: queries, and tables that take them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both daemons have written down of a configuration's pipelines, looked at again and again."""
+"""The state of a configuration's pipelines in both daemons, looked at again and again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from blizzard_py.state.committers import committer_of, committer_states
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """What a Penguin has saved of the table at ``uri``, ``saved`` by the store's clock.
+    """A Penguin's saved state of the table at ``uri``, ``saved`` by the store's clock.
 
     ``told`` is `blizzard_core.observability.written.told_of` of it.
     """

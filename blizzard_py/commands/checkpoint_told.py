@@ -1,4 +1,4 @@
-"""What `blizzard checkpoint` tells people: a state, what an edit would do, what was made again."""
+"""The output of `blizzard checkpoint`: a state, what an edit would do, what was made again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``plan``, ``status`` and ``schema`` print for people, of what ``--json`` gives.
+"""Output of ``plan``, ``status`` and ``schema`` for people, from what ``--json`` gives.
 
 No value that came from a store reaches a terminal as it stands: what a terminal would obey
 is escaped.

@@ -1,4 +1,4 @@
-"""What ``--replace`` tells: each file with what it had, and what became of it."""
+"""The output of ``--replace``: each file with what it had, and what became of it."""
 
 from __future__ import annotations
 

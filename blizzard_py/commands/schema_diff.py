@@ -1,4 +1,4 @@
-"""What ``blizzard schema --diff`` prints for people: differences, and the YAML that closes them."""
+"""The output of ``blizzard schema --diff``: differences, and the YAML that closes them."""
 
 from __future__ import annotations
 

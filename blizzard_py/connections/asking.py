@@ -1,4 +1,4 @@
-"""What is asked of a connection, and how rows are told that it gives again."""
+"""Questions to a connection, and the recognition of rows that it gives again."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Connects: TypeAlias = Callable[[Access, Selection], Connection]
 
 
 class Driver(NamedTuple):
-    """Where a driver's two halves are, each as ``module:name``."""
+    """A driver's two halves, each as ``module:name``."""
 
     connects: str
     reads: str

@@ -1,4 +1,4 @@
-"""What stands for a work unit in a statement or a request: ``{from}``, ``{to}``, ``{unit.NAME}``.
+"""Placeholders of a work unit in a statement or a request: ``{from}``, ``{to}``, ``{unit.NAME}``.
 
 In SQL a placeholder becomes a literal of its type, so it stands where a value may, and never
 between quotes. In a request it becomes text: encoded where it is a part of a path. A time

@@ -1,4 +1,4 @@
-"""What a kind of connection offers: questions for the driver process, a reader for Spark tasks.
+"""The protocol of a kind of connection: questions for the driver process, a reader for Spark tasks.
 
 **The driver** asks a `Connection`: which columns there are, where the window ends, what tasks
 it is cut into. It writes nothing anywhere, keeps at most one connection to a server, opens it when
@@ -84,7 +84,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where a window ends: a value for each watermark column, fixed before anything is read.
+    """The end of a window: a value for each watermark column, fixed before anything is read.
 
     ``value`` is ``{}`` if there is nothing to read at all. ``held_by`` says what keeps it back
     (``pid 17, transaction since …``), ``warnings`` what it cannot promise here, and ``skipped``
@@ -109,7 +109,7 @@ def without_values(columns: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How a window is cut: by which column (``""``: the connection chooses), into how many."""
+    """The cut of a window: by which column (``""``: the connection chooses), into how many."""
 
     by: str = ""
     tasks: int = 0  # 0: the connection decides by size

@@ -1,4 +1,4 @@
-"""How many dead letters are open: the one count that `status`, `dlq list` and a replay tell."""
+"""The number of open dead letters: the one count that `status`, `dlq list` and a replay tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why an operator has closed dead letters that no replay has dealt with.
+"""Reasons of an operator to close dead letters that no replay has dealt with.
 
 The letters are put away like those of a replay; ``{source id}/discarded/{letter}.ndjson`` beside
 them says who closed them, when and why::

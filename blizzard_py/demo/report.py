@@ -1,4 +1,4 @@
-"""What the demo shows at its end: one column a round, then the table read back."""
+"""The end of the demo: one column a round, then the table read back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXPECTED = {"rows": 39_244, "sum(added)": 9_385_573, "sum(delta)": 8_991_275}
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round did, and what the daemons' ``status`` said after it.
+    """The outcome of one round, and the daemons' ``status`` after it.
 
     ``table_files`` and ``table_rows`` are the whole table's, read from the Delta log.
     """

@@ -1,4 +1,4 @@
-"""How a demo is played: in a folder of its own, to an exit code that tells how it went."""
+"""The stage of a demo: a folder of its own, and an exit code that tells how it went."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MARKER = "made-by-the-demo"
 
 
 class DemoFailedError(Exception):
-    """What the demo runs did not do what it should; the message says which, and its last lines."""
+    """A command of the demo failed; the message says which, and its last lines."""
 
 
 def staged(place: Path, scenes: Callable[[Path, Console], bool], kept: str, success: str) -> int:

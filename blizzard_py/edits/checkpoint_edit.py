@@ -205,7 +205,7 @@ def over(state: SourceState) -> SourceState:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a change would do to the files that are at the source now.
+    """The effect of a change on the files that are at the source now.
 
     ``skipped`` would have been ingested and are not any more; ``again`` were passed
     and will be ingested (again, if they had been).

@@ -1,4 +1,4 @@
-"""What an operator changes of a query over event time. Pure: gives the next state."""
+"""An operator's changes of a query over event time. Pure: gives the next state."""
 
 from __future__ import annotations
 

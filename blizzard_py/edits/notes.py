@@ -1,4 +1,4 @@
-"""Who has changed a checkpoint by hand, when and why: a note beside each copy that was kept.
+"""Notes on changes of a checkpoint by hand: a note beside each copy that was kept.
 
 ``…_checkpoint.json.epoch-{n}.bak.note.json``::
 
@@ -23,7 +23,7 @@ _SUFFIX = ".note.json"
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Who put another in the checkpoint's place, when (epoch seconds), and why.
+    """The person who replaced the checkpoint, the time (epoch seconds) and the reason.
 
     It was the ``number``-th that was kept, 0 where nobody counted, and by then each of the
     source's other ``runs`` had ended so many batches.

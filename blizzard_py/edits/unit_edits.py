@@ -1,4 +1,4 @@
-"""What an operator changes of a source's work units. Pure: each gives the next state.
+"""An operator's changes of a source's work units. Pure: each gives the next state.
 
 `blizzard_py.edits.checkpoint_edit` puts them into the checkpoint. A batch that is running is
 given up by each of them: it would end what was changed.

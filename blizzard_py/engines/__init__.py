@@ -1,1 +1,1 @@
-"""What runs ingest jobs. An engine is made with its first job (`lazy`)."""
+"""Engines that run ingest jobs. An engine is made with its first job (`lazy`)."""

@@ -1,4 +1,4 @@
-"""Why one file was or was not ingested: ``blizzard explain``. Writes nothing.
+"""The reason why one file was or was not ingested: ``blizzard explain``. Writes nothing.
 
 The answer as JSON; what does not apply is null, times are epoch seconds::
 

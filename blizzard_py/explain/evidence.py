@@ -1,4 +1,4 @@
-"""What the journal and the dead letters still tell of a file. Reads only.
+"""Evidence about a file in the journal and the dead letters. Reads only.
 
 What is there and cannot be understood is a `StateError`; what has been cleaned up
 meanwhile is no error.

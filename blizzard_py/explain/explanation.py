@@ -25,7 +25,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a task of a table or an API reads: its window, in stored notation, and by what.
+    """A task of a table or an API: its window, in stored notation, and by what.
 
     Both are None of a window that is published: only its outcome is kept. ``unit`` is what is known
     of a work unit.

@@ -1,4 +1,4 @@
-"""Which source a URI belongs to. Pure."""
+"""The source that a URI belongs to. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checkpoint has still to do on an item, by its name. Pure."""
+"""The work that the checkpoint still has on an item, by its name. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a committed batch: its object in the journal, and its dead letters.
+"""Records of a committed batch: its object in the journal, and its dead letters.
 
 Of several sources that share batches each has a journal and letters of its own, and gets its part.
 """

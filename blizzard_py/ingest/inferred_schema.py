@@ -62,7 +62,7 @@ class _SchemaDocument:
 
 @dataclass(frozen=True, slots=True)
 class KeptSchema:
-    """What the file holds; ``sample`` and ``added`` as documented above."""
+    """The content of the file; ``sample`` and ``added`` as documented above."""
 
     fields: tuple[FieldSpec, ...]
     left_out: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What stops a source before it passes bad files: a bad record, or too many files.
+"""Limits that stop a source before it passes bad files: a bad record, or too many files.
 
 Nothing of the batch is passed then, and the next start runs it again. So whatever the
 message tells people to do has to change how the same files are judged.

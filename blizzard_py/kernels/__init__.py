@@ -1,4 +1,4 @@
-"""What a task does to its files: pyarrow kernels that know no scheduler.
+"""The work of a task on its files: pyarrow kernels that know no scheduler.
 
 `task.run_task` turns a list of NDJSON files into Parquet files in staging and a
 report. Everything below it streams: memory is bounded by the sizes named in

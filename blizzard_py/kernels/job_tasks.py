@@ -1,4 +1,4 @@
-"""What each task of an ingest job is told. Pure."""
+"""The tasks of an ingest job. Pure."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class JudgeTask:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """How many rows of a task are late, ahead, and late for some of their windows."""
+    """The numbers of a task's rows that are late, ahead, and late for some windows."""
 
     late: int = 0
     ahead: int = 0

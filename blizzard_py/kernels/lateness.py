@@ -1,4 +1,4 @@
-"""Which rows of a batch come too late for its watermark, and which are ahead of all time. Pure.
+"""Rows of a batch that come too late for its watermark, or lie ahead of all time. Pure.
 
 Spark drops late rows without a word, and its counter is too low, since it counts after rows were
 combined. So they are told apart here, before Spark sees them, by the rule that it goes by: a row
@@ -38,7 +38,7 @@ _MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How long somebody waits for a row of ``column``; all lengths in microseconds.
+    """The delay for rows of ``column``; all lengths in microseconds.
 
     ``kind`` is what decides: ``row`` its own time, ``window`` the windows of ``size``, one
     every ``slide`` from ``offset`` on, ``session`` the ``size`` of its gap; of ``never`` no row is
@@ -59,7 +59,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a batch's rows are judged by.
+    """Limits by which a batch's rows are judged.
 
     ``watermark_ms`` is what the micro-batch before it ran with, which is the one that Spark
     judges by; ``ahead_us`` the time that no row may be after.

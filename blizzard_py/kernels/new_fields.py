@@ -1,4 +1,4 @@
-"""What a task tells of fields that no column takes: names, and values where columns are made.
+"""A task's report of fields that no column takes: names, and values where columns are made.
 
 A field counts with the first row that has it, never with a line that is a letter. Of its values
 those are told that a type can be inferred from; a million like the first add nothing. A field that

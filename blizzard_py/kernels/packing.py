@@ -1,4 +1,4 @@
-"""How a batch's files are divided among tasks. Pure."""
+"""The division of a batch's files among tasks. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of a task's rows are new, and the digests by which the next window will know them.
+"""The new rows of a task, and the digests by which the next window will know them.
 
 A row that was published before (`blizzard_py.reading.Recognition`) is left out before anything
 else is asked of it, also a bad one: its letter is in the queue already.

@@ -1,4 +1,4 @@
-"""What tasks tell the driver, and the job's result of it. Pure."""
+"""Reports of tasks to the driver, and the job's result from them. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from blizzard_py.reading import ReadMarks
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What a task attempt did; it counts only if the driver receives it.
+    """The report of a task attempt; it counts only if the driver receives it.
 
     ``files`` has every file of the task in its order, ``pid`` the process that
     did the work.

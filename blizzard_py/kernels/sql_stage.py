@@ -45,7 +45,7 @@ def by_path(settings: IngestSettings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SqlStage:
-    """What a task of the second job writes; ``directories`` are those a path may name.
+    """The output of a task of the second job; ``directories`` are those a path may name.
 
     ``units`` are the slices that rows may be of, where they say that.
     """

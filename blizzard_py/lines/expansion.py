@@ -1,4 +1,4 @@
-"""What a file becomes on its way to rows, held against what is stored of it.
+"""The growth of a file on its way to rows, against its stored size.
 
 Kilobytes of gzip are megabytes of anything, kilobytes of zstd gigabytes, and ``{}`` is a row of
 as many empty values as there are columns. The writer pays for what is stored, and the task for

@@ -1,4 +1,4 @@
-"""How one file's failure travels through the kernels without touching its neighbours."""
+"""The failure of one file, which travels through the kernels without touching its neighbours."""
 
 from __future__ import annotations
 

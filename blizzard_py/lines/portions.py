@@ -21,7 +21,7 @@ _NEWLINE, _OPEN = b"\n{"
 
 @dataclass(frozen=True, slots=True)
 class RowShape:
-    """How many values a line has at least, and each object within lists or maps at most."""
+    """The least values of a line, and the most of each object within lists or maps."""
 
     columns: int
     inner: int = 0

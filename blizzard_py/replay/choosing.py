@@ -1,4 +1,4 @@
-"""Which files ``--replace`` takes, with what they had, and which it refuses. Reads only.
+"""Files that ``--replace`` takes, with what they had, and those that it refuses. Reads only.
 
 Whatever cannot be replaced exactly is refused here, before anything of it is read or written; see
 `blizzard_py.sources.earlier_batches` for how rows of before are found.
@@ -49,7 +49,7 @@ NO_LETTERS = Letters()
 
 @dataclass(frozen=True, slots=True)
 class ReplacedFile:
-    """What becomes of one file: ``rows`` it had before, in ``batches``.
+    """The outcome of one file: ``rows`` it had before, in ``batches``.
 
     ``by`` says how these rows are found: ``_source_file``, or ``outputs`` as a whole; it is
     empty where there are none. ``kept`` means that it failed and its rows are as they were.

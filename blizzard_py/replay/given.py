@@ -43,7 +43,7 @@ _FAILED = frozenset({"quarantined", "taken", "refused", "missing"})
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What became of one file, ``path`` relative to the source.
+    """The outcome of one file, ``path`` relative to the source.
 
     ``taken`` is queued and not done yet: run the same again. ``done`` is in since an earlier
     run, ``left`` is another's, ``reason`` says which one, and for ``refused`` why.
@@ -56,7 +56,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What became of all files of one source; ``rows`` counts what this run has added."""
+    """The outcomes of all files of one source; ``rows`` counts what this run has added."""
 
     files: tuple[Told, ...]
     rows: int

@@ -76,7 +76,7 @@ _KEPT = (
 
 
 class Claims:
-    """What the live daemon, its backfills and earlier replays have to do with files.
+    """Claims of the live daemon, its backfills and earlier replays on files.
 
     ``replays`` tell what replays have ingested, as far as their journals reach; their ledgers
     know of what is older. Before an operator had the source start over it counts no more.

@@ -47,7 +47,7 @@ class RedoRefused(BlizzardError):
 
 @dataclass(frozen=True, slots=True)
 class Redone:
-    """What was refused of one source, and what became of the files of these outputs."""
+    """The refused outputs of one source, and the outcomes of their files."""
 
     source: str
     outputs: tuple[RefusedOutput, ...]

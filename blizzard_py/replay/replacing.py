@@ -43,7 +43,7 @@ _FAILED = frozenset({"kept", "quarantined", "taken"})
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What became of all files: ``rows`` that came and were ``replaced``, in ``groups`` commits.
+    """The outcome of all files: ``rows`` that came and were ``replaced``, in ``groups`` commits.
 
     Of a preview ``groups`` is None and ``outputs`` counts those that go as a whole. ``blocked``
     is why no group of the source gets into the table at present, if a committer says so.

@@ -39,7 +39,7 @@ _REFUSALS = (ReplayRefused, UnreadableDeadLetter, BatchInFlight, NotFound)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a replay did with one letter object, or would do.
+    """The outcome of one letter object in a replay.
 
     ``state`` is ``replayed``, ``taken`` (work is left: run it again), ``left`` (another run has
     still to do a file of it, and nobody knows what becomes of that: it stays open), ``would

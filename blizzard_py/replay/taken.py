@@ -1,4 +1,4 @@
-"""What a replay has taken and not finished: steps 2 and 4 of `blizzard_py.replay`.
+"""Unfinished work of a replay: steps 2 and 4 of `blizzard_py.replay`.
 
 A checkpoint that is gone where the journal tells of work is never taken for a first
 replay: nobody would publish what was committed, while its files count as ingested.

@@ -1,4 +1,4 @@
-"""What records have, held against columns: new, missing and changed fields. Pure.
+"""Differences between records and columns: new, missing and changed fields. Pure.
 
 Promise: a field is *changed* only if values of the kinds that were seen do not fit its column, so
 a column that was declared wider than a sample needs (``int32``, a date, any JSON) is no difference.

@@ -31,7 +31,7 @@ _DECLARE = "declare under schema.fields what is wanted of it"
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """What a table has to say: ``never`` takes such columns, or ``now`` not so many at once.
+    """A table's answer: ``never`` takes such columns, or ``now`` not so many at once.
 
     ``kind`` is the type of a column that it has.
     """

@@ -1,4 +1,4 @@
-"""Which of two watermark values is the later. Values of different types have no answer.
+"""The order of two watermark values. Values of different types have no answer.
 
 Python would compare ``True`` with ``1`` and refuse others with a bare `TypeError`; here each
 type is compared with its like only, numbers among each other, and the error names both.

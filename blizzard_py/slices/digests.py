@@ -1,4 +1,4 @@
-"""Which rows were read before, told by digests of what they hold.
+"""Digests of rows, which tell those that were read before.
 
 A digest is 16 bytes of BLAKE2b over the values of some columns, each as one byte "null or
 not", then fixed bytes: integers, times and days as 64 bits, floats as IEEE doubles, text by its

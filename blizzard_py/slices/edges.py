@@ -1,4 +1,4 @@
-"""Where slices begin: what every reading that replaces another goes by. Pure.
+"""The beginnings of slices: what every reading that replaces another goes by. Pure.
 
 A reading of [low, to) is cut where the next one will begin, and it begins itself where a slice
 does (`lowered`). So it replaces whole slices, everything from its beginning on, and no row needs to

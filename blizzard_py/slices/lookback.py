@@ -1,4 +1,4 @@
-"""Where reading begins: the stored watermark, moved back over what may have changed since.
+"""The beginning of a reading: the stored watermark, moved back over what may have changed since.
 
 Two ways: a distance (``days``, ``hours``, ``months``, ``years``) from the stored value, or
 ``closing_day``, the day of a month on which the month before is closed. Only lower bounds

@@ -1,1 +1,1 @@
-"""What Blizzard ingests from: the seam (`protocol`) and, in folders, the kinds of sources."""
+"""Sources of Blizzard: the seam (`protocol`) and, in folders, the kinds of sources."""

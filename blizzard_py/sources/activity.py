@@ -1,4 +1,4 @@
-"""What a source tells while it works: `Activity` in Blizzard's words, with its counters.
+"""The activity of a source while it works: `Activity` in Blizzard's words, with its counters.
 
 The names of steps are those of `blizzard_py.ingest.source_pipeline`. With one batch being published
 while the next is ingested, both are known at the same time, by their ids.

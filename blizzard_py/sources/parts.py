@@ -1,4 +1,4 @@
-"""What one source is made of, handed to whatever runs or looks at it."""
+"""The parts of one source, handed to whatever runs or looks at it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Stores:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a source is made of; ``suffix`` tells other runs of it from the live one.
+    """The parts of a source; ``suffix`` tells other runs of it from the live one.
 
     ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
     called with the first files to do. ``evolve`` gives what jobs are told from now on, with columns

@@ -55,7 +55,7 @@ LEFT_STAGE = "left"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a look at a source came upon, and what looking cost.
+    """The findings of a look at a source, and its cost.
 
     ``files`` are the items to do, oldest first; ``young`` those that are left alone for
     now. ``scanned`` says when the look was and how far it went: with ``until`` there is more
@@ -114,7 +114,7 @@ W = TypeVar("W", bound=Work)
 
 @dataclass(frozen=True, slots=True)
 class Plan(Generic[W]):
-    """What is to be done now: the state that was learned from looking, what was found, the work."""
+    """The next step: the state that was learned from looking, what was found, the work."""
 
     state: SourceState
     found: Found
@@ -123,7 +123,7 @@ class Plan(Generic[W]):
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What a source needs of the one that owns its checkpoint, and what batches need.
+    """Services of the checkpoint's owner for a source and its batches.
 
     ``save`` makes a state durable before it is acted on, ``clock`` tells the time by
     which items wait, ``epoch`` in which epoch of the checkpoint it is. ``fence`` writes the state's

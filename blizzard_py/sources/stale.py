@@ -60,7 +60,7 @@ _NO_BACKFILL = (
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the fence record and the table's log say of a source.
+    """The fence record and the table's log, as they concern a source.
 
     ``committed_ms`` is the time in the id of its newest batch in the log, ``groups`` the number
     of its last group there; 0 where the log has none. ``log`` has every application's ``txn``.

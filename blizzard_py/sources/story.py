@@ -43,7 +43,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a pending file is behind.
+    """The reason why a file is pending.
 
     ``batch`` and ``phase`` if it is in one, ``tries`` of ``max_tries`` if it
     failed before, ``until_ts`` if it is too young.
@@ -62,7 +62,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """What ``late_files`` says of a late file, and what that means."""
+    """The setting ``late_files`` for a late file, and its meaning."""
 
     late_files: str
     reason: str
@@ -70,7 +70,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What an item is that no poll finds and no batch that is known of has settled."""
+    """An item that no poll finds and no known batch has settled."""
 
     verdict: Verdict
     reason: str

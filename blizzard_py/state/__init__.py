@@ -1,4 +1,4 @@
-"""What a source remembers: its checkpoint and everything that stands beside it.
+"""The state of a source: its checkpoint and everything that stands beside it.
 
 `transitions` decides what follows, purely; the other modules read, write and look up.
 """

@@ -1,4 +1,4 @@
-"""What is known of a source that is asked for rows above a watermark on its columns. Pure.
+"""The state of a source that is asked for rows above a watermark on its columns. Pure.
 
 ``columns`` of the checkpoint::
 

@@ -346,7 +346,7 @@ def moment_of(name: str) -> float:
 
 
 class Ingested:
-    """Which paths a source's journal says were ingested, read as it grows."""
+    """Paths that a source's journal says were ingested, read as it grows."""
 
     def __init__(self, storage: Storage, source_id: str, concurrency: int) -> None:
         self._journal = Journal(storage, source_id, concurrency)

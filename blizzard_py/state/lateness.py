@@ -1,4 +1,4 @@
-"""How late files come, measured by what scans saw, to size ``grace_period: auto``. Pure.
+"""The lateness of files, measured by what scans saw, to size ``grace_period: auto``. Pure.
 
 A new name below one that is done came late. When it appeared lies between the
 beginning of the scan before, which did not see it, and the end of the one that did;

@@ -72,7 +72,7 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """What follows from a set, not yet written: segments to keep and one to write, if any.
+    """A change of a set, not yet written: segments to keep and one to write, if any.
 
     ``replaced`` are the names that the checkpoint will no longer list.
     """

@@ -1,4 +1,4 @@
-"""How often items have failed in a way that may pass, and until when they wait. Pure."""
+"""The passing failures of items, and the times until which they wait. Pure."""
 
 from __future__ import annotations
 

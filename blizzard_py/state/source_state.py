@@ -50,7 +50,7 @@ class PlannedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Which rows a batch takes the place of, as `blizzard_core.handover.groups.Group` says them.
+    """The rows that a batch replaces, as `blizzard_core.handover.groups.Group` says them.
 
     ``batches`` are those that brought these rows, for files; the journal keeps them, so that
     whoever replaces the same files later looks no further back. ``ever``: an operator said that
@@ -146,7 +146,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """Why somebody closed dead letters that are not to be ingested, who, and when (ISO 8601)."""
+    """The reason, the person and the time (ISO 8601) of closed dead letters."""
 
     why: str
     by: str

@@ -1,4 +1,4 @@
-"""Where the state of a run is, relative to the table: its names, composed and taken apart. Pure."""
+"""Paths of a run's state, relative to the table: its names, composed and taken apart. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a query over event time may not change once a batch was settled by it. Pure.
+"""Parts of a query over event time that may not change once a batch was settled by it. Pure.
 
 Spark's own check is not enough: it takes another window, another aggregate of the same type or
 another mode, and mixes what was before with what comes, without a word. So the query is kept

@@ -1,4 +1,4 @@
-"""What a pipeline over event time keeps in its checkpoint, as ``stream``. Pure.
+"""The state of a pipeline over event time in its checkpoint, as ``stream``. Pure.
 
 Spark's own checkpoint directory is a working copy. The truth about it is here: ``packs`` names
 every file of it with the object that holds it, and counts from the save that names it. So input,
@@ -34,7 +34,7 @@ _WATCHED = "watched"
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Where a file of the working copy is kept: alone, or as a member of a tar of that name.
+    """The place of a file of the working copy: alone, or as a member of a tar of that name.
 
     ``digest`` tells damage.
     """
@@ -46,7 +46,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """What one stateful operator holds, as Spark names it, and what a batch did with that.
+    """The state of one operator, as Spark names it, and its changes by a batch.
 
     ``dropped_rows`` are those that Spark has left out as late.
     """
@@ -61,7 +61,7 @@ class OperatorState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStream:
-    """What is known of one of several sources, and counts of its rows since the first batch.
+    """The state of one of several sources, and counts of its rows since the first batch.
 
     ``files_ts`` is when the last batch with files of it began, or the first batch of all;
     ``idle`` whether it held nobody back in the last batch, since that was long ago.

@@ -1,4 +1,4 @@
-"""What Spark makes of a query over event time: the columns of its input and of its output."""
+"""Spark's analysis of a query over event time: the columns of its input and of its output."""
 
 from __future__ import annotations
 

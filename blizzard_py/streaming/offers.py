@@ -1,4 +1,4 @@
-"""What the running query is offered: a batch at a time, as files in its scratch directory.
+"""Offers to the running query: a batch at a time, as files in its scratch directory.
 
 The query's source asks for the newest number and for what a number means; both follow from our
 checkpoint, so a query that is started again asks for nothing that was not offered to it anew.
@@ -29,7 +29,7 @@ _PROMPT_ANSWERS = 3
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a batch has of one source: staged files by task, and the rule for their rows.
+    """One source's share of a batch: staged files by task, and the rule for their rows.
 
     ``tick_us`` is the time of a row that moves the watermark and is no row, if there is one.
     ``lacks`` are columns that only other sources have.

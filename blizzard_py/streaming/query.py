@@ -89,7 +89,7 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a batch became: the reports of its callbacks, and its micro-batches in order.
+    """The result of a batch: the reports of its callbacks, and its micro-batches in order.
 
     ``used_ms`` is the watermark that the first of them ran with, the one with the batch's rows,
     ``judged_ms`` what the last ran with, and ``watermark_ms`` what the next will.

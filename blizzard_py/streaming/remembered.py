@@ -1,4 +1,4 @@
-"""What a query over event time remembers, read from a copy of its packed state. For people.
+"""The state of a query over event time, read from a copy of its packed state. For people.
 
 Spark's own readers of a checkpoint directory tell it: the operators, and of each store its keys and
 values. The copy is not the query's, so nothing here can disturb one that runs. A join keeps the

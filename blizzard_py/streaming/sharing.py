@@ -1,4 +1,4 @@
-"""What of a batch is whose, where several sources share it, and whom the watermark waits for. Pure.
+"""The shares of several sources in one batch, and the sources that the watermark waits for. Pure.
 
 A source that brings no file holds a watermark of policy ``min`` back, for ever if need be. With
 ``idle_after`` it does so for that long: then it has a tick in each batch, at the newest time that

@@ -69,7 +69,7 @@ _BATCH = "batch"
 
 @dataclass
 class OfferedFiles(InputPartition):
-    """What one task reads of a source: files, or nothing but the tick."""
+    """One task's part of a source: files, or nothing but the tick."""
 
     offer: Offer
     share: Share

@@ -15,7 +15,7 @@ from blizzard_py.state.stream_state import StreamState
 
 
 class Spelling:
-    """How the query of a pipeline is spelled by now: ``asked``, its fingerprint."""
+    """The present spelling of a pipeline's query: ``asked``, its fingerprint."""
 
     def __init__(self, parts: Parts, given: EventTimeSettings, session: Callable[[], Any]) -> None:
         """``session`` gives the Spark session that the engine has by then."""

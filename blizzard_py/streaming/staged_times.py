@@ -25,7 +25,7 @@ _MILLI, _MICRO = 1000, 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many rows are late, ahead, and late for some windows only, and the times of all others.
+    """The counts of late and early rows, and the times of all others.
 
     ``newest_us`` is that of the rows that are neither late nor ahead, ``times`` are those of
     the rows that are not ahead.

@@ -1,4 +1,4 @@
-"""How many queries start at a time in this process, and whose turn it is."""
+"""The limit of queries that start at a time in this process, and their turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether every file of state that Spark has committed can be seen in the working copy.
+"""The check that the working copy has every file of state that Spark committed.
 
 Executors write these files. Where they are on other machines, a shared file system may show a new
 file only a minute later, and a pack made in between would lack it, with nobody to notice before

@@ -1,4 +1,4 @@
-"""What came of a batch's files before the query sees their rows, and what is told of the batch.
+"""The outcomes of a batch's files before the query sees their rows, and the batch's report.
 
 Pure.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What came of a batch's files, by source: the rows, and what was found of their times.
+    """The outcomes of a batch's files, by source: the rows, and what was found of their times.
 
     ``tallies`` are of the same rows, ``present`` are the sources with files in it, ``idle``
     those that nobody waits for.

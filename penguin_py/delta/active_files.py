@@ -24,7 +24,7 @@ Logged = Mapping[str, tuple[str | None, str | None, int | None]]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What the log says of a text column's values, file by file; None where it says nothing."""
+    """The log's bounds of a text column, file by file; None where it says nothing."""
 
     low: pa.Array
     high: pa.Array

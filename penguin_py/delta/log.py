@@ -1,4 +1,4 @@
-"""What Penguin reads of a Delta log (`blizzard_core.delta_json`), and what killed writers left.
+"""Penguin's view of a Delta log (`blizzard_core.delta_json`), and leftovers of killed writers.
 
 `LogReader` is the part of `penguin_py.delta.table.DeltaLog` that only reads:
 
@@ -67,7 +67,7 @@ _LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|
 
 @dataclass
 class News:
-    """What commits tell: paths added or removed, output ids, the newest ``txn`` by application.
+    """News from commits: paths added or removed, output ids, the newest ``txn`` by application.
 
     ``document`` is what the newest commit of any Penguin says in its commitInfo, if one is among
     them.

@@ -1,4 +1,4 @@
-"""What delta-rs and Delta say in words, understood. Pure.
+"""Messages of delta-rs and Delta, understood. Pure.
 
 delta-rs raises one class for most errors, so what kind it is stands in the message alone.
 """

@@ -1,4 +1,4 @@
-"""Which output ids a RESTORE took out of the table, read from the log backwards.
+"""Output ids that a RESTORE took out of the table, read from the log backwards.
 
 A version made by RESTORE holds what an older version held. So the versions whose commits count
 are found by going back from the newest one: from a RESTORE the way goes on at the version that

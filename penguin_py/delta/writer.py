@@ -24,7 +24,7 @@ COMMON_VERSION = 0
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What makes a commit ours: its txn version, id and the document for commitInfo."""
+    """The marks of our commits: the txn version, id and the document for commitInfo."""
 
     txn_version: int
     commit_id: str

@@ -38,7 +38,7 @@ class DiscardRefused(BlizzardError):
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """What was given up: output ids, and the number of a source's group; ``rows`` went with it.
+    """Discarded rows: output ids, and the number of a source's group; ``rows`` went with it.
 
     Of a group with ``lost`` manifest nobody knows what it was to bring and to replace.
     """

@@ -1,4 +1,4 @@
-"""Which rewritten files may lie in the table without being in its log, and when they may go.
+"""Rewritten files that may lie in the table without being in its log, and when they may go.
 
 What is rewritten for a commit is noted before it is written, in
 ``_penguin/{name}_rewriting.json``: the paths, and the version that the commit is planned on. The

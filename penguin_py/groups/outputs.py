@@ -1,4 +1,4 @@
-"""Where the rows of an output lie by now: the active file that carries its id.
+"""The place of an output's rows by now: the active file that carries its id.
 
 The log says which commit brought an id, and the footers of that commit's files which file.
 Where the log does not go back so far, footers of active files are read, those with names of

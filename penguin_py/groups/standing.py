@@ -1,4 +1,4 @@
-"""How far the groups of each source are, and what holds them up. Pure."""
+"""The progress of each source's groups, and what holds them up. Pure."""
 
 from __future__ import annotations
 

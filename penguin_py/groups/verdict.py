@@ -1,4 +1,4 @@
-"""What one group does to the table as it is: the files that come, the rows that go.
+"""The effect of one group on the table as it is: the files that come, the rows that go.
 
 Promise: what is said here holds for the version it was said on, and reads only. A group that
 cannot be applied as it is leaves as a `Misfit` whose message says why and what to do.
@@ -43,7 +43,7 @@ _ANEW = (
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """What leaves the table: files as a whole, and files of which some rows stay.
+    """The rows that leave the table: files as a whole, and files of which some rows stay.
 
     ``rows`` counts the rows that are replaced.
     """

@@ -1,4 +1,4 @@
-"""What a Parquet file must be for every reader of a Delta table to read it the same. Pure.
+"""The contract of Parquet files that every reader of a Delta table reads the same. Pure.
 
 Promise: a file that passes is read alike by engines that follow the protocol, as
 far as its footer can tell, and reading its footer costs bounded memory and time.

@@ -53,7 +53,7 @@ _ENCODER = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """What all row groups together say of one column: raw bounds, None if there are none."""
+    """The bounds of one column over all row groups: raw bounds, None if there are none."""
 
     nulls: int
     low: Any

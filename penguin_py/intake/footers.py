@@ -1,4 +1,4 @@
-"""Which files are new, and what their footers say.
+"""New files and their footers.
 
 A footer costs one ranged GET of the file's last 64 KiB, and one more if it is
 longer than that; many are read at the same time, as many as the pool has
@@ -67,7 +67,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Footers:
-    """What became of a list of files; each is in exactly one of the five.
+    """The outcomes of a list of files; each is in exactly one of the five.
 
     ``left`` were not read: the footers before them are as much as is kept at once.
     ``kept_bytes`` is what the sound ones take in memory.

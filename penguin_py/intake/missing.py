@@ -35,7 +35,7 @@ AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What is missing, and up to when everything that was published needs no look any more."""
+    """The missing outputs, and the time before which no batch needs a look any more."""
 
     missing: tuple[Rejection, ...]
     settled: float

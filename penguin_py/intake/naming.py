@@ -1,4 +1,4 @@
-"""Which names move the watermark, where Blizzard's files lie beside others. Pure.
+"""Names that move the watermark, where Blizzard's files lie beside others. Pure.
 
 Blizzard names its files by UUIDs of version 7, which sort in time. Another's name may
 sort above all that are to come: if it moved the watermark, polls would look above it

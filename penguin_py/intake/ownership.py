@@ -32,7 +32,7 @@ class Sorted:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """What the configuration says: prefixes of paths that are ours, and how old others must be.
+    """The configured owners: prefixes of paths that are ours, and how old others must be.
 
     ``min_age_secs`` is None where others' files are not taken at all.
     """

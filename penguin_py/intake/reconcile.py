@@ -44,7 +44,7 @@ BEYOND = (
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a sweep found, each list in the order of the listing."""
+    """The findings of a sweep, each list in the order of the listing."""
 
     stragglers: tuple[Entry, ...]
     retries: tuple[Entry, ...]

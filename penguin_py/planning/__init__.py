@@ -1,1 +1,1 @@
-"""What a commit will hold, and what is remembered of those before it, also after a restart."""
+"""The content of a commit, and the memory of those before it, also after a restart."""

@@ -1,4 +1,4 @@
-"""What to commit, from the table's state and the files' footers. Pure.
+"""The plan of a commit, from the table's state and the files' footers. Pure.
 
 Files are taken in the order given (oldest first). Each is checked by itself and
 against those before it; one that does not fit is rejected by name with a reason

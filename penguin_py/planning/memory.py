@@ -1,4 +1,4 @@
-"""What Penguin remembers of a table, and how it is found again after a restart.
+"""Penguin's memory of a table, and how it is found again after a restart.
 
 Three places hold it, the most certain first:
 
@@ -48,7 +48,7 @@ _REMEDY = "restore it as it was saved, or delete it: it is made again from the l
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How much of the log a memory is of, so that a mirror can be compared with the log.
+    """The part of the log that a memory is of, so that a mirror can be compared with the log.
 
     ``version`` is the one up to which all output ids are known (-1: none), and
     ``transactions`` the newest ``txn`` of every application then, our own commit

@@ -1,4 +1,4 @@
-"""Which files and rows a group replaces, told by text ranges. Pure.
+"""Files and rows that a group replaces, told by text ranges. Pure.
 
 What is to be replaced is ranges of a column's values; a value alone is the range of itself.
 Files are chosen by the bounds that the log has of them:

@@ -1,4 +1,4 @@
-"""What is to become of files, from their footers: committed, refused, waiting or pending.
+"""The verdict on files, from their footers: committed, refused, waiting or pending.
 
 Promise: `plan`, `run` and `reconcile` decide alike, because all of them ask here. It
 reads and writes nothing but footers.
@@ -23,7 +23,7 @@ from penguin_py.settings import Table
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one commit would do, with ``rows`` rows, and why the other files are not in it.
+    """The content of the next commit, with ``rows`` rows, and why other files are left out.
 
     ``waiting`` are files of others that are too young, ``failed`` could not be read just
     now, ``gone`` were removed since they were listed, and ``left`` were not read:
@@ -41,7 +41,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What would become of files if it were to happen now.
+    """The fate of files if it were to happen now.
 
     ``unread`` is how many of them were not looked into: they come after the first commit.
     """

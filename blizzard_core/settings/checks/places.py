@@ -46,7 +46,7 @@ RESERVED = "_backfill_"
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """What lies at and below a URI: ``root`` ends with ``/``.
+    """A URI and everything below it: ``root`` ends with ``/``.
 
     ``account`` is Azure's, None where nothing names it; a container of another account is
     another place. Endpoints do not count: one store may have several names.

@@ -1,4 +1,4 @@
-"""What the next poll of a table or an API would read, for `blizzard plan`. Writes nothing."""
+"""The next poll of a table or an API, for `blizzard plan`. Writes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a work unit, for `blizzard explain`: readings, groups, commits. Writes nothing."""
+"""The story of a work unit, for `blizzard explain`: readings, groups, commits. Writes nothing."""
 
 from __future__ import annotations
 

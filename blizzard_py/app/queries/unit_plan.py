@@ -1,4 +1,4 @@
-"""What the next poll of a source of work units would read, for `blizzard plan`. Writes nothing."""
+"""The next poll of a source of work units, for `blizzard plan`. Writes nothing."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _NO_COLUMN = "id"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a connection told: columns, the proposed one with its bound, what it cannot promise."""
+    """A connection's answer: columns, the proposed one with its bound, what it cannot promise."""
 
     columns: Sequence[SourceColumn]
     key: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""What ``blizzard init`` finds where files arrive: their columns, and how directories are named.
+"""A sample of arriving files for ``blizzard init``: their columns, and how directories are named.
 
 A few files from all over the beginning of a source are looked at, as `blizzard schema` and
 ``schema.infer`` do, and with the same verdicts.
@@ -34,7 +34,7 @@ _PAGES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was found: columns from ``records`` of ``files``, or the ``problem`` why there are none.
+    """A sample: columns from ``records`` of ``files``, or the ``problem`` why there are none.
 
     ``left_out`` are fields that cannot be columns, with the reason; ``layout`` is the template
     of directories that are named by time, if they are. ``notes`` are remarks on the source.

@@ -1,4 +1,4 @@
-"""What the options of `blizzard init` say of a table or an API. Pure: nothing is asked yet."""
+"""The table or the API that the options of `blizzard init` name. Pure: nothing is asked yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which column is proposed to tell new rows, and why. Pure.
+"""The column that is proposed to tell new rows, and why. Pure.
 
 A time that says when a row was changed is best, because changed rows are read again; a server
 without an index on it would read everything for each window. The next is a primary key that is a
@@ -22,7 +22,7 @@ _TIME_NAME = re.compile(r"(_|\b)(at|on|ts|time|date)$|(At|On|Ts|Time|Date)$|time
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a table: its columns, those that an index gives in order, its key.
+    """Facts about a table: its columns, those that an index gives in order, its key.
 
     ``indexed`` is None where there are no indexes at all (lakes, APIs). ``text_times``: text
     may be a time, as it is stored.

@@ -22,7 +22,7 @@ _KEY_NAMES = frozenset({"key", "auth", "sig", "pass", "pwd", "appid", "app_id", 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What is asked, without credentials of the connection.
+    """One request, without credentials of the connection.
 
     ``url`` may have parameters of its own (a next page's link has); ``params`` are added.
     """

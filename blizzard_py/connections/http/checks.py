@@ -1,4 +1,4 @@
-"""What does not go together in what is configured of an API. Pure."""
+"""Contradictions in what is configured of an API. Pure."""
 
 from __future__ import annotations
 

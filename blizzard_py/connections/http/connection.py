@@ -1,4 +1,4 @@
-"""What the driver process asks of an API: where a window ends, which requests read it."""
+"""The driver process's questions to an API: where a window ends, which requests read it."""
 
 from __future__ import annotations
 

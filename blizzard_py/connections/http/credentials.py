@@ -1,4 +1,4 @@
-"""How a request shows who asks; tokens of OAuth. Pure: the client sends what is made here."""
+"""Credentials of a request, and tokens of OAuth. Pure: the client sends what is made here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MIN_SECRET = 4
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What the token's endpoint gave; ``ends_at`` by the clock that it was asked for with."""
+    """A token of the endpoint; ``ends_at`` by the clock that it was asked for with."""
 
     value: str = field(repr=False)
     ends_at: float

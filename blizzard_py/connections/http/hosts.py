@@ -1,4 +1,4 @@
-"""Where a next page or a redirect may lead, and whether credentials may go along. Pure.
+"""Hosts that a next page or a redirect may lead to, with credentials or without. Pure.
 
 Credentials belong to one **origin**: scheme, host and port of the base URL. Another port is
 another server, and ``http`` instead of ``https`` is another reader on the way. To any other

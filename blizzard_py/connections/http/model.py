@@ -1,4 +1,4 @@
-"""What is configured of an API: plain values, as the settings of a `kind: http` source map onto.
+"""The configuration of an API: plain values, as the settings of a `kind: http` source map onto.
 
 They travel to Spark executors, so they are picklable and free of pydantic. What may hold
 a secret has no ``repr``. Nothing in here is read from an answer, and nothing has a default that

@@ -1,4 +1,4 @@
-"""Where the client's library is first needed: an installation without APIs does without it."""
+"""The late import of the client's library: an installation without APIs does without it."""
 
 from __future__ import annotations
 

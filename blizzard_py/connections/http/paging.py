@@ -197,7 +197,7 @@ class Repeats:
 
 
 class Totals:
-    """Whether there came as many records as the answers state. With ``pages.total`` only."""
+    """The check that as many records came as the answers state. With ``pages.total`` only."""
 
     def __init__(self, pages: Pages) -> None:
         self._path = pages.total

@@ -1,4 +1,4 @@
-"""When a request is made again, and after how long. Pure."""
+"""Repeats of a request, and the pauses before them. Pure."""
 
 from __future__ import annotations
 

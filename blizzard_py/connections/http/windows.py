@@ -27,7 +27,7 @@ _NUMBERS = frozenset({"timestamp", "timestamp_ms"})
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one task is sent with its requests, by parameter, and what it leaves out (`cutting`)."""
+    """One task's request parameters, and the records that it leaves out (`cutting`)."""
 
     sent: Mapping[str, Value] = field(default_factory=dict)
     cut: Mapping[str, str] = field(default_factory=dict)

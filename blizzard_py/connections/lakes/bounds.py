@@ -1,4 +1,4 @@
-"""Where windows over lakes end: pinned versions, highest values. Pure but for what it is handed.
+"""Ends of windows over lakes: pinned versions, highest values. Pure but for what it is handed.
 
 With the bound ``version`` a watermark is ``{"version": n, "table": id}``. Both are compared with
 what is there before anything is planned: a table that went back, or is another one by now, stops

@@ -29,7 +29,7 @@ _FAULTS = (ValueError, ArithmeticError, OverflowError, TypeError)
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """How a column's text becomes its value, and Arrow's type for it."""
+    """The conversion of a column's text to its value, and Arrow's type for it."""
 
     name: str
     type: pa.DataType

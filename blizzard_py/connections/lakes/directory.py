@@ -50,7 +50,7 @@ _REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a file holds: its schema; for each watermark column its order and **exact** range.
+    """Facts about a file: its schema; for each watermark column its order and **exact** range.
 
     ``unread`` counts rows whose watermark cannot be read as its type: they count as null.
     """

@@ -49,7 +49,7 @@ _LITERALS: Mapping[str, Callable[[str], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What holds of each row that is kept: ``column <sign> value``, the signs ``= < <= > >=``."""
+    """A condition of each row that is kept: ``column <sign> value``, the signs ``= < <= > >=``."""
 
     column: str
     sign: str

@@ -22,7 +22,7 @@ from blizzard_py.reading import Access
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Where files are looked for: a root, the folders' pattern (``""``: none), their endings."""
+    """A place of files: a root, the folders' pattern (``""``: none), their endings."""
 
     root: str
     pattern: str

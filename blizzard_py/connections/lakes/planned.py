@@ -41,7 +41,7 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is read: these files; of their rows those of ``window`` that ``filter`` keeps.
+    """The plan of a reading: these files; of their rows those of ``window`` that ``filter`` keeps.
 
     Without a window, or with an empty filter, it is all rows. ``columns`` are the table's, for a
     task that is told of no declared ones. ``extra`` is what the reader of the format has to

@@ -1,4 +1,4 @@
-"""Which files can have rows that a filter keeps, by what is known without opening them. Pure.
+"""Files that can have rows that a filter keeps, by what is known without opening them. Pure.
 
 Only what a filter needs of every row counts: comparisons with literals that are joined by AND, as
 units are asked for. Whatever else it says, and each column, literal or statistic that is not

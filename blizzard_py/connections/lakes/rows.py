@@ -48,7 +48,7 @@ def read(
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How files call the table's columns: by number (``ids``, and ``inner`` inside of them).
+    """The files' names of the table's columns: by number (``ids``, and ``inner`` inside of them).
 
     ``beside`` are columns that files may hold in their path only.
     """
@@ -84,7 +84,7 @@ class Naming:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which rows of a file are read, and by which names."""
+    """The rows of a file that are read, and their names."""
 
     window: RowWindow | None
     filter: Filter | None

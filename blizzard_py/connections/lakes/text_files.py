@@ -1,4 +1,4 @@
-"""What CSV and JSON files have in common: they are scanned whole, and known by their scans.
+"""The common part of CSV and JSON files: they are scanned whole, and known by their scans.
 
 The driver scans each file once for the values of the watermark's columns, and tasks scan those
 that can have rows of the window again and keep these.

@@ -32,7 +32,7 @@ _LAST_TIME = (dt.datetime.max.replace(tzinfo=dt.UTC) - _EPOCH) // _MICROSECOND
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """How the column ``name`` is compared: its order, and Arrow's type of it."""
+    """The comparison of the column ``name``: its order, and Arrow's type of it."""
 
     name: str
     order: Order

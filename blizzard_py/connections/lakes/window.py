@@ -1,4 +1,4 @@
-"""Which rows lie in a window, and which files can have some. Pure.
+"""The rows that lie in a window, and the files that can have some. Pure.
 
 For columns *c* with lower bounds *l* and upper bounds *h* a row is in the window if::
 
@@ -26,7 +26,7 @@ from blizzard_py.slices.notation import deserialize, serialize
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What is known of one column in one file: no key is below ``low`` or above ``high``.
+    """The range of one column in one file: no key is below ``low`` or above ``high``.
 
     None: not known. ``nulls`` says whether there may be null (or NaN); ``values`` whether there
     may be anything else.

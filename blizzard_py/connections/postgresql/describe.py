@@ -1,4 +1,4 @@
-"""What a table or a query consists of: columns with their types, and the table's own facts."""
+"""The description of a table or a query: columns with their types, and the table's own facts."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ STANDBY = "this is a standby, which does not tell which transactions are open on
 
 
 class Transactions:
-    """What looks at one server's transactions have told so far."""
+    """The transactions of one server, as far as looks have told."""
 
     def __init__(self) -> None:
         # Below this no transaction began that was not prepared at the last look.

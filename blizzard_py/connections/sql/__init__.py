@@ -1,1 +1,1 @@
-"""What all databases have in common: statements, ranges, values, faults."""
+"""The common part of all databases: statements, ranges, values, faults."""

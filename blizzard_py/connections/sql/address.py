@@ -14,7 +14,7 @@ from blizzard_py.reading import Access
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server is and who asks it. ``hosts`` are pairs of name and port, maybe ``""``."""
+    """A server's place and the user. ``hosts`` are pairs of name and port, maybe ``""``."""
 
     scheme: str
     hosts: tuple[tuple[str, str], ...]

@@ -1,4 +1,4 @@
-"""What servers and drivers say when they fail, as the errors of the contract.
+"""Failures of servers and drivers, as the errors of the contract.
 
 A foreign error never travels: its text may hold a statement with values in it, a row's value
 or a connection string, and whoever prints a chain of causes would print all of it. So errors

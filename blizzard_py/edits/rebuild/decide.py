@@ -48,7 +48,7 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a progress is made within: the depth and the floor it begins with, and its bounds.
+    """The frame of a progress: the depth and the floor it begins with, and its bounds.
 
     ``began`` is a time (epoch seconds) before the listing by every clock, ``tracked``
     how many partitions may be tracked, ``lookback`` the oldest that is wanted.
@@ -152,7 +152,7 @@ def origin_of(
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What becomes of a batch that may not be finished, and why.
+    """The fate of a batch that may not be finished, and why.
 
     ``batch`` is what goes into the checkpoint as ``publishing``; of one that is ``done``
     nothing does.

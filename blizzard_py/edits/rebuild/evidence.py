@@ -1,4 +1,4 @@
-"""What earlier work of a source has left: journal, segments, outputs, other runs. Reads only."""
+"""Evidence of a source's earlier work: journal, segments, outputs, other runs. Reads only."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ A checkpoint that is older than the work around it, damaged or gone cannot be ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.checkpoint.fence import writer_of
@@ -126,31 +126,20 @@ def _mended(
         for entry in page.entries
         if can_count(entry.path)
     ]
+    listed = list(filter(accepts(parts.files.advanced.compression), there))
     waits = set(under_way(state))
     flying = {batch.batch for batch in state.in_flight}
     gone = set(unlisted(state)).difference(evidence.batches)
-    seen = dict(state.window)
-    settled = {r.batch: r.settled for r in evidence.records if r.batch in seen}
-    names = {path: seen[batch] for batch, paths in settled.items() for path in paths}
-    # Every name in grace is listed now: the journal may have lost some of those that it had.
-    state = replace(state, progress=with_names(state.progress, names), window=())
-    counts = state.unfolded is None or state.unfolded.agrees_with(
-        batch for batch in evidence.unfolded if batch not in flying
-    )
-    listed = list(filter(accepts(parts.files.advanced.compression), there))
-    told = passed_unnoted(state, listed, is_journal_whole=counts and not gone)
+    state, told = _with_journal(state, evidence, listed, flying, lost=bool(gone))
     if done_before is not None:
         bound = bound_of(done_before, can_count)
         below = [path for path in there if order_key(path) < bound and path not in waits]
         told.update(below)
         if state.processed is None:
-            fresh = {path: 0.0 for path in below if is_new(state.progress, path)}
-            state = replace(state, progress=with_names(state.progress, fresh))
+            state = _with_new(state, below)
     if gone:
         # A batch that is folded needs no object; the checkpoint left its names to it all the same.
-        known = set(there).difference(evidence.unsettled(there), waits)
-        found = {path: 0.0 for path in known if is_new(state.progress, path)}
-        state = replace(state, progress=with_names(state.progress, found))
+        state = _with_new(state, set(there).difference(evidence.unsettled(there), waits))
     said = sorted(set(evidence.unsettled(sorted(told - waits))), key=order_key)
     if state.processed is None:
         new = [path for path in listed if is_new(state.progress, path)]
@@ -165,3 +154,23 @@ def _mended(
     )
     done = len(listed) - len(new) - len(waits.intersection(listed))
     return _Mended(mended_state, len(listed), done, new, said)
+
+
+def _with_journal(
+    state: SourceState, evidence: Evidence, listed: list[str], flying: set[str], *, lost: bool
+) -> tuple[SourceState, set[str]]:
+    """Return the state with the journal's names in grace, and the names that it has passed."""
+    seen = dict(state.window)
+    settled = {r.batch: r.settled for r in evidence.records if r.batch in seen}
+    names = {path: seen[batch] for batch, paths in settled.items() for path in paths}
+    # Every name in grace is listed now: the journal may have lost some of those that it had.
+    state = replace(state, progress=with_names(state.progress, names), window=())
+    counts = state.unfolded is None or state.unfolded.agrees_with(
+        batch for batch in evidence.unfolded if batch not in flying
+    )
+    return state, passed_unnoted(state, listed, is_journal_whole=counts and not lost)
+
+
+def _with_new(state: SourceState, paths: Iterable[str]) -> SourceState:
+    found = {path: 0.0 for path in paths if is_new(state.progress, path)}
+    return replace(state, progress=with_names(state.progress, found))

@@ -1,4 +1,4 @@
-"""What a rename makes of checkpoints and letters. Pure."""
+"""Checkpoints and letters after a rename. Pure."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """What a rename does, or did: ids, URIs, and how many objects it copies.
+    """The result of a rename: ids, URIs, and how many objects it copies.
 
     ``runs`` are the ids of the replays and backfills that come along. ``begun`` means that
     an earlier run died in the middle, ``over`` that there is nothing left to do.

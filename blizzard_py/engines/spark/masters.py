@@ -1,4 +1,4 @@
-"""What a master URL asks of Spark's configuration, and whether anyone answers there.
+"""Spark's configuration for a master URL, and the check that somebody answers there.
 
 Pure, but for `require_reachable`.
 """

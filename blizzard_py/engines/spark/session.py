@@ -62,7 +62,7 @@ _POOL = "spark.scheduler.pool"
 
 
 class Session(Protocol):
-    """What the engine asks of a Spark session, wherever its driver is."""
+    """A Spark session as the engine needs it, wherever its driver is."""
 
     @property
     def spark(self) -> SparkSession:

@@ -1,4 +1,4 @@
-"""What a transform must not be, by Spark's own analysis of it.
+"""The guard against forbidden transforms, by Spark's own analysis.
 
 A transform is stateless: what a row becomes depends on that row alone, so neither the way files
 fall into batches nor a second attempt can change it. So it reads its records and nothing else, has

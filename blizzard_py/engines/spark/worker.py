@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: thin shells around the kernels."""
+"""The code of Spark's Python workers: thin shells around the kernels."""
 
 from __future__ import annotations
 

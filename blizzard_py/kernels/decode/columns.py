@@ -46,7 +46,7 @@ _READERS_NAME = re.compile(r"Column\(/v((?:/[^)]*)?)\)")
 
 
 class RecordSchema:
-    """What a line must be: how the reader is asked for it, and what becomes of that.
+    """The schema of a line: how the reader is asked for it, and what becomes of that.
 
     ``read`` is the reader's ``explicit_schema`` (fields it does not name are
     ignored), ``table`` what `finish` returns.

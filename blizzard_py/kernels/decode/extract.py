@@ -1,4 +1,4 @@
-"""What ``pyarrow.json`` has no type for, taken from the lines themselves.
+"""Values that ``pyarrow.json`` has no type for, taken from the lines themselves.
 
 A second pass over a chunk, by msgspec: it hands out values as the bytes they are
 written in, so nothing is lost on the way (``1.10`` stays ``1.10``, a number of

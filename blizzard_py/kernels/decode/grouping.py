@@ -1,4 +1,4 @@
-"""What belongs to which file, of small files that were parsed together. Pure."""
+"""The shares of small files that were parsed together. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which lines may be records: a quick first look, taken only at chunks that failed.
+"""A filter of lines that may be records: a quick first look, taken only at chunks that failed.
 
 It decides nothing. What it suspects is parsed alone, what it overlooks is found
 by bisection; it only spares the parser from being called for every line. msgspec

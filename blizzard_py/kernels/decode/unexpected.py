@@ -1,4 +1,4 @@
-"""Which fields of records no column takes: their names, for next to nothing.
+"""Fields of records that no column takes: their names, for next to nothing.
 
 The fast path takes names down where it looks them up, all of them. Of a chunk that it does not
 read some lines are looked at, so a field that most records have is seen at once and a rare one

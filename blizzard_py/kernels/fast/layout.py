@@ -1,4 +1,4 @@
-"""How a schema stands in the memory of `scan.c`, and how columns are taken out of there.
+"""The layout of a schema in the memory of `scan.c`, and of the columns that come out.
 
 The numbers are those of `scan.c`. What comes out of the sandbox is looked at before Arrow sees
 it: counts, and that offsets rise and end within their text.

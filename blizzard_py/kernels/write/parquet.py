@@ -25,7 +25,7 @@ _SAMPLE_SLICES = 8
 
 @dataclass(frozen=True, slots=True)
 class ParquetFormat:
-    """How files are made.
+    """The format of Parquet files.
 
     ``file_bytes`` is when a file is full, as stored; ``row_group_bytes`` counts Arrow
     data. With ``sort_by`` the rows of each file are in that order.

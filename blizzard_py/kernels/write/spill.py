@@ -20,7 +20,7 @@ BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Where some rows lie in the file."""
+    """The place of some rows in the file."""
 
     offset: int
     length: int

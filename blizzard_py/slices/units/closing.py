@@ -1,4 +1,4 @@
-"""What is complete and out of grace needs no room: units are folded into ``closed_to``. Pure.
+"""The fold of units that are complete and out of grace into ``closed_to``. Pure.
 
 So the state is as large as what is going on, not as what has been. Nothing is lost by it but
 where old slices begin: whoever lengthens the grace reads such a partition from its beginning.

@@ -1,4 +1,4 @@
-"""What a source reads next, from its state: the planner with pauses, marks and slices. Pure.
+"""The next reading of a source, from its state: the planner with pauses, marks and slices. Pure.
 
 Units that are closed and stay so are counted and not looked at, so planning costs what is open.
 
@@ -60,7 +60,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is due: ``units`` by partition and value, each ``start`` where a slice begins.
+    """The due units: ``units`` by partition and value, each ``start`` where a slice begins.
 
     ``closed`` are those that were only counted. ``retired`` are names that the state knows and
     the configuration no longer has.

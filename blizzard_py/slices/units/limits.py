@@ -1,4 +1,4 @@
-"""How much of it: units of a run, values that must be there."""
+"""Limits: units of a run, values that must be there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from a reading, and from what an operator asks, for the units' state. Pure.
+"""The units' state after a reading, or after an operator's request. Pure.
 
 A success moves a unit's high watermark and its slices, a failure counts and pauses; nothing
 else changes either. Stored times are compared as text, which is of fixed width.

@@ -1,4 +1,4 @@
-"""Which units are read, from where to where, and why: `verdict`. Pure.
+"""The plan of the units to be read, from where to where, and why: `verdict`. Pure.
 
 For unit *u* in partition [p0, p1): *h* is its high watermark, none if it never succeeded, and
 ``shift`` abstinence less grace. ``cut_off`` is the highest *h* of all moved by ``shift``, ``low``
@@ -34,7 +34,7 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 
 
 class PlannedUnit(NamedTuple):
-    """What becomes of one unit: [``start``, ``end``) is read if ``execute``.
+    """The plan of one unit: [``start``, ``end``) is read if ``execute``.
 
     One that is not, although its reason is to read, is beyond the limit of the run. The reason
     ``redo`` is that of a unit which an operator wants read again. A tuple, since a plan may
@@ -52,7 +52,7 @@ class PlannedUnit(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether a unit is read, from where, and why."""
+    """The decision whether a unit is read, from where, and why."""
 
     execute: bool
     low: datetime

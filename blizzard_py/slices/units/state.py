@@ -1,4 +1,4 @@
-"""What is known of a source's work units from run to run, and how compact that is. Pure.
+"""The state of a source's work units from run to run, kept compact. Pure.
 
 ``units`` of the checkpoint::
 

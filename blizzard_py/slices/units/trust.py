@@ -1,4 +1,4 @@
-"""What of a state is not believed: times that a clock ahead has left, slices cut since. Pure.
+"""Mistrusted parts of a state: times that a clock ahead has left, slices cut since. Pure.
 
 A unit is known to hold what was there when it was read (`OpenUnit.read_at`), whatever its high
 watermark says; so to believe less of it is to move that time back. What is read next begins

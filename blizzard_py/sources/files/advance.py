@@ -1,4 +1,4 @@
-"""Which files are done, what holds a watermark back, and what a complete scan moves. Pure.
+"""The advance of a watermark: done files, what holds it back, what a complete scan moves. Pure.
 
 Batches and recovery only say what is done (`finish_batch`). What scans need look at no
 more is decided after a complete scan, with everything it found (`end_scan`).
@@ -145,7 +145,7 @@ def held_by(paths: Iterable[str], depth: int | None, lowest: Lowest) -> Lowest:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What moves with every scan: the grace period, and what raises the floor."""
+    """The part that moves with every scan: the grace period, and what raises the floor."""
 
     grace: float
     tracked: int

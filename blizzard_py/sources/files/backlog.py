@@ -1,4 +1,4 @@
-"""How much waits to be ingested and for how long, for a bounded number of requests."""
+"""The size and the age of the backlog, for a bounded number of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which directory of the table a source file's rows go to, from its path. Pure.
+"""The directory of the table that a source file's rows go to, from its path. Pure.
 
 A table template such as ``date=%Y-%m-%d`` is filled from the components of the
 same names in the source path (``date=2024-01-28/hour=14/…`` → ``date=2024-01-28``).

@@ -53,7 +53,7 @@ class Discovery(Found):
 
 
 class FirstSeen:
-    """When files that are dated ahead of now were first seen as they are: `min_age` for them.
+    """The first sightings of files that are dated ahead of now: `min_age` for them.
 
     In memory only: after a restart they are as old as the first look at them.
     """
@@ -254,7 +254,7 @@ def discover(
 
 
 class Places:
-    """Which partitions are looked at, and what lies in the others.
+    """The partitions that are looked at, and the files in the others.
 
     Left alone until then: partitions named by a time ahead of now. But one in which
     something is done is looked at, whatever settings or clock say by now: scans go on behind

@@ -1,4 +1,4 @@
-"""Which batches have ingested given files, in whichever run of their source. Writes nothing."""
+"""Batches that have ingested given files, in whichever run of their source. Writes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done about late files: the sweep's slices, and what follows from each.
+"""The treatment of late files: the sweep's slices, and what follows from each.
 
 A late file is queued for ingestion (``late_files: ingest``), or its verdict, a dead
 letter or a report, is committed as a batch of its own that ingests nothing: the

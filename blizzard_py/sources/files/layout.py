@@ -1,4 +1,4 @@
-"""How the directories of a source are named, told from some of its paths. Pure."""
+"""The naming of a source's directories, told from some of its paths. Pure."""
 
 from __future__ import annotations
 

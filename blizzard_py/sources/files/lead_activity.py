@@ -1,4 +1,4 @@
-"""What the one worker of several sources tells: in each source's own view what is that one's.
+"""The activity of one worker for several sources, split into each source's own view.
 
 It is the view of the first of them, and tells the others along: the loop's turns as they are, of a
 state and of a batch their part (`blizzard_py.state.members`). What a look at a source has found

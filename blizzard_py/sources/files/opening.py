@@ -1,4 +1,4 @@
-"""How done files are told from new ones, as the settings say: the one place that asks them."""
+"""The choice of how done files are told from new ones: the one place that asks them."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _BY_LIVE = "the live daemon has taken it"
 
 
 class OutOfTurn:
-    """What the other runs of a source have to do with the files of the one that ``parts`` are of.
+    """Claims of a source's other runs on the files of the one that ``parts`` are of.
 
     A request or two per question while no other ever ran. All raise `StateError`, `StorageError`.
     """

@@ -22,7 +22,7 @@ SLACK_SECS = 86_400.0
 
 
 class ReplacedSince:
-    """What replacements of whole files have to do with files of single records.
+    """Replacements of whole files, as they concern files of single records.
 
     Files are replaced by a replay of them, and by a source whose files are offered again.
     """

@@ -83,4 +83,4 @@ class Replacing(FileSource):
 
 
 class ReplacingFiles(Replacing, WatermarkFiles):
-    """What waits in a replay's queue. What scans find they have ingested before, or they wait."""
+    """Files in a replay's queue. What scans find they have ingested before, or they wait."""

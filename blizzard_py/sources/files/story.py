@@ -1,4 +1,4 @@
-"""What state, settings and the store say of one file. Writes nothing."""
+"""The story of one file, from state, settings and the store. Writes nothing."""
 
 from __future__ import annotations
 

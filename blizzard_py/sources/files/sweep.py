@@ -86,7 +86,7 @@ def started(state: SourceState, now: float) -> SourceState:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What a slice of the sweep listed and found.
+    """The listing of one slice of the sweep, and its findings.
 
     ``late`` are files to deal with, ``known`` those to note as done before there was a
     ledger, ``history`` those below the origin that no sweep met before: they are a

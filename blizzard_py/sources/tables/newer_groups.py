@@ -21,7 +21,7 @@ from blizzard_py.state.source_state import SourceState
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """What was published since a checkpoint: the last number, and what is known to be replaced.
+    """Groups published since a checkpoint: the last number, and what is known to be replaced.
 
     ``missing`` is the first number of which nothing is known any more.
     """

@@ -1,4 +1,4 @@
-"""What every source that is read in slices does, whether these are windows or work units."""
+"""The common part of sources that are read in slices: windows or work units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a source that is asked says of its items, which are told by their names; and of a task."""
+"""The stories of a query source's items, by their names, and of its tasks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class NamedStory:
 
 @dataclass(frozen=True, slots=True)
 class NamedStanding:
-    """How an item that is no file stands to a state: it lies nowhere."""
+    """The standing of an item that is no file: it lies nowhere."""
 
     name: str
     state: SourceState
@@ -66,7 +66,7 @@ class NamedStanding:
 
 @dataclass(frozen=True, slots=True)
 class TaskStanding(NamedStanding):
-    """How a task stands to a state; ``finds`` asks the connection where it has to."""
+    """The standing of a task in a state; ``finds`` asks the connection where it has to."""
 
     finds: Finds
 

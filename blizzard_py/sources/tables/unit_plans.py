@@ -1,4 +1,4 @@
-"""Which units the next batch of a run reads, and what each of them asks. Pure.
+"""The units that the next batch of a run reads, and the question of each. Pure.
 
 A **run** is what one poll of a source does: each unit that is due is read once in it, however
 long that takes, and no more units than `max_units_per_run`. So units in grace, which are always
@@ -45,7 +45,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What is due at a time, and the state as that look leaves it."""
+    """The units that are due at a time, and the state as that look leaves it."""
 
     state: UnitsState
     laid: LaidOut

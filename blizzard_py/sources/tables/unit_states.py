@@ -1,4 +1,4 @@
-"""What a batch of units makes of a source's state, and the state for people. Pure."""
+"""A source's state after a batch of units, and the state for people. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a source that is read by work units says of one of them."""
+"""The story of one work unit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class UnitStanding(NamedStanding):
-    """How a unit stands to a state."""
+    """The standing of a unit in a state."""
 
     finds: Finds
 

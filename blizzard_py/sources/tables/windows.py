@@ -1,4 +1,4 @@
-"""What a window makes of what is known of a source, and what its end makes of it. Pure.
+"""A source's state after the plan of a window, and after its end. Pure.
 
 Which rows a look-back may bring again is known from digests (`blizzard_py.state.seen_rows`),
 which are kept from the first window on that ``reread: new_only`` reads. So a look-back begins no

@@ -1,4 +1,4 @@
-"""What Delta's log says of a window's versions: files, changes, what forbids reading. Pure.
+"""The versions of a window in Delta's log: files, changes, what forbids reading. Pure.
 
 Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md. delta-rs has no call for it: it
 tells the files of one version, and not which commits only moved rows (``dataChange: false``).

@@ -1,4 +1,4 @@
-"""What Delta's log knows of files and their columns, with its roundings undone. Pure.
+"""Statistics of files and columns in Delta's log, with its roundings undone. Pure.
 
 * Times are cut to milliseconds, so a file's are looked for a millisecond further in both
   directions.

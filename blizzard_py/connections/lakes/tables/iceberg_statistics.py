@@ -1,4 +1,4 @@
-"""What Iceberg's manifests know of files and their columns. Pure.
+"""Statistics of files and columns in Iceberg's manifests. Pure.
 
 Bounds are kept as keys already: microseconds, days, numbers, text (cut, the upper one rounded up).
 NaN is in no bounds.

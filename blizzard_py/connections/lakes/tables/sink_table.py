@@ -23,7 +23,7 @@ _KINDS = ("protocol", "metaData")
 
 @dataclass(frozen=True, slots=True)
 class SinkTable:
-    """What a table is like; ``objections`` is why Penguin commits nothing to it, if anything.
+    """A table's facts; ``objections`` is why Penguin commits nothing to it, if anything.
 
     ``shape`` is None where these are such that its columns cannot be told either.
     """

@@ -54,9 +54,8 @@ from blizzard_py.commands import (
     watermark,
 )
 from blizzard_py.commands.options import source_options
-from blizzard_py.commands.printing import print_plan, print_schema, print_status
+from blizzard_py.commands.printing import print_plan, print_schema, print_schema_diff, print_status
 from blizzard_py.commands.replacing import answer_replacement
-from blizzard_py.commands.schema_diff import print_schema_diff
 from blizzard_py.explain import lines
 from blizzard_py.sources.ranges import Range
 

@@ -53,11 +53,10 @@ from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Opener, Upkeep, Work
 from blizzard_py.sources.stale import look
-from blizzard_py.state.batch_ids import above
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.fence_record import FenceFile, FenceRecord
-from blizzard_py.state.journal_tally import JournalTally
+from blizzard_py.state.journal_tally import JournalTally, above
 from blizzard_py.state.last_error import ErrorNote
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.siblings import begins_at

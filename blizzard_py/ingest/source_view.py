@@ -13,8 +13,7 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_py.dead_letters.reader import DeadLetterObject, objects
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Source
-from blizzard_py.state.checkpoint_file import read_state
-from blizzard_py.state.identity import check_identity
+from blizzard_py.state.checkpoint_file import check_identity, read_state
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 from blizzard_py.state.stream_query import check_query
 from blizzard_py.state.transitions import ended

@@ -31,8 +31,7 @@ from blizzard_py.sources.files.sweep import sweeps
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.ranges import Range
 from blizzard_py.sources.stale import current_state
-from blizzard_py.state.checkpoint_file import read_ledger, read_state
-from blizzard_py.state.identity import check_identity
+from blizzard_py.state.checkpoint_file import check_identity, read_ledger, read_state
 from blizzard_py.state.journal import Ingested
 from blizzard_py.state.siblings import BACKFILL, backfills_of, replays_of
 from blizzard_py.state.source_state import SourceState, checkpoint_path, under_way

@@ -3,7 +3,7 @@
 They go through the replay of whole files (`blizzard_py.replay`), so what holds there holds
 here: one save takes them, killed at any moment the same command goes on, and the live daemon
 may run beside it. Each batch is one Delta commit: its new rows come and the earlier rows of
-just its files go (`blizzard_py.sources.files.replacing_files`).
+just its files go (`blizzard_py.sources.files.replacements`).
 
 Whatever cannot be replaced exactly is refused before anything is read or written
 (`blizzard_py.replay.choosing`).

@@ -19,7 +19,7 @@ from blizzard_py.replay.files import Chosen, DeadLetterFiles, ReplayRefused
 from blizzard_py.replay.ownership import BatchInFlight, Claims, check_live
 from blizzard_py.replay.taken import Taken
 from blizzard_py.sources.files.discovery import Scope
-from blizzard_py.sources.files.replacing_files import ReplacingFiles
+from blizzard_py.sources.files.replacements import ReplacingFiles
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import Ingested
 

@@ -27,7 +27,6 @@ from blizzard_core.delta_json import newest_transactions
 from blizzard_core.errors import StateError
 from blizzard_core.handover.outputs import group_app, source_app
 from blizzard_py.sources.parts import Parts
-from blizzard_py.state.batch_ids import millis_of
 from blizzard_py.state.checkpoint_file import load_state, read_state
 from blizzard_py.state.fence_record import (
     FenceFile,
@@ -37,7 +36,7 @@ from blizzard_py.state.fence_record import (
     with_move,
 )
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.journal_tally import check_tally
+from blizzard_py.state.journal_tally import check_tally, millis_of
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.members import of_source
 from blizzard_py.state.source_state import NO_BATCH, SourceState, checkpoint_path

@@ -1,4 +1,4 @@
-"""Completeness of the journal: which batches it must hold that the ledger has not taken in.
+"""Ids of batches, and the completeness of the journal: batches that no ledger has taken in.
 
 A file of a batch whose journal object is gone looks like a file that nobody has ingested. So the
 checkpoint counts the batches that were written and not folded yet, and keeps the exclusive or of
@@ -8,12 +8,37 @@ their digests. Both agree with a listing if and only if no object was lost.
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Self
 
 from blizzard_core.errors import StateError
+
+_MILLIS_SHIFT = 80
+_BELOW_MILLIS = (1 << _MILLIS_SHIFT) - 1
+
+
+def above(made: str, last: str) -> str:
+    """Return the id ``made`` now, moved behind ``last``, the highest so far, where it is not.
+
+    ``last`` may be none, as before the first batch of a source. A stale checkpoint is known by the
+    ids of later batches, in the journal and in the table's log. A machine's clock may have been
+    ahead and put right since; ids that went back with it would hide these batches.
+    """
+    value = uuid.UUID(made).int
+    millis = max(value >> _MILLIS_SHIFT, millis_of(last) + 1)
+    return str(uuid.UUID(int=millis << _MILLIS_SHIFT | value & _BELOW_MILLIS))
+
+
+def millis_of(batch: str) -> int:
+    """Return the time in the id of a batch, in milliseconds; 0 for what is none."""
+    try:
+        return uuid.UUID(batch).int >> _MILLIS_SHIFT
+    except ValueError:
+        return 0
+
 
 _NOTHING = f"{0:032x}"
 _REMEDY = (

@@ -14,10 +14,10 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
 from blizzard_core.watermark.paths import depth_of
 from blizzard_core.watermark.progress import Progress
+from blizzard_py.commands.starter.layout import layout_of
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.inference import Inference, Rules
 from blizzard_py.sources.files.discovery import accepts, notes_of
-from blizzard_py.sources.files.layout import layout_of
 from blizzard_py.sources.files.sampling import chosen, first_lines
 
 SAMPLE_FILES = 8

@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 from uuid_utils import uuid7
 
+from blizzard_core.checkpoint.digests import Digests, among
 from blizzard_core.errors import StorageError
+from blizzard_core.handover.published import first_name
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.files.advance import NOTHING
-from blizzard_py.sources.files.changed_files import ChangedFiles, stamp_of
+from blizzard_py.sources.files.discovery import AHEAD_SLACK_SECS
 from blizzard_py.sources.files.out_of_turn import OutOfTurn
 from blizzard_py.sources.files.sweep import (
     LateSweep,
@@ -30,15 +33,89 @@ from blizzard_py.sources.files.sweep import (
 )
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Upkeep
-from blizzard_py.state.batch_ids import above
 from blizzard_py.state.checkpoint_file import read_ledger
-from blizzard_py.state.journal_tally import JournalTally
+from blizzard_py.state.journal import Journal
+from blizzard_py.state.journal_tally import JournalTally, above
 from blizzard_py.state.lateness import with_worst
 from blizzard_py.state.ledger import Ledger
-from blizzard_py.state.processed_set import Segment
+from blizzard_py.state.processed_set import Segment, digests_of
 from blizzard_py.state.siblings import siblings_of
 from blizzard_py.state.source_state import Batch, SourceState
 from blizzard_py.state.transitions import begin_batch
+
+# Batches are named by a machine's clock, and files may wait for so long between look and batch.
+_EARLIER_SECS = 86_400.0
+
+
+class ChangedFiles:
+    """Compares what a sweep lists with the journals of all runs of the source.
+
+    32 bytes are held for each file of the journals' last two days or so, and of all thirty once
+    there is a file that those do not explain. `forget` lets go of them.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._since: float | None = None
+        self._paths = self._stamps = digests_of(())
+
+    def forget(self) -> None:
+        """The sweep is over."""
+        self._since = None
+        self._paths = self._stamps = digests_of(())
+
+    def among(self, settled: Sequence[Entry], before: float, now: float) -> list[Entry]:
+        """Those of the settled files that were changed; ``before`` is when the last sweep began.
+
+        Raises `StateError`, `StorageError`.
+        """
+        left = self._unlike(settled, before)
+        if left and self._since:
+            left = self._unlike(left, 0.0)
+        known = among(digests_of(entry.path for entry in left), self._paths)
+        recent = before - AHEAD_SLACK_SECS, now + AHEAD_SLACK_SECS
+        return [
+            entry
+            for entry, told in zip(left, known, strict=True)
+            if told or (before and recent[0] <= entry.modified <= recent[1])
+        ]
+
+    def _unlike(self, entries: Sequence[Entry], before: float) -> list[Entry]:
+        """Those that were modified since, or that journals have otherwise than they are."""
+        self._read(max(0.0, before - _EARLIER_SECS))
+        paths = among(digests_of(entry.path for entry in entries), self._paths)
+        stamps = among(digests_of(map(stamp_of, entries)), self._stamps)
+        limit = before - AHEAD_SLACK_SECS
+        return [
+            entry
+            for entry, there, same in zip(entries, paths, stamps, strict=True)
+            if not same and (there or entry.modified >= limit)
+        ]
+
+    def _read(self, since: float) -> None:
+        if self._since is not None and self._since <= since:
+            return
+        paths: list[Digests] = []
+        stamps: list[Digests] = []
+        sink = self._parts.stores.sink
+        for source_id in (self._parts.id, *siblings_of(sink, self._parts.id)):
+            journal = Journal(sink, source_id, self._parts.concurrency)
+            for record in journal.read(journal.since(first_name(since))):
+                there = [path for path in record.settled if path in record.listed]
+                paths.append(digests_of(there))
+                stamps.append(digests_of(stamp_of(Entry(p, *record.listed[p])) for p in there))
+        self._since = since
+        self._paths, self._stamps = _sorted(paths), _sorted(stamps)
+
+
+def stamp_of(entry: Entry) -> str:
+    """A file with its size and time, as one text; stores tell times of single files in seconds."""
+    return f"\0{entry.size}/{int(entry.modified)}/{entry.path}"
+
+
+def _sorted(parts: Sequence[Digests]) -> Digests:
+    return np.unique(np.concatenate([digests_of(()), *parts]))
+
 
 # Late files that are named one by one in the log for each slice.
 _NAMED = 20

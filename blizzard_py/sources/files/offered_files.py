@@ -23,7 +23,7 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import CLOCK_STEP_SECS
 from blizzard_py.sources.files.advance import Work
 from blizzard_py.sources.files.discovery import Discovery, Scope
-from blizzard_py.sources.files.replacing_files import Replacing
+from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.set_files import SetFiles
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Plan, Upkeep

@@ -34,8 +34,7 @@ from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Story
 from blizzard_py.state.checkpoint_document import SHARED
-from blizzard_py.state.checkpoint_file import whole
-from blizzard_py.state.identity import check_identity
+from blizzard_py.state.checkpoint_file import check_identity, whole
 from blizzard_py.state.members import (
     lifted,
     lifted_entries,

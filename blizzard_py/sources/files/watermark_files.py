@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from itertools import chain
 
 from blizzard_core.bounds import SCAN_FILES
 from blizzard_core.errors import OrderError
-from blizzard_core.storage.protocol import Entry, order_key
+from blizzard_core.storage.protocol import Entry, Storage, is_hidden, order_key
 from blizzard_core.watermark.partition_time import lookback_floor
-from blizzard_core.watermark.paths import split
-from blizzard_core.watermark.progress import Lowest, Progress, Scanned
+from blizzard_core.watermark.paths import depth_of, split
+from blizzard_core.watermark.progress import Lowest, Progress, Scanned, gaps, is_new
 from blizzard_py.sources.activity import Apart
 from blizzard_py.sources.files.advance import Window, end_scan, finish_batch
-from blizzard_py.sources.files.backlog import backlog
 from blizzard_py.sources.files.discovery import (
     Discovery,
     Places,
@@ -31,6 +31,50 @@ from blizzard_py.sources.protocol import Backlog, Upkeep
 from blizzard_py.sources.story import Standing
 from blizzard_py.state.lateness import measured
 from blizzard_py.state.source_state import Batch, SourceState
+
+# Names after which a range is left, and requests after which all are: on an object
+# store that is two requests a range at most, on a disk a request is a directory.
+NAMES_PER_GAP = 1000
+REQUESTS = 200
+
+
+def backlog(
+    storage: Storage,
+    progress: Progress,
+    accept: Callable[[str], bool],
+    places_of: Callable[[Progress], Places],
+    queued: Iterable[Entry],
+) -> Backlog:
+    """Return what is above the watermarks or ``queued``, from the beginning of each range.
+
+    ``places_of`` tells where to look, once the depth is known. Raises `StorageError`.
+    """
+    found: list[Entry] = []
+    complete = True
+    left = REQUESTS
+    for gap in gaps(progress):
+        if left <= 0:
+            complete = False
+            break
+        names = 0
+        for page in storage.list_range(gap.after, gap.until):
+            found += (e for e in page.entries if not is_hidden(e.path) and accept(e.path))
+            names += page.keys
+            left -= page.requests
+            # There may be nothing behind this page; then it says too much, and never too little.
+            if names > NAMES_PER_GAP or left <= 0:
+                complete = False
+                break
+    if progress.depth is None:
+        progress = replace(progress, depth=depth_of(entry.path for entry in found))
+    places = places_of(progress)
+    waiting = {
+        entry.path: entry.modified
+        for entry in chain(queued, (e for e in found if is_new(progress, e.path)))
+        if places.take(entry.path)
+    }
+    return Backlog(len(waiting), min(waiting.values(), default=None), complete, places.apart)
+
 
 # A partition whose newest file is younger was in use when it was closed.
 ACTIVE_SECS = 86_400.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from blizzard_py.ingest.publish import OutputNames
-from blizzard_py.state.batch_ids import above, millis_of
+from blizzard_py.state.journal_tally import above, millis_of
 from blizzard_py.state.source_state import NO_BATCH
 
 NOW = 1_750_000_000.0

@@ -6,7 +6,7 @@ import pytest
 
 from blizzard_core.errors import StateError
 from blizzard_core.watermark.progress import Progress
-from blizzard_py.state.identity import check_identity
+from blizzard_py.state.checkpoint_file import check_identity
 from blizzard_py.state.source_state import Identity, SourceState
 
 

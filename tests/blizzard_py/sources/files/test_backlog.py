@@ -14,8 +14,8 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import PartitionProgress, Progress
 from blizzard_py.sources.activity import Apart
-from blizzard_py.sources.files import backlog as bounds
 from blizzard_py.sources.files import lines as rereading
+from blizzard_py.sources.files import watermark_files
 from blizzard_py.sources.files.discovery import Places
 from blizzard_py.sources.files.lines import read_lines
 from blizzard_py.sources.protocol import Backlog
@@ -31,7 +31,7 @@ def is_data(path: str) -> bool:
 
 def backlog(storage: Storage, progress: Progress, *queued: Entry, **source: Any) -> Backlog:
     settings = SourceSettings(source_uri="x", **source)
-    return bounds.backlog(
+    return watermark_files.backlog(
         storage, progress, is_data, lambda known: Places(known, settings, NOW), queued
     )
 
@@ -58,14 +58,14 @@ def test_what_waits_is_counted_and_the_oldest_named() -> None:
 def test_a_long_backlog_costs_a_bounded_number_of_names_and_says_that_there_is_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bounds, "NAMES_PER_GAP", 5)
+    monkeypatch.setattr(watermark_files, "NAMES_PER_GAP", 5)
     storage = stored(*(f"{number:03}.json" for number in range(50)))
     found = backlog(storage, EVERYTHING)
     assert (found.files, found.complete) == (2 * storage.page_keys, False)
 
 
 def test_many_ranges_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "REQUESTS", 3)
+    monkeypatch.setattr(watermark_files, "REQUESTS", 3)
     days = [f"d={day:02}" for day in range(10)]
     storage = stored(*(f"{day}/{n}.json" for day in days for n in range(2)))
     progress = Progress(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core.settings.sources import PartitionFilter
-from blizzard_py.sources.files.layout import layout_of
+from blizzard_py.commands.starter.layout import layout_of
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from blizzard_py.slices.units.schemes import Pair
 from blizzard_py.slices.units.state import UnitsState, key_parts, unit_key
 from blizzard_py.slices.units.values import LONE, unit_name
 from blizzard_py.sources.tables import unit_states
+from blizzard_py.sources.tables.sliced import OWN_ID
 from blizzard_py.sources.tables.unit_plans import Looked
 from blizzard_py.state.source_state import SourceState
 
@@ -59,8 +60,8 @@ def started_over(state: SourceState, *, adopt: bool) -> SourceState:
     if state.units is None and was_read and not adopt:
         raise EditRefused(
             "this source was not read by units, so its rows in the table cannot be told and will"
-            " never be replaced: delete them, and give the source an `id:` of its own; or keep"
-            " them for ever beside the new ones, with --adopt"
+            f" never be replaced: delete them, and give the source {OWN_ID}; or keep them for ever"
+            " beside the new ones, with --adopt"
         )
     kept = SourceState(
         totals=state.totals, source=state.source, group_seq=state.group_seq, retries={}

@@ -17,6 +17,9 @@ from blizzard_py.sources.tables import newer_groups
 from blizzard_py.sources.tables.newer_groups import Since
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 
+# Under another id nothing is known, and the log has batches of the source: such a start is refused.
+OWN_ID = "an `id:` of its own (start it once with --fresh)"
+
 
 class SlicedSource:
     """See the module's docstring. How its items are found and read is each kind's own."""

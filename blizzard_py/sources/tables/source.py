@@ -32,7 +32,7 @@ from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, replacing, windows
 from blizzard_py.sources.tables.newer_groups import Since
-from blizzard_py.sources.tables.sliced import SlicedSource
+from blizzard_py.sources.tables.sliced import OWN_ID, SlicedSource
 from blizzard_py.sources.tables.story import task_story
 from blizzard_py.sources.tables.work import TaskWork, item_name, parsed_name, progress_of_text
 from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
@@ -67,18 +67,17 @@ class AskedSource(SlicedSource):
         if self._asking.snapshot and known is not None and known.names:
             raise StateError(
                 f"{self._where}: is of a source with a watermark, whose rows a snapshot would come"
-                " beside; give this one an `id:` of its own and delete the old rows"
+                f" beside; give this one {OWN_ID} and delete the old rows"
             )
         if state.units is not None:
             raise StateError(
                 f"{self._where}: is of a source that is read by work units; give it back its"
-                " `units:`, or give this one an `id:` of its own"
+                f" `units:`, or give this one {OWN_ID}"
             )
         if known is None:
             if state.progress.value is not None:
                 raise StateError(
-                    f"{self._where}: is of a source of files; give the table or API an `id:` of its"
-                    " own"
+                    f"{self._where}: is of a source of files; give the table or API {OWN_ID}"
                 )
             return
         if self._asking.replaces and not self._asking.snapshot:
@@ -99,21 +98,21 @@ class AskedSource(SlicedSource):
             raise StateError(
                 f"{self._where}: its rows were published to be replaced (`snapshot: true` or"
                 " `reread: replace`), and would come again beside them; set that back, or give the"
-                " source an `id:` of its own and delete the old rows"
+                f" source {OWN_ID} and delete the old rows"
             )
         if self._asking.replaces and not state.group_seq and state.totals.rows:
             raise StateError(
                 f"{self._where}: its rows were published to stay and say no slice, so `snapshot:"
                 " true` and `reread: replace` could not take their place; set that back, or give"
-                " the source an `id:` of its own and delete the old rows"
+                f" the source {OWN_ID} and delete the old rows"
             )
 
     def _check_replaceable(self, known: ColumnState) -> None:
         if replacing.is_of_appended_rows(known):
             raise StateError(
                 f"{self._where}: what was published before `reread: replace` says no slice, and"
-                " could not be replaced; give the source an `id:` of its own and delete the old"
-                " rows, or set reread back"
+                f" could not be replaced; give the source {OWN_ID} and delete the old rows, or set"
+                " reread back"
             )
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # one window is all there is

@@ -37,7 +37,7 @@ from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, unit_plans, unit_states
 from blizzard_py.sources.tables.newer_groups import Since
-from blizzard_py.sources.tables.sliced import SlicedSource
+from blizzard_py.sources.tables.sliced import OWN_ID, SlicedSource
 from blizzard_py.sources.tables.unit_letters import close_bad_rows, close_letters
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.unit_plans import Looked, Run
@@ -86,9 +86,8 @@ class UnitSource(SlicedSource):
         if state.units is None and (state.columns is not None or state.progress.value is not None):
             raise StateError(
                 f"{self._where}: is of a source that was not read by units, so its rows in the"
-                " table cannot be told and replaced. Give the source an `id:` of its own and delete"
-                " the old rows; or keep them for ever, with `blizzard checkpoint reset --units"
-                " --adopt`"
+                f" table cannot be told and replaced. Give the source {OWN_ID} and delete the old"
+                " rows; or keep them for ever, with `blizzard checkpoint reset --units --adopt`"
             )
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # all is looked at

@@ -1,6 +1,6 @@
-"""Columns that say where a row comes from, and the footer that says which columns have NaN.
+"""Columns that say where a row comes from.
 
-The columns: ``_source_file``, ``_source_line``, ``_ingested_at`` and, where a source has slices,
+They are ``_source_file``, ``_source_line``, ``_ingested_at`` and, where a source has slices,
 ``_unit``, the slice by which rows are replaced. They depend on the source file and on when its
 batch began and on nothing else, so a row that is ingested again by another attempt has the same
 values.
@@ -8,16 +8,14 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.settings.sources import MetadataColumn
-from blizzard_core.table.extent import leaves
 from blizzard_core.text import utf8_name
 
 _MICROS = 1_000_000
@@ -89,28 +87,3 @@ class Metadata:
             [*table.columns, *added],
             schema=self.schema(table.schema),
         )
-
-
-def nan_columns(rows: pa.Table) -> set[int]:
-    """Return the numbers of the Parquet columns, outside of lists and maps, that hold NaN.
-
-    No Parquet footer counts NaN and bounds leave it out, while readers sort it above everything. So
-    Penguin gives a file bounds of its floats only where the footer says that none of them is NaN.
-    """
-    found: set[int] = set()
-    at = 0
-    for column in rows.columns:
-        for chunk in column.chunks:
-            found.update(_numbers(chunk, at))
-        at += leaves(column.type)
-    return found
-
-
-def _numbers(values: pa.Array, at: int) -> Iterator[int]:
-    if pa.types.is_floating(values.type):
-        if pc.any(pc.is_nan(values)).as_py():
-            yield at
-    elif pa.types.is_struct(values.type):
-        for field, child in zip(values.type, values.flatten(), strict=True):
-            yield from _numbers(child, at)
-            at += leaves(field.type)

@@ -15,8 +15,8 @@ from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, OUTPUT_ID_KEY
 from blizzard_core.settings.tables import ParquetCompression
 from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage
+from blizzard_core.table.extent import leaves
 from blizzard_py.job import IngestSettings, SortKey
-from blizzard_py.kernels.write.metadata import nan_columns
 
 # Enough to tell a column of some thousand values from one that never repeats.
 _SAMPLE_ROWS = 1 << 14
@@ -170,3 +170,28 @@ def output_format(settings: IngestSettings, schema: pa.Schema) -> ParquetFormat:
         settings.row_group_bytes,
         settings.sort_by,
     )
+
+
+def nan_columns(rows: pa.Table) -> set[int]:
+    """Return the numbers of the Parquet columns, outside of lists and maps, that hold NaN.
+
+    No Parquet footer counts NaN and bounds leave it out, while readers sort it above everything. So
+    Penguin gives a file bounds of its floats only where the footer says that none of them is NaN.
+    """
+    found: set[int] = set()
+    at = 0
+    for column in rows.columns:
+        for chunk in column.chunks:
+            found.update(_nan_places(chunk, at))
+        at += leaves(column.type)
+    return found
+
+
+def _nan_places(values: pa.Array, at: int) -> Iterator[int]:
+    if pa.types.is_floating(values.type):
+        if pc.any(pc.is_nan(values)).as_py():
+            yield at
+    elif pa.types.is_struct(values.type):
+        for field, child in zip(values.type, values.flatten(), strict=True):
+            yield from _nan_places(child, at)
+            at += leaves(field.type)

@@ -68,7 +68,7 @@ def test_a_volume_that_takes_nothing_is_named(tmp_path: Path) -> None:
     own = SharedPlace(tmp_path, "s3://lake/table", "pages_web").path.parent
     own.rename(tmp_path / "away")
     own.symlink_to("/proc/nowhere")
-    with pytest.raises(EngineError, match=r"event_time\.state_path"):
+    with pytest.raises(EngineError, match=r"event_time\.advanced\.state_path"):
         SharedPlace(tmp_path, "s3://lake/table", "pages_web")
 
 

@@ -32,11 +32,11 @@ from blizzard_core.settings.checks.event_time import event_time_notes
 from blizzard_core.text import counted, printable
 from blizzard_py.app import daemon as app
 from blizzard_py.app import inspection, unit_operations
+from blizzard_py.app.asked_backfill import backfill_asked
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.new_fields import schema_diff
 from blizzard_py.app.operations import is_asked
-from blizzard_py.app.query_backfill import backfill_asked
 from blizzard_py.app.query_validation import validate_asked
 from blizzard_py.app.replacing import replace_range
 from blizzard_py.app.validation import checkpoint_notes, validate_pipelines

@@ -15,7 +15,7 @@ import yaml
 from blizzard_core import redact
 from blizzard_core.settings.load import load_config
 from blizzard_py.app import inspection
-from blizzard_py.app.query_backfill import backfill_worker
+from blizzard_py.app.asked_backfill import backfill_worker
 from blizzard_py.app.wiring import parts_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from tests.support.api_server import ApiServer, Asked, Reply, api_server, reply

@@ -18,8 +18,8 @@ from blizzard_core.errors import ColdStartRefused, ConfigError, Unavailable
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_py.app import inspection
+from blizzard_py.app.asked_backfill import backfill_worker
 from blizzard_py.app.operations import _replay, asked_columns, ingest, never, rename_of
-from blizzard_py.app.query_backfill import backfill_worker
 from blizzard_py.app.query_validation import validate_asked
 from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import threading
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.errors import Unavailable
@@ -359,12 +362,14 @@ def test_rows_from_before_the_column_go_by_outputs_and_those_after_by_name() -> 
 def test_outputs_that_the_table_let_go_are_refused(what: str) -> None:
     world = ReplaceWorld(named=False)
     [path] = [p for p, rows in world.published().items() if "1" in rows]
-    lines = [{"add": {"path": path}}]
-    world.sink.put_atomic("_delta_log/00000000000000000003.json", json.dumps(lines[0]).encode())
-    if what == "remove":
-        world.sink.put_atomic("_delta_log/00000000000000000000.json", b'{"protocol": {}}')
-        gone = {"remove": {"path": path, "dataChange": False}}
-        world.sink.put_atomic("_delta_log/00000000000000000004.json", json.dumps(gone).encode())
+    protocol, add = {"protocol": {"minReaderVersion": 1}}, {"add": {"path": path}}
+    gone = {"remove": {"path": path, "dataChange": False}}
+    for version, action in enumerate([protocol, add, gone]) if what == "remove" else [(3, add)]:
+        world.sink.put_atomic(f"_delta_log/{version:020d}.json", json.dumps(action).encode())
+    if what == "cleaned":
+        content = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist([protocol]), content)
+        world.sink.put_atomic(f"_delta_log/{3:020d}.checkpoint.parquet", content.getvalue())
     with pytest.raises(ReplaceRefused, match=r"table let .* go|log was cleaned up"):
         world.replace(DAY, DAY)
     world.named = True  # of no help for what is in already

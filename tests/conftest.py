@@ -102,7 +102,8 @@ def spark_engine(bench: Bench) -> Iterator[SparkEngine]:
     forget_gateway()
     conf = {"spark.jars": str(JDBC_JAR)} if JDBC_JAR.exists() else {}
     conf |= EAGER_SNAPSHOTS | CONTRARY | {"spark.executorEnv.PYTHONPATH": PIPES}
-    conf = quickly_started(conf)
+    # It lives as long as the run, and listeners keep something of each of a thousand jobs.
+    conf = quickly_started(conf | {"spark.driver.memory": "2g"})
     engine = SparkEngine("local[2]", conf)
     yield engine
     try:

@@ -288,8 +288,10 @@ def parse_look_back(given: Any) -> dict[str, int]:
 
 
 def _text(value: Any) -> Any:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return f"{value:.15g}" if is_number else value
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    # A whole number may be too large for a float.
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _secs(value: Any) -> Any:

@@ -73,7 +73,10 @@ class Bench:
             table = DeltaTable(root)
             partitions = table.metadata().partition_columns
             names = [f.name for f in table.schema().fields if f.name not in partitions]
-            expected = rows_of(by_dataset(table), names)
+            rows = by_dataset(table)
+            if rows.nbytes > LARGEST_BYTES:
+                continue  # a file of kilobytes may be more than a JVM's heap
+            expected = rows_of(rows, names)
             found = rows_of(by_spark(table, spark), names)
             assert found == expected, f"{root}: Spark reads {found[:3]}, not {expected[:3]}"
 

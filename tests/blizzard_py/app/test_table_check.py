@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from blizzard_py.__main__ import main
 from penguin_py.__main__ import main as penguin
-from tests.support.dying_main import StoppableDirectEngine
+from tests.support.direct_engine import DirectEngine
 
 TIME = pa.timestamp("us", tz="UTC")
 
@@ -65,7 +65,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr("blizzard_py.app.daemon.spark_engine", lambda *_: StoppableDirectEngine())
+    monkeypatch.setattr("blizzard_py.app.daemon.spark_engine", lambda *_: DirectEngine())
     found = World(tmp_path)
     found.put("date=2024-01-28/1.ndjson.gz", {"id": 1})
     return found

@@ -319,8 +319,8 @@ def columns_up_to(
         where = f"{storage.uri}/{commit_path(number)}"
         if actions is None:
             raise StateError(
-                f"{where}: is missing, and no checkpoint that can be read here covers it; which"
-                " files the table had is not certain. Restore the entry, or a whole checkpoint of"
+                f"{where}: is missing, and no checkpoint that can be read here covers it; what"
+                " the table had is not certain. Restore the entry, or a whole checkpoint of"
                 " a later version, from a backup"
             )
         yield columns_in(actions, wanted, where)

@@ -1,6 +1,6 @@
 """A Parquet file of a table in a store: its footer, and nothing else of it.
 
-Rows are decoded in another process (`parquet_process`).
+Rows are decoded in another process (`parquet_files.process`).
 """
 
 from __future__ import annotations

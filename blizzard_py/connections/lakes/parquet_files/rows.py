@@ -1,6 +1,6 @@
 """The rows of a Parquet file in bounded batches, whatever the file holds.
 
-Another process decodes them (`parquet_process`); here its orders are given and its questions
+Another process decodes them (`process`); here its orders are given and its questions
 answered.
 """
 
@@ -110,7 +110,7 @@ def ranges(file: TableFile, name: str) -> list[Range]:
 
     Raises `SourceError` for no sense.
     """
-    order = process.Order(file.metadata, file.size, (), (name,), allowed(file.size), True)
+    order = process.Order(file.metadata, file.size, (), (name,), allowed(file.size), is_footer=True)
     try:
         return [told for batch in _answers(file, order) for told in from_batch(batch)]
     except _Ended as error:
@@ -118,7 +118,7 @@ def ranges(file: TableFile, name: str) -> list[Range]:
 
 
 def _answers(file: TableFile, order: process.Order) -> Iterator[pa.RecordBatch]:
-    """Return what the process answers. Raises `_Ended`, and `SourceError` for what it refuses."""
+    """Yield what the process answers. Raises `_Ended`, and `SourceError` for what it refuses."""
     reader = IDLE.pop() if IDLE else RowReader()
     is_idle = False
     try:

@@ -1,4 +1,4 @@
-"""Statistics of a column in a Parquet file's footer. Only `parquet_process` may ask for statistics.
+"""Statistics of a column in a Parquet file's footer. Only `process` may ask for them.
 
 Where a footer contradicts itself pyarrow ends the process that looks at them.
 """

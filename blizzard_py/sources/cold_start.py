@@ -153,7 +153,7 @@ def _orphans(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
     if has_sources(world.log):
         told = "the table's log commits batches of other names"
     else:
-        output = newest_waiting(sink, None, world.log, parts.concurrency)
+        output = newest_waiting(sink, None, world.log, parts.concurrency, parts.clock())
         told = "" if output is None else told_of(output)
     # Another source may have begun since, and have published.
     if told and not checkpoints(sink):

@@ -110,7 +110,7 @@ def world_of(parts: Parts, stored: SourceState | None) -> World:
 def waiting_of(parts: Parts, world: World, stored: SourceState | None) -> WaitingOutput | None:
     """Return the newest output of a source that may wait for its commit. Raises `StorageError`."""
     names = names_in_log(parts, stored)
-    return newest_waiting(parts.stores.sink, names, world.log, parts.concurrency)
+    return newest_waiting(parts.stores.sink, names, world.log, parts.concurrency, parts.clock())
 
 
 def require_current(state: SourceState, parts: Parts, world: World) -> SourceState:

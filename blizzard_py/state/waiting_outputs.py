@@ -22,6 +22,7 @@ from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress
 from blizzard_core.watermark.scan import scan
 from blizzard_py.state.committers import committer_of, committer_states
+from blizzard_py.state.journal_tally import millis_of
 
 # What an output is called that no manifest makes known.
 OUTPUT_NAME = re.compile(
@@ -51,25 +52,40 @@ class _Mirror(ProgressDocument):
 
 
 def newest_waiting(
-    sink: Storage, names: Collection[str] | None, log: Mapping[str, int], concurrency: int
+    sink: Storage,
+    names: Collection[str] | None,
+    log: Mapping[str, int],
+    concurrency: int,
+    now: float,
 ) -> WaitingOutput | None:
     """Return the newest output of the run with these ``names`` that may wait, None if none does.
 
     Without ``names`` it is that of any run.
     ``log`` has the newest ``txn`` of each application. Those that were committed within the
     committer's grace period are among what is looked at. Names of outputs rise with the batches of
-    a source, so files are looked at from the newest name on, up to the first of the run. Costs the
-    LISTs of a committer's poll and a GET for each of these files. Raises `StorageError`.
+    a source, so files are looked at from the newest name on, up to the first of the run. Where that
+    name is ahead of ``now``, in epoch seconds, a clock was put back and names do not rise: then all
+    are looked at. Costs the LISTs of a committer's poll and a GET for each file that is looked at.
+    Raises `StorageError`.
     """
     try:
         found = scan(sink, _marks(sink, log), _is_output, concurrency).entries
     except NotFound:  # a local directory that nothing was written to yet
         return None
     newest = sorted(found, key=lambda entry: entry.path.rpartition("/")[2], reverse=True)
-    for entry, told in _output_ids(sink, newest, concurrency):
-        if told is not None and (names is None or told.source in names):
-            return WaitingOutput(entry.path, told.batch, told.attempt)
-    return None
+    outputs = (
+        WaitingOutput(entry.path, told.batch, told.attempt)
+        for entry, told in _output_ids(sink, newest, concurrency)
+        if told is not None and (names is None or told.source in names)
+    )
+    if newest and _named_ms(newest[0]) > now * 1000:
+        return max(outputs, key=lambda output: (output.batch, output.attempt), default=None)
+    return next(outputs, None)
+
+
+def _named_ms(entry: Entry) -> int:
+    """The time in an output's name, in milliseconds."""
+    return millis_of(entry.path.rpartition("/")[2].removesuffix(".parquet"))
 
 
 def _is_output(path: str) -> bool:

@@ -111,6 +111,26 @@ def test_older_state_and_fence_are_refused_while_outputs_wait(
     assert drill.ids() == ALL[:9]
 
 
+def test_outputs_that_wait_tell_their_order_also_when_the_clock_was_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drill = Drill(tmp_path, str(tmp_path / "place"))
+    drill.arrive(0)
+    with monkeypatch.context() as machine:
+        fresh = OutputNames.fresh
+        machine.setattr(
+            OutputNames, "fresh", lambda names, count, now: fresh(names, count, now + 7200)
+        )
+        assert run(build(load_config(drill.config), DirectEngine()), ONCE, threading.Event()) == 0
+    shutil.copytree(drill.lake, drill.copy(0))
+    drill.arrive(1)
+    assert run(build(load_config(drill.config), DirectEngine()), ONCE, threading.Event()) == 0
+    drill.put_back(STATE, FENCE)
+    workers = build(load_config(drill.config), DirectEngine())
+    assert run(workers, ONCE, threading.Event()) == 1
+    assert ".parquet waits for its commit" in (workers[0].activity.pulse.error or "")
+
+
 def test_lost_state_and_fence_are_no_cold_start_while_outputs_wait(tmp_path: Path) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
     drill.arrive(0)

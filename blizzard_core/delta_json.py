@@ -59,6 +59,12 @@ _CERTAIN: Mapping[str, tuple[type, pa.DataType]] = {
     "txn.version": (int, pa.int64()),
     _SIDECAR: (str, pa.string()),
 }
+# At either end of a commit, in which an action begins, or ends with its line.
+_EDGE_BYTES = 64
+_COMMIT_REMEDY = (
+    "If it is the log's newest commit, delete it: Penguin commits its own files again, and other"
+    " writers have to; else restore it, or a whole checkpoint of a later version, from a backup"
+)
 _REMEDY = (
     "If the commits before it, or an older checkpoint, are still there, delete it; else restore it"
     " from a backup"
@@ -182,6 +188,10 @@ def _cleaned_up(where: str) -> Unavailable:
 
 def actions_of(raw: bytes, where: str, kinds: Collection[str] = ()) -> list[Action]:
     """A commit's actions, or those of ``kinds`` and some more. Raises `StateError`."""
+    # A machine that lost its power may leave a file empty, of zeros, or cut off.
+    ends = raw[:_EDGE_BYTES].lstrip()[:1] + raw[-_EDGE_BYTES:].rstrip()[-1:]
+    if ends != b"{}":
+        raise StateError(f"{where}: is empty or cut off. {_remedy(where)}")
     markers = [f'"{kind}"'.encode() for kind in kinds]
     lines = raw.split(b"\n")
     if markers:
@@ -193,11 +203,16 @@ def actions_of(raw: bytes, where: str, kinds: Collection[str] = ()) -> list[Acti
         try:
             action = written_value(line)
         except ValueError as error:
-            raise StateError(f"{where}: is not a readable commit ({error}). {_REMEDY}") from error
+            raise StateError(f"{where}: is not readable ({error}). {_remedy(where)}") from error
         if not isinstance(action, dict):
-            raise StateError(f"{where}: holds a line that is not an action. {_REMEDY}")
+            raise StateError(f"{where}: holds a line that is not an action. {_remedy(where)}")
         found.append(action)
     return found
+
+
+def _remedy(where: str) -> str:
+    """What to do about a file of the log that is not understood."""
+    return _REMEDY if ".checkpoint." in where.rpartition("/")[2] else _COMMIT_REMEDY
 
 
 def read_commit(storage: Storage, version: int, kinds: Collection[str] = ()) -> list[Action] | None:
@@ -225,11 +240,11 @@ def columns_in(actions: Iterable[Action], wanted: Iterable[str], where: str) -> 
             if kind not in fields or body is None:
                 continue
             if not isinstance(body, dict):
-                raise StateError(f"{where}: {kind} of an action has no fields. {_REMEDY}")
+                raise StateError(f"{where}: {kind} of an action has no fields. {_remedy(where)}")
             for key, name in fields[kind]:
                 value = body.get(key) if key else body
                 if name in _CERTAIN and type(value) is not _CERTAIN[name][0]:
-                    raise StateError(f"{where}: an action has no sound {name}. {_REMEDY}")
+                    raise StateError(f"{where}: an action has no sound {name}. {_remedy(where)}")
                 found[name].append(value)
     return found
 

@@ -55,9 +55,14 @@ def source_app(source: str) -> str:
     return f"{_SOURCE_APP}{source}"
 
 
-def has_sources(apps: Iterable[str]) -> bool:
-    """Return whether a batch of any source is among what these applications committed."""
-    return any(app.startswith(_SOURCE_APP) for app in apps)
+def sources_in(apps: Iterable[str]) -> set[str]:
+    """Return which sources, and other runs of them, have batches in what these have committed."""
+    return {app.removeprefix(_SOURCE_APP) for app in apps if app.startswith(_SOURCE_APP)}
+
+
+def is_live(source: str) -> bool:
+    """Return whether ``pipeline/source`` is no other run of it."""
+    return RUN_SEPARATOR not in source
 
 
 def group_app(source_id: str) -> str:

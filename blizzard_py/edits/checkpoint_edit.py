@@ -199,6 +199,7 @@ def over(state: SourceState) -> SourceState:
         columns=columns,
         units=units,
         group_seq=state.group_seq,
+        last_output=state.last_output,
         committed=state.committed,
     )
 

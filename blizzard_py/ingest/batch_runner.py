@@ -38,6 +38,7 @@ from blizzard_py.state.transitions import (
     rename_outputs,
     renumbered,
     restart_batch,
+    with_names_given,
 )
 
 # So often a batch runs again for new columns: each time brings as many as a job tells of.
@@ -127,7 +128,7 @@ class BatchRunner:
             return self.finish(state, ready, started, None)
         found = unpublished(self._sink, batch.outputs, self._parts.concurrency)
         self._check_published(batch, found.nowhere)
-        names = self._names.fresh(len(found.staged), self._now())
+        state, names = self._fresh(state, len(found.staged))
         missing = dict(zip((o.staged for o in found.staged), names, strict=True))
         state, ready = rename_outputs(state, batch, missing)
         if missing:
@@ -140,6 +141,11 @@ class BatchRunner:
         state = self._advance(state, ready, None)
         self._records.tidy(ready)
         return state
+
+    def _fresh(self, state: SourceState, count: int) -> tuple[SourceState, list[str]]:
+        """So many names of outputs, with the state that whoever names the next ones has to know."""
+        names = self._names.fresh(count, self._now(), state.last_output)
+        return with_names_given(state, names), names
 
     def _check_published(self, batch: Batch, nowhere: Sequence[PlannedOutput]) -> None:
         """Raise `StateError` for outputs that are nowhere, unless the table knows them."""
@@ -222,7 +228,7 @@ class BatchRunner:
             finished, replaced = replaced.finished, Replaced()
             result = replace(result, outputs=(), letters=())
             log.warning("batch_withheld", files=len(finished), why=finished[0].error)
-        names = self._names.fresh(len(result.outputs), self._now())
+        state, names = self._fresh(state, len(result.outputs))
         prefix = "" if replaced is None else UNIT_FILE_PREFIX
         outputs = name_outputs(result.outputs, names, prefix)
         log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks)

@@ -33,6 +33,7 @@ from typing import TypeVar
 
 from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Storage, join
+from blizzard_py.state.journal_tally import millis_of
 from blizzard_py.state.source_state import PlannedOutput
 from blizzard_py.state.state_paths import StatePaths
 
@@ -65,18 +66,20 @@ def clear_older(storage: Storage, source_id: str, epoch: int) -> None:
 
 
 class OutputNames:
-    """Names of outputs: UUIDv7 (RFC 9562), each greater than every one that it gave before.
+    """Names of outputs: UUIDv7 (RFC 9562), each greater than every one that the source had before.
 
     A committer looks behind the names that it has seen, so the time in them is to be
-    the store's and not that of this machine, which the next daemon need not share.
+    the store's and not that of this machine, which the next daemon need not share. That clock, too,
+    may have been put back; names rise with the batches all the same.
     """
 
     def __init__(self) -> None:
         self._last = 0  # milliseconds and, in the lowest twelve bits, a counter within each
 
-    def fresh(self, count: int, now: float) -> list[str]:
-        """So many names in increasing order; ``now`` is in epoch seconds."""
-        first = max(int(now * 1000) << _COUNTER_BITS, self._last + 1)
+    def fresh(self, count: int, now: float, last: str = "") -> list[str]:
+        """So many names in increasing order, above ``last``; ``now`` is in epoch seconds."""
+        millis = max(int(now * 1000), millis_of(last) + 1)
+        first = max(millis << _COUNTER_BITS, self._last + 1)
         self._last = first + count - 1
         return [_name(first + n) for n in range(count)]
 

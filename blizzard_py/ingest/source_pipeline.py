@@ -305,7 +305,7 @@ class SourcePipeline(SourceView):
             # The journal stays, and so does what it must hold.
             cold = replace(self._cold(), ledger=state.ledger, unfolded=state.unfolded)
             cold = replace(cold, totals=state.totals, last_batch=state.last_batch)
-            state = replace(cold, committed=state.committed)
+            state = replace(cold, last_output=state.last_output, committed=state.committed)
         again = self._begins_anew(state)
         if (found is None and self._fresh) or again:
             state = replace(state, anew_ts=self._begins_at())

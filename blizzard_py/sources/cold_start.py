@@ -16,12 +16,12 @@ from itertools import chain
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import ColdStartRefused
-from blizzard_core.handover.outputs import has_sources
+from blizzard_core.handover.outputs import is_live, sources_in
 from blizzard_core.storage.protocol import Storage, listed
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World, told_of, waiting_of, world_of
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, SHARED
-from blizzard_py.state.checkpoint_file import load_state
+from blizzard_py.state.checkpoint_file import live_states, load_state
 from blizzard_py.state.fence_record import fence_path
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.siblings import checkpoints, is_backfill
@@ -106,8 +106,8 @@ def _fenced(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
         where = f"{sink.uri}/{fence_path(parts.id)}"
         yield f"{where} says that {moved or f'batch {record.batch} was committed'}"
     if world.committed_ms or world.groups:
-        yield "the table's log commits batches of it"
-    elif (output := waiting_of(parts, world, None)) is not None:
+        yield f"the table's log commits batches of {world.committed_names or 'it'}"
+    elif (output := waiting_of(parts, world)) is not None:
         yield told_of(output)
 
 
@@ -115,15 +115,20 @@ def _traces(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
     """Return what earlier work has left, the surest first."""
     if parts.home_id != parts.id and sink.stat(checkpoint_path(parts.id)) is not None:
         yield f"{checkpoint_path(parts.id)} names it"
-    for batch in Journal(sink, parts.id).batches():
-        yield f"the journal has batch {batch} of it"
-    paths = StatePaths(parts.id)
-    for folder in (paths.ledger, paths.processed, paths.seen):
-        for entry in listed(sink, f"{folder}/", f"{folder}0"):
-            yield f"{entry.path} holds names that were done"
+    yield from work_of(sink, parts.id)
     if parts.suffix:
         return
     yield from other_names(parts, sink, world)
+
+
+def work_of(sink: Storage, source_id: str) -> Iterator[str]:
+    """Return what the state folder has, beside a checkpoint, of work under an id."""
+    for batch in Journal(sink, source_id).batches():
+        yield f"the journal has batch {batch} of it"
+    paths = StatePaths(source_id)
+    for folder in (paths.ledger, paths.processed, paths.seen):
+        for entry in listed(sink, f"{folder}/", f"{folder}0"):
+            yield f"{entry.path} holds names that were done"
 
 
 def other_names(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
@@ -148,13 +153,19 @@ def other_names(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
 
 def _orphans(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
     """Return what the table has of sources, where the state of all of them is gone."""
-    if checkpoints(sink):
+    if live_states(sink):
         return
-    if has_sources(world.log):
+    # A replay may have run before its source ever did, and then has a state of its own.
+    has_runs = bool(checkpoints(sink))
+
+    def is_lost(name: str) -> bool:
+        return is_live(name) or not has_runs
+
+    if any(map(is_lost, sources_in(world.log))):
         told = "the table's log commits batches of other names"
     else:
-        output = newest_waiting(sink, None, world.log, parts.concurrency, parts.clock())
+        output = newest_waiting(sink, is_lost, world.log, parts.concurrency)
         told = "" if output is None else told_of(output)
     # Another source may have begun since, and have published.
-    if told and not checkpoints(sink):
+    if told and not live_states(sink):
         yield f"{told}, and the state of every source is gone"

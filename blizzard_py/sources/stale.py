@@ -21,18 +21,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from blizzard_core.delta_json import newest_transactions
 from blizzard_core.errors import StateError
-from blizzard_core.handover.outputs import group_app, source_app
+from blizzard_core.handover.outputs import group_app, is_live, source_app, sources_in
 from blizzard_py.sources.parts import Parts
-from blizzard_py.state.checkpoint_file import load_state, read_state
+from blizzard_py.state.checkpoint_file import live_states, load_state, read_state
 from blizzard_py.state.fence_record import (
     FenceFile,
     FenceRecord,
     contradiction,
     fence_path,
+    recorded_ids,
     with_move,
 )
 from blizzard_py.state.journal import Journal
@@ -61,17 +63,24 @@ _NO_BACKFILL = (
 class World:
     """The fence record and the table's log, as they concern a source.
 
-    ``committed_ms`` is the time in the id of its newest batch in the log, ``groups`` the number
-    of its last group there; 0 where the log has none. ``log`` has every application's ``txn``.
+    ``names`` are those under which its batches are in the log; ``committed_ms`` is the time in the
+    id of the newest of them, ``groups`` the number of its last group there; 0 where the log has
+    none. ``log`` has every application's ``txn``.
     """
 
     record: FenceRecord | None = None
+    names: frozenset[str] = frozenset()
     committed_ms: int = 0
     groups: int = 0
     log: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def committed_names(self) -> str:
+        """Its names of which there are batches in the log, for messages."""
+        return ", ".join(sorted(name for name in self.names if source_app(name) in self.log))
 
-def names_in_log(parts: Parts, stored: SourceState | None) -> set[str]:
+
+def _names_in_log(parts: Parts, stored: SourceState | None) -> set[str]:
     """Return the names under which the table's log may have batches of a run.
 
     With an ``id`` of its own a source may have had other names, which its checkpoint in storage
@@ -93,13 +102,34 @@ def look(parts: Parts, record: FenceRecord | None, stored: SourceState | None) -
     """
     record = with_move(parts.stores.sink, parts.id, record)
     newest = newest_transactions(parts.stores.sink, parts.concurrency)
-    committed = max(newest.get(source_app(name), 0) for name in names_in_log(parts, stored))
+    names = _names_in_log(parts, stored)
+    if not parts.suffix:
+        names |= _other_names(parts, stored or SourceState(), newest, names)
+    committed = max(newest.get(source_app(name), 0) for name in names)
     if parts.suffix and committed:
         # What runs had taken before the source was started over counts no more.
         live = load_state(parts.stores.sink, parts.letters_id) or SourceState()
         committed = committed if committed > live.anew_ts * 1000 else 0
     groups = newest.get(group_app(parts.letters_id), 0)
-    return World(record, committed, groups, newest)
+    return World(record, frozenset(names), committed, groups, newest)
+
+
+def _other_names(
+    parts: Parts, stored: SourceState, log: Mapping[str, int], names: AbstractSet[str]
+) -> set[str]:
+    """Return other names with later batches in the log, that nobody but this source had.
+
+    So it is where the table has nothing of any other source: after a rename when state, fence
+    records and configuration are put back to a moment before it, or the state is lost. Costs a
+    LIST where there are later batches of another source.
+    """
+    sink, last = parts.stores.sink, millis_of(stored.last_batch)
+    later = {name for name in filter(is_live, sources_in(log)) if log[source_app(name)] > last}
+    others = later - names
+    if not others or {*recorded_ids(sink)} - {parts.id} or {*live_states(sink)} - {parts.id}:
+        return set()
+    ids = {name: name.replace("/", "_") for name in others}
+    return {name for name in others if next(Journal(sink, ids[name]).batches(), None) is None}
 
 
 def world_of(parts: Parts, stored: SourceState | None) -> World:
@@ -107,10 +137,10 @@ def world_of(parts: Parts, stored: SourceState | None) -> World:
     return look(parts, FenceFile(parts.stores.sink, parts.id).read(), stored)
 
 
-def waiting_of(parts: Parts, world: World, stored: SourceState | None) -> WaitingOutput | None:
+def waiting_of(parts: Parts, world: World) -> WaitingOutput | None:
     """Return the newest output of a source that may wait for its commit. Raises `StorageError`."""
-    names = names_in_log(parts, stored)
-    return newest_waiting(parts.stores.sink, names, world.log, parts.concurrency, parts.clock())
+    is_ours = world.names.__contains__
+    return newest_waiting(parts.stores.sink, is_ours, world.log, parts.concurrency)
 
 
 def require_current(state: SourceState, parts: Parts, world: World) -> SourceState:
@@ -166,8 +196,9 @@ def _later_batches(state: SourceState, parts: Parts, world: World) -> str | None
             return f"the journal goes on to batch {unknown[-1]}"
     newest = world.committed_ms
     if newest and (newest > millis_of(last) or newest in map(millis_of, running)):
-        return "the table's log commits newer batches of it, and the journal is older, too"
-    waiting = waiting_of(parts, world, state)
+        told = f"the table's log commits newer batches of {world.committed_names}"
+        return f"{told}, and the journal is older, too"
+    waiting = waiting_of(parts, world)
     known = {batch.batch: batch.attempt for batch in state.in_flight if batch.outputs}
     if waiting is not None and (
         waiting.batch > last
@@ -198,10 +229,11 @@ def adopted(state: SourceState, parts: Parts, world: World) -> SourceState:
     known, record = state.committed, world.record
     if record is not None and record.number >= known.number - 1 and contradiction(known, record):
         known = record.commit_point
-    last = state.last_batch or last_known(state, parts, world)
-    return replace(
-        state, last_batch=last, committed=known, group_seq=max(state.group_seq, world.groups)
-    )
+    if not state.last_batch:
+        waiting = waiting_of(parts, world)
+        last, name = last_known(state, parts, world, waiting), waiting.name if waiting else ""
+        state = replace(state, last_batch=last, last_output=max(state.last_output, name))
+    return replace(state, committed=known, group_seq=max(state.group_seq, world.groups))
 
 
 def current_state(parts: Parts, moves_to: str = "") -> SourceState | None:
@@ -231,7 +263,9 @@ def current_state(parts: Parts, moves_to: str = "") -> SourceState | None:
             return state
 
 
-def last_known(state: SourceState, parts: Parts, world: World) -> str:
+def last_known(
+    state: SourceState, parts: Parts, world: World, waiting: WaitingOutput | None
+) -> str:
     """Return the last batch that anything tells of, for whoever makes a checkpoint of all.
 
     What is in flight may have no entry in the journal yet. Where an operator has said what is done,
@@ -244,7 +278,7 @@ def last_known(state: SourceState, parts: Parts, world: World) -> str:
         begun.append(world.record.batch)
     if world.committed_ms:
         begun.append(_highest_of(world.committed_ms))
-    if (waiting := waiting_of(parts, world, state)) is not None:
+    if waiting is not None:
         begun.append(waiting.batch)
     return max(begun, default="") or NO_BATCH
 

@@ -26,6 +26,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``sources``: of a pipeline whose sources share batches, the state of each by its name
   (`blizzard_py.state.members`);
 * ``committed``: the newest commit point (`blizzard_py.state.fence_record`);
+* ``last_output``: the highest name of an output; names rise whatever a clock says;
 * ``unfolded``: what the journal must hold (`blizzard_py.state.journal_tally`);
 * ``former``: the places that files of the source had before, which rows may name;
 * ``totals``: counts since the pipeline's first batch.
@@ -114,6 +115,7 @@ class CheckpointDocument(ProgressDocument):
     stream: StreamState | None = None
     former: tuple[str, ...] | None = None
     last_batch: str | None = None
+    last_output: str | None = None
     unexpected: tuple[str, ...] | None = None
     closing: dict[str, Closing] | None = None
     sources: dict[str, Any] | None = None
@@ -149,6 +151,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "committed": asdict(state.committed) if state.committed.number else None,
         "unfolded": None if state.unfolded is None else asdict(state.unfolded),
         "last_batch": state.last_batch or None,
+        "last_output": state.last_output or None,
         "unexpected": list(state.unexpected) or None,
         "letters": list(state.letters) or None,
         "closing": msgspec.to_builtins(state.closing) or None,
@@ -206,6 +209,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.stream,
         found.former or (),
         found.last_batch or "",
+        found.last_output or "",
         found.unexpected or (),
         found.closing or {},
         {n: state_from_json(d, f"{where}: sources.{n}") for n, d in (found.sources or {}).items()},

@@ -15,17 +15,40 @@ from blizzard_core.storage.opening import is_same_place
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by
-from blizzard_py.state.checkpoint_document import SHARED, state_from_json
+from blizzard_py.state.checkpoint_document import (
+    MOVED_DOCUMENT,
+    MOVED_TO,
+    SHARED,
+    state_from_json,
+)
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.members import of_source
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.processed_tracker import ProcessedTracker
+from blizzard_py.state.siblings import checkpoints, is_run
 from blizzard_py.state.source_state import IN, Identity, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
 
 # A segment that is gone was replaced since the checkpoint was read: so often it is read again.
 _LOOKS = 5
+
+
+def live_states(sink: Storage) -> tuple[str, ...]:
+    """Return the ids of the table's sources that have a state. What is damaged is one, too.
+
+    What is left of one that was renamed is none. Costs the LISTs of the state folder and a GET for
+    each. Raises `StorageError`.
+    """
+
+    def has_state(source_id: str) -> bool:
+        try:
+            found = checkpoint.load(sink, checkpoint_path(source_id), lambda told, _where: told)
+        except StateError:
+            return True
+        return found is not None and (MOVED_TO not in found or MOVED_DOCUMENT in found)
+
+    return tuple(name for name in checkpoints(sink) if not is_run(name) and has_state(name))
 
 
 def read_state(sink: Storage, source_id: str) -> SourceState | None:

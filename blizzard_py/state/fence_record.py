@@ -19,15 +19,18 @@ there. ``moved_to`` names the source id that the state was renamed to. An object
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import Conflict, FencedError, NotFound
 from blizzard_core.storage.protocol import Storage, listed
+from blizzard_py.state.siblings import is_run
 from blizzard_py.state.source_state import CommitPoint
 
 FENCE_FOLDER = "_blizzard_fence"
+_MOVED = "~moved"
 
 # Older processes write once each at most, between our take-over and this.
 _TAKE_TRIES = 5
@@ -57,7 +60,16 @@ def fence_path(source_id: str) -> str:
 
 def moved_path(source_id: str) -> str:
     """Return where it stands that a source's state was renamed, relative to the table."""
-    return f"{FENCE_FOLDER}/{source_id}~moved.json"
+    return f"{FENCE_FOLDER}/{source_id}{_MOVED}.json"
+
+
+def recorded_ids(sink: Storage) -> Iterator[str]:
+    """Return the ids of live sources that have a record. Raises `StorageError`."""
+    for entry in listed(sink, f"{FENCE_FOLDER}/", f"{FENCE_FOLDER}0"):
+        name = entry.path.removeprefix(f"{FENCE_FOLDER}/")
+        source_id = name.removesuffix(".json")
+        if source_id != name and not (source_id.endswith(_MOVED) or is_run(source_id)):
+            yield source_id
 
 
 def with_move(sink: Storage, source_id: str, record: FenceRecord | None) -> FenceRecord | None:

@@ -7,8 +7,8 @@ point for all of them. Each goes on having a journal, a ledger and dead letters 
 * ``members`` holds each source's state by its name, as if it stood alone, but for what follows;
 * ``in_flight`` and ``retries`` stand at the top. A path of them is *qualified*, ``name:path``: no
   name of a source has a colon;
-* so do ``stream``, ``last_batch``, ``committed`` and ``anew_ts``, which are of all, and their
-  ``totals`` together.
+* so do ``stream``, ``last_batch``, ``last_output``, ``committed`` and ``anew_ts``, which are of all,
+  and their ``totals`` together.
 
 `of_source` gives a source its state as it would be if it stood alone, and `with_source` puts back
 what became of it; the second undoes the first. Outputs are of no source: they stand, as the
@@ -52,6 +52,7 @@ def of_source(state: SourceState, name: str) -> SourceState:
         retries={path: retry for (whose, path), retry in retries.items() if whose == name},
         stream=None if stream is None else _share(stream, name, is_first=_is_first(state, name)),
         last_batch=state.last_batch,
+        last_output=state.last_output,
         committed=state.committed,
         anew_ts=state.anew_ts,
         last_update_ts=state.last_update_ts,
@@ -82,6 +83,7 @@ def with_source(state: SourceState, name: str, after: SourceState) -> SourceStat
         retries={},
         stream=None,
         last_batch="",
+        last_output="",
         committed=CommitPoint(),
         anew_ts=0.0,
         last_update_ts=None,
@@ -91,6 +93,7 @@ def with_source(state: SourceState, name: str, after: SourceState) -> SourceStat
         in_flight=(*stay, *fresh),
         retries={**others, **own},
         last_batch=max(state.last_batch, after.last_batch),
+        last_output=max(state.last_output, after.last_output),
         committed=max(state.committed, after.committed, key=lambda point: point.number),
         members={**state.members, name: kept},
     )

@@ -45,6 +45,11 @@ def siblings_of(sink: Storage, live_id: str) -> tuple[str, ...]:
     return (*replays_of(live_id), *backfills_of(sink, live_id))
 
 
+def is_run(source_id: str) -> bool:
+    """Return whether an id is that of a replay or a backfill."""
+    return source_id.endswith((REPLAY_SUFFIX, RECORDS_SUFFIX)) or is_backfill(source_id)
+
+
 def checkpoints(sink: Storage, prefix: str = "") -> tuple[str, ...]:
     """The ids of all states of a table that begin so. Raises `StorageError`."""
     stem = f"{STATE_FOLDER}/{prefix}"

@@ -211,7 +211,8 @@ class SourceState:
 
     ``window`` are the batches whose files are in grace, with their ``seen_ts``; ``last_batch`` is
     the highest id of any that was begun, ``NO_BATCH`` before the first, and empty where nobody
-    wrote it down. By it and by ``committed`` a stale checkpoint is known. ``members`` are the
+    wrote it down. By it and by ``committed`` a stale checkpoint is known. ``last_output`` is the
+    highest name that an output was given. ``members`` are the
     states of several sources that share batches (`blizzard_py.state.members`). ``unfolded`` counts
     what the journal must hold, None where nobody has counted.
     """
@@ -238,6 +239,7 @@ class SourceState:
     stream: StreamState | None = None
     former: tuple[str, ...] = ()
     last_batch: str = ""
+    last_output: str = ""
     unexpected: tuple[str, ...] = ()
     closing: Mapping[str, Closing] = field(default_factory=dict)
     members: Mapping[str, SourceState] = field(default_factory=dict)

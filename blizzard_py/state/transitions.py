@@ -69,6 +69,11 @@ def name_outputs(
     )
 
 
+def with_names_given(state: SourceState, names: Sequence[str]) -> SourceState:
+    """Names of outputs were given: those that are given next are above them."""
+    return replace(state, last_output=max([state.last_output, *names]))
+
+
 def committed_at(now: float, anew_ts: float) -> float:
     """Return when a batch of now counts as committed: never before a start over that it knows of.
 

@@ -8,7 +8,7 @@ committers find them, above their marks: it costs what waits, and not what is st
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -22,7 +22,6 @@ from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress
 from blizzard_core.watermark.scan import scan
 from blizzard_py.state.committers import committer_of, committer_states
-from blizzard_py.state.journal_tally import millis_of
 
 # What an output is called that no manifest makes known.
 OUTPUT_NAME = re.compile(
@@ -43,6 +42,11 @@ class WaitingOutput:
     batch: str
     attempt: int
 
+    @property
+    def name(self) -> str:
+        """Its name, which is a UUID as that of the batch."""
+        return self.path.rpartition("/")[2].removesuffix(".parquet")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mirror(ProgressDocument):
@@ -52,40 +56,24 @@ class _Mirror(ProgressDocument):
 
 
 def newest_waiting(
-    sink: Storage,
-    names: Collection[str] | None,
-    log: Mapping[str, int],
-    concurrency: int,
-    now: float,
+    sink: Storage, is_wanted: Callable[[str], bool], log: Mapping[str, int], concurrency: int
 ) -> WaitingOutput | None:
-    """Return the newest output of the run with these ``names`` that may wait, None if none does.
+    """Return the newest output that may wait, of a run whose name is wanted; None without any.
 
-    Without ``names`` it is that of any run.
     ``log`` has the newest ``txn`` of each application. Those that were committed within the
     committer's grace period are among what is looked at. Names of outputs rise with the batches of
-    a source, so files are looked at from the newest name on, up to the first of the run. Where that
-    name is ahead of ``now``, in epoch seconds, a clock was put back and names do not rise: then all
-    are looked at. Costs the LISTs of a committer's poll and a GET for each file that is looked at.
-    Raises `StorageError`.
+    a source, so files are looked at from the newest name on, up to the first of the run. Costs the
+    LISTs of a committer's poll and a GET for each of these files. Raises `StorageError`.
     """
     try:
         found = scan(sink, _marks(sink, log), _is_output, concurrency).entries
     except NotFound:  # a local directory that nothing was written to yet
         return None
     newest = sorted(found, key=lambda entry: entry.path.rpartition("/")[2], reverse=True)
-    outputs = (
-        WaitingOutput(entry.path, told.batch, told.attempt)
-        for entry, told in _output_ids(sink, newest, concurrency)
-        if told is not None and (names is None or told.source in names)
-    )
-    if newest and _named_ms(newest[0]) > now * 1000:
-        return max(outputs, key=lambda output: (output.batch, output.attempt), default=None)
-    return next(outputs, None)
-
-
-def _named_ms(entry: Entry) -> int:
-    """The time in an output's name, in milliseconds."""
-    return millis_of(entry.path.rpartition("/")[2].removesuffix(".parquet"))
+    for entry, told in _output_ids(sink, newest, concurrency):
+        if told is not None and is_wanted(told.source):
+            return WaitingOutput(entry.path, told.batch, told.attempt)
+    return None
 
 
 def _is_output(path: str) -> bool:

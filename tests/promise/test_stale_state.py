@@ -111,18 +111,21 @@ def test_older_state_and_fence_are_refused_while_outputs_wait(
     assert drill.ids() == ALL[:9]
 
 
+@pytest.mark.parametrize("ahead", [7200, -3600], ids=["ahead of now", "passed since"])
 def test_outputs_that_wait_tell_their_order_also_when_the_clock_was_put_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
 ) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
+    fresh, clock = OutputNames.fresh, [ahead]
+
+    def at_that_time(names: OutputNames, count: int, now: float, last: str) -> list[str]:
+        return fresh(names, count, now + clock[0], last)
+
+    monkeypatch.setattr(OutputNames, "fresh", at_that_time)
     drill.arrive(0)
-    with monkeypatch.context() as machine:
-        fresh = OutputNames.fresh
-        machine.setattr(
-            OutputNames, "fresh", lambda names, count, now: fresh(names, count, now + 7200)
-        )
-        assert run(build(load_config(drill.config), DirectEngine()), ONCE, threading.Event()) == 0
+    assert run(build(load_config(drill.config), DirectEngine()), ONCE, threading.Event()) == 0
     shutil.copytree(drill.lake, drill.copy(0))
+    clock[0] -= 7200
     drill.arrive(1)
     assert run(build(load_config(drill.config), DirectEngine()), ONCE, threading.Event()) == 0
     drill.put_back(STATE, FENCE)
@@ -240,13 +243,60 @@ def test_lost_state_is_no_cold_start_after_a_rename(tmp_path: Path, *, waits: bo
         shutil.rmtree(drill.lake / part)
     workers = build(load_config(drill.config), DirectEngine())
     assert run(workers, ONCE, threading.Event()) == 2
-    assert "the state of every source is gone" in (workers[0].activity.pulse.error or "")
+    told = workers[0].activity.pulse.error or ""
+    assert ("the state of every source is gone" if waits else "batches of events/main") in told
     assert rebuilt(drill) == 1
     assert "--done-before" in drill.told
     assert rebuilt(drill, "--done-before", "date=2024-01-21") == 0
     drill.arrive(1)
     assert drill.start_once() == 0
     assert drill.ids() == ALL[:6]
+
+
+def test_state_of_before_a_rename_is_refused_under_its_old_name(tmp_path: Path) -> None:
+    drill = Drill(tmp_path, str(tmp_path / "place"))
+    drill.arrive(0)
+    assert drill.start_once() == 0
+    shutil.copytree(drill.lake, drill.copy(0))
+    assert renamed(drill) == 0
+    drill.arrive(1)
+    assert drill.start_once() == 0
+    drill.put_back(STATE, FENCE)
+    drill.document["pipelines"]["events"] = drill.document["pipelines"].pop("clicks")
+    drill.write_config()
+    drill.arrive(2)
+    assert drill.start_once() == 1
+    assert "the table's log commits newer batches of clicks/main, events/main" in drill.told
+    assert drill.rebuild() == 1
+    assert drill.rebuild("--done-before", "date=2024-01-22") == 0
+    for _ in range(2):
+        assert drill.start_once() == 0
+    assert drill.ids() == ALL[:9]
+
+
+@pytest.mark.parametrize("left", ["a tombstone", "a replay"])
+def test_lost_state_is_no_cold_start_beside_what_is_left(tmp_path: Path, left: str) -> None:
+    drill = Drill(tmp_path, str(tmp_path / "place"))
+    drill.arrive(0)
+    name = "date=2024-01-20/1600-bad.ndjson.gz"
+    drill.put(name, b"no gzip")
+    assert drill.start_once() == 0
+    drill.put_rows(name, 3)
+    ingest(drill, name)
+    assert drill.start_once() == 0
+    lost = CHECKPOINT
+    if left == "a tombstone":
+        assert renamed(drill) == 0
+        drill.arrive(2)
+        assert drill.start_once() == 0
+        lost = "_blizzard/clicks_main_checkpoint.json"
+    (drill.lake / lost).unlink()
+    before, pipelines = drill.ids(), drill.document["pipelines"]
+    drill.document["pipelines"] = {"views": pipelines[next(iter(pipelines))]}
+    drill.write_config()
+    assert drill.start_once() == 2
+    assert "the table's log commits batches of" in drill.told
+    assert drill.ids() == before
 
 
 def test_files_of_another_place_come_under_another_id_as_the_refusal_says(drill: Drill) -> None:
@@ -297,7 +347,9 @@ def test_an_older_replay_is_refused_by_the_log(
     if known == "an older one":
         ingest(drill, names[1])
     else:
-        with pytest.raises(ColdStartRefused, match="the table's log commits batches of it"):
+        with pytest.raises(
+            ColdStartRefused, match="the table's log commits batches of events/main~replay"
+        ):
             ingest(drill, names[1])
     assert drill.start_once() == 0  # nothing of the live source has come since
     assert drill.ids() == before

@@ -16,7 +16,7 @@ from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Doubt, Place
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.stale import World, names_in_log, newer_work, world_of
+from blizzard_py.sources.stale import World, newer_work, world_of
 from blizzard_py.state import processed_set
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import read_ledger, unlisted
@@ -340,7 +340,7 @@ class Evidence:
 
     def unknown_work(self) -> Iterator[Doubt]:
         """Return what the table has of batches that neither journal nor ledger know."""
-        names = map(re.escape, names_in_log(self._parts, self._state))
+        names = map(re.escape, self.world.names)
         ours = re.compile(rf'"(?:{"|".join(names)})/([0-9a-f-]{{36}})/\d+/'.encode())
         batches: set[str] = set()
         committed: set[str] = set()

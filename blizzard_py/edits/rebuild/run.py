@@ -294,6 +294,7 @@ class Rebuild:
                 [before.group_seq, *(batch.group.seq for batch in flying if batch.group)]
             ),
             former=before.former,
+            last_output=before.last_output,
             committed=before.committed,
             unfolded=unfolded_without(evidence, {batch.batch for batch in flying}),
         )

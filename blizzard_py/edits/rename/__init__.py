@@ -15,8 +15,9 @@ the old id to the new one:
 Killed anywhere, the same command goes on: as long as the old tombstone holds the state
 and there is no new checkpoint, everything is copied again; after that only step 4 is left.
 It is refused while a batch is being published, since that one's outputs are staged under
-the old name, and for a stale checkpoint: under the new name nobody could tell. What was copied is
-left where it was; delete it when you like.
+the old name, and for a stale checkpoint: under the new name nobody could tell. So it is where there
+was work under the new name before, of the source or of a run of it, which would count as this
+one's. What was copied is left where it was; delete it when you like.
 
 **Files that moved.** A checkpoint is of the files below one ``source_uri``. With
 ``moved_from`` it is taken over for the same files, under the same names, at another one:

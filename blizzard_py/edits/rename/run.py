@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +23,11 @@ from blizzard_py.edits.rename.documents import (
 )
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.inferred_schema import schema_path
+from blizzard_py.sources.cold_start import work_of
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
 from blizzard_py.state.committers import applied_groups
-from blizzard_py.state.fence_record import FenceFile, FenceRecord, with_move
-from blizzard_py.state.journal import Journal
+from blizzard_py.state.fence_record import FenceFile, FenceRecord, fence_path, with_move
 from blizzard_py.state.siblings import RECORDS_SUFFIX, checkpoints, siblings_of
 from blizzard_py.state.source_state import Identity, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
@@ -302,11 +302,25 @@ class Rename:
         moved = with_move(self._sink, self._old, record) or record
         if moved.moved_to == self._new and not record.moved_to:
             return  # a run has died, and an older checkpoint was put back since
-        batch = next(Journal(self._sink, self._new).batches(), None)
-        if batch is not None:
-            raise RenameRefused(
-                f"the journal has batch {batch} under the new name {self._new}; choose another name"
-            )
+        runs = map(self._new_of, siblings_of(self._sink, self._old))
+        for new in dict.fromkeys([self._new, *siblings_of(self._sink, self._new), *runs]):
+            if (left := next(self._left_of(new), None)) is not None:
+                raise RenameRefused(
+                    f"there was work under the new name {new} before, which would count as this"
+                    f" source's: {left}; choose another name, or keep the state's with"
+                    f" `id: {self._old}`"
+                )
+
+    def _left_of(self, new: str) -> Iterator[str]:
+        """Return what tells of earlier work under an id."""
+        if self._document(new) is not None:
+            yield f"{self._where(new)} exists"
+        record = with_move(self._sink, new, FenceFile(self._sink, new).read())
+        if record is not None and (record.moved_to or record.number):
+            moved = record.moved_to and f"the state was renamed to {record.moved_to}"
+            what = moved or f"batch {record.batch} was committed"
+            yield f"{self._sink.uri}/{fence_path(new)} says that {what}"
+        yield from work_of(self._sink, new)
 
     def _check_run(self, source_id: str, document: Mapping[str, Any]) -> None:
         """Raise `RenameRefused` for a replay that has a group to make known under the old name."""

@@ -300,6 +300,41 @@ def test_letters_that_the_slower_of_two_brings_back_bring_no_rows(
     assert world.rows() == [*ROWS, "mended", "new", "record"]
 
 
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("_blizzard_fence/clicks_main.json", b'{"number": 2, "batch": "b"}'),
+        ("_blizzard_fence/clicks_main~moved.json", b'{"moved_to": "events_main"}'),
+        ("_blizzard_fence/clicks_main~replay.json", b'{"number": 2, "batch": "b"}'),
+        ("_blizzard/clicks_main~replay_checkpoint.json", b"{}"),
+        ("_blizzard/clicks_main_backfill_a..b_checkpoint.json", b"{}"),
+        ("_blizzard/journal/clicks_main~replay/b.json", b"{}"),
+        ("_blizzard/clicks_main_ledger/00000001~a.digests", b""),
+    ],
+)
+def test_a_name_with_work_of_before_is_refused(path: str, data: bytes) -> None:
+    world = MovingWorld()
+    world.sink.put_atomic(path, data)
+    before = dict(world.sink.objects)
+    with pytest.raises(RenameRefused, match=r"(?s)work under the new name.*`id: events_main`"):
+        world.rename()
+    assert world.sink.objects == before
+
+
+def test_a_name_that_was_left_is_taken_back_by_an_id() -> None:
+    world = MovingWorld()
+    world.rename()
+    for path in [path for path in world.sink.objects if "/events_main" in path]:
+        if not path.startswith("_blizzard_fence"):  # what may be deleted by then
+            del world.sink.objects[path]
+    with pytest.raises(RenameRefused, match=r"renamed to clicks_main; .*`id: clicks_main`"):
+        Rename(world.live(), "clicks_main").run()
+    parts = world.live()
+    parts = replace(parts, source=parts.source.model_copy(update={"id": "clicks_main"}))
+    world.drain(source_pipeline(parts))
+    assert world.rows() == [*ROWS, "new"]
+
+
 def stopped_while(phase: str) -> MovingWorld:
     """A world whose daemon died with a batch in that phase."""
     for at in range(200):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import uuid
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +16,6 @@ from tests.support.memory_store import MemoryStorage
 
 MAIN, OTHER = "events/main", "events/other"
 DAY = "date=2024-01-28"
-LATER = 1_800_000_000.0  # behind every name, in epoch seconds
 
 
 def name(number: int) -> str:
@@ -65,10 +63,8 @@ class Table(MemoryStorage):
         self.put_atomic("_penguin/lake_checkpoint.json", data.encode())
 
 
-def newest(
-    table: Table, source: str = MAIN, version: int = 1, now: float = LATER
-) -> WaitingOutput | None:
-    return newest_waiting(table, {source}, {"penguin-lake": version}, 2, now)
+def newest(table: Table, source: str = MAIN, version: int = 1) -> WaitingOutput | None:
+    return newest_waiting(table, source.__eq__, {"penguin-lake": version}, 2)
 
 
 def test_the_newest_output_of_the_run_is_found() -> None:
@@ -88,15 +84,6 @@ def test_one_footer_is_read_where_the_newest_is_ours() -> None:
         table.put(number, MAIN, number)
     assert newest(table).batch == name(49)  # type: ignore[union-attr]
     assert table.footers == 1
-
-
-def test_names_of_a_clock_that_was_put_back_hide_no_later_batch() -> None:
-    table = Table()
-    for number, batch in ((4, 1), (1, 2), (2, 3), (3, 2)):
-        table.put(number, MAIN, batch)
-    newest_name = uuid.UUID(name(4)).int >> 80
-    assert newest(table, now=(newest_name - 1) / 1000).batch == name(3)  # type: ignore[union-attr]
-    assert newest(table, OTHER, now=0.0) is None
 
 
 def test_what_a_committer_has_passed_is_not_read() -> None:

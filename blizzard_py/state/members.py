@@ -7,8 +7,8 @@ point for all of them. Each goes on having a journal, a ledger and dead letters 
 * ``members`` holds each source's state by its name, as if it stood alone, but for what follows;
 * ``in_flight`` and ``retries`` stand at the top. A path of them is *qualified*, ``name:path``: no
   name of a source has a colon;
-* so do ``stream``, ``last_batch``, ``last_output``, ``committed`` and ``anew_ts``, which are of all,
-  and their ``totals`` together.
+* so do ``stream``, ``last_batch``, ``last_output``, ``committed`` and ``anew_ts``, which are of
+  all, and their ``totals`` together.
 
 `of_source` gives a source its state as it would be if it stood alone, and `with_source` puts back
 what became of it; the second undoes the first. Outputs are of no source: they stand, as the

@@ -188,10 +188,11 @@ def _cleaned_up(where: str) -> Unavailable:
 
 def actions_of(raw: bytes, where: str, kinds: Collection[str] = ()) -> list[Action]:
     """A commit's actions, or those of ``kinds`` and some more. Raises `StateError`."""
-    # A machine that lost its power may leave a file empty, of zeros, or cut off.
+    # A machine that lost its power may leave a file of zeros, or cut off. An empty one is a commit
+    # of nothing to every reader: Penguin commits again what its own memory has of it.
     ends = raw[:_EDGE_BYTES].lstrip()[:1] + raw[-_EDGE_BYTES:].rstrip()[-1:]
-    if ends != b"{}":
-        raise StateError(f"{where}: is empty or cut off. {_remedy(where)}")
+    if raw and ends != b"{}":
+        raise StateError(f"{where}: is of zeros or cut off. {_remedy(where)}")
     markers = [f'"{kind}"'.encode() for kind in kinds]
     lines = raw.split(b"\n")
     if markers:

@@ -15,7 +15,7 @@ from blizzard_py.connections.asking import Units
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
 from blizzard_py.edits import checkpoint_edit, unit_edits
-from blizzard_py.edits.checkpoint_edit import EditRefused
+from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.slices.instants import resolve
 from blizzard_py.slices.units.state import key_parts, unit_key

@@ -34,7 +34,7 @@ from blizzard_py.commands.checkpoint_told import (
 from blizzard_py.commands.forgetting import forget
 from blizzard_py.commands.options import confirmed, source_options
 from blizzard_py.edits import checkpoint_edit, unit_edits
-from blizzard_py.edits.kept import kept
+from blizzard_py.edits.checkpoint_store import CheckpointStore
 from blizzard_py.sources.tables.windows import from_stored, to_stored
 from blizzard_py.state.source_state import SourceState
 
@@ -81,9 +81,9 @@ for _command in (log, diff, rollback):
 def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
     """Show everything that is known of one source. Writes nothing."""
     found = owner_of(load_config(config), (pipeline, source))
-    seen = checkpoint_edit.stored(found)
-    copies = [each.entry.path for each in kept(found.sink, found.checkpoint_path)]
-    where = f"{found.sink.uri}/{found.checkpoint_path}"
+    store = CheckpointStore(found.sink, found.id)
+    seen, where = store.load(), store.where
+    copies = [each.entry.path for each in store.copies()]
     if as_json:
         print_json({"uri": where, "checkpoint": seen.document, "backups": copies})
     else:

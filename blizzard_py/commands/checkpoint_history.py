@@ -27,7 +27,7 @@ from blizzard_py.app.operations import is_asked, owner_of, pipeline_of
 from blizzard_py.commands.options import confirmed, source_options
 from blizzard_py.edits import checkpoint_edit, history
 from blizzard_py.edits.checkpoint_edit import Effect
-from blizzard_py.edits.history import NOW, Unreadable, Version
+from blizzard_py.edits.checkpoint_store import NOW, CheckpointStore, Unreadable, Version
 
 _SHOWN_FILES = 10
 
@@ -47,7 +47,8 @@ def log(config: Path, pipeline: str, source: str, as_json: bool) -> int:
 
     The newest first, 50 at most: older copies are removed by the next change.
     """
-    found = list(history.versions(owner_of(load_config(config), (pipeline, source))))
+    owner = owner_of(load_config(config), (pipeline, source))
+    found = list(CheckpointStore(owner.sink, owner.id).versions())
     if as_json:
         print_json({"versions": [_version_json(each) for each in found]})
         return 0
@@ -120,7 +121,8 @@ def diff(config: Path, pipeline: str, source: str, before: str, after: str, as_j
     """
     loaded, where = load_config(config), (pipeline, source)
     with closing(owner_of(loaded, where)) as found:
-        old, new = history.version(found, before), history.version(found, after)
+        store = CheckpointStore(found.sink, found.id)
+        old, new = store.version(before), store.version(after)
         told = history.differences(old.state, new.state)
         effect = None
         if not is_asked(loaded, where):
@@ -180,8 +182,8 @@ def rollback(
     loaded, where = load_config(config), (pipeline, source)
     refuse_edit(loaded, where, "`checkpoint rollback`")
     with closing(pipeline_of(loaded, where)) as found:
-        to = history.version(found, name)
-        seen = checkpoint_edit.stored(found)
+        store = CheckpointStore(found.sink, found.id)
+        to, seen = store.version(name), store.load()
         after = history.rolled_back(found, seen, to)
         rows = [list(line) for line in history.differences(seen.state, after)]
         print_table(("what", NOW, to.name), rows)

@@ -10,7 +10,8 @@ from blizzard_core.cli import print_table
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.commands.options import compact
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.edits.checkpoint_edit import Effect, Stored
+from blizzard_py.edits.checkpoint_edit import Effect
+from blizzard_py.edits.checkpoint_store import Stored
 from blizzard_py.edits.rebuild import Judged, Rebuilt
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.slices.instants import stamp

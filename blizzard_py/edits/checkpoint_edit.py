@@ -16,54 +16,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.checkpoint.fence import FencedFile, writer_of
-from blizzard_core.checkpoint.writer import Writer
-from blizzard_core.errors import BlizzardError, NotFound
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
-from blizzard_py.edits.kept import keep, published_by
+from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
+from blizzard_py.edits.notes import Note, whoever
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.sources.stale import adopted, was_published, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
 from blizzard_py.sources.tables.windows import is_below, text_of
 from blizzard_py.sources.tables.work import progress_of_text
-from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
-from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.ledger import Ledger
-from blizzard_py.state.siblings import begins_at
+from blizzard_py.state.siblings import begins_at, published_by
 from blizzard_py.state.source_state import SourceState
 
 
-class EditRefused(BlizzardError):
-    """The checkpoint is not changed; the message says why and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A checkpoint as it is in storage; ``raw`` and ``writer`` are None without a file."""
-
-    state: SourceState
-    raw: bytes | None
-    writer: Writer | None
-    document: Any
-
-
 def stored(source: SourcePipeline) -> Stored:
-    """The source's checkpoint. Raises `StateError`, `StorageError`."""
-    where = f"{source.sink.uri}/{source.checkpoint_path}"
-    try:
-        raw = source.sink.read(source.checkpoint_path)
-    except NotFound:
-        return Stored(SourceState(), None, None, None)
-    document = checkpoint.parsed(raw, where)
-    state = whole(source.sink, source.id, state_from_json(document, where))
-    return Stored(state, raw, writer_of(document, where), document)
+    """Return the source's checkpoint. Raises `StateError`, `StorageError`."""
+    return CheckpointStore(source.sink, source.id).load()
 
 
 def require_known(source: SourcePipeline, partition: str) -> None:
@@ -264,56 +238,37 @@ def change(
     Raises `EditRefused` if the checkpoint is not the one that was ``seen``, or
     is in the middle of publishing. A daemon that runs is fenced.
     """
-    fresh = stored(source)
-    check_settled(source, fresh.state)
-    if fresh.raw != seen.raw:
-        raise EditRefused(
-            "the checkpoint has changed since it was shown: a daemon is at work; look again, or"
-            " stop the daemon first"
-        )
-    backup = _kept(source, fresh, now, why or _what(fresh.state, edit(fresh.state)))
-    file = FencedFile(source.sink, source.checkpoint_path)
-    world = world_of(source.parts, fresh.state)
-
-    def begun() -> Mapping[str, Any]:
-        if fresh.raw is not None:
-            raise EditRefused("the checkpoint is gone since it was shown; look again")
-        return state_to_json(SourceState(), now)
-
-    taken = file.take(state_from_json, begun, (world.record or FenceRecord()).epoch)
-    state = SourceState() if taken is None else whole(source.sink, source.id, taken)
-    if state != fresh.state:
-        raise EditRefused(
-            "the daemon saved at the same moment and is fenced now; nothing was changed, so look"
-            " again and repeat"
-        )
-    after = edit(state)
+    check_settled(source, seen.state)
+    parts = source.parts
+    store = CheckpointStore(source.sink, source.id)
+    world = world_of(parts, seen.state)
+    writer = 0 if seen.writer is None else seen.writer.epoch
+    epoch = max(writer, (world.record or FenceRecord()).epoch) + 1
+    after = edit(seen.state)
+    note = Note(
+        whoever(),
+        now,
+        why or _what(seen.state, after),
+        runs=published_by(source.sink, parts.letters_id),
+    )
     # What of several sources is done stands with each of them, and none of it at the top.
     if after.progress.state == "Initial" and not after.members:
         # It starts over: also what replays have ingested comes again, and what is late then
         # is not to look like what was settled before.
         ledger = Ledger(source.sink, source.id)
-        width = source.parts.concurrency
-        at = begins_at(source.sink, source.parts.letters_id, file.now(), width)
-        ledger.load((), file.epoch)
+        ledger.load((), epoch)
         after = replace(
-            after, anew_ts=at, ledger=ledger.begin_anew(), unfolded=JournalTally(), last_batch=""
+            after,
+            anew_ts=begins_at(source.sink, parts.letters_id, store.now(), parts.concurrency),
+            ledger=ledger.begin_anew(),
+            unfolded=JournalTally(),
+            last_batch="",
         )
-        after = adopted(after, source.parts, world)
-    elif after.columns != state.columns:
+        after = adopted(after, parts, world)
+    elif after.columns != seen.state.columns:
         # The operator says from where to read, whatever the checkpoint knew.
-        after = adopted(replace(after, last_batch=""), source.parts, world)
-    file.save(state_to_json(after, now))
-    return backup
-
-
-def _kept(source: SourcePipeline, found: Stored, now: float, why: str) -> str | None:
-    """A copy of the checkpoint beside it, as a path; None if there is no checkpoint."""
-    if found.raw is None:
-        return None
-    epoch = 0 if found.writer is None else found.writer.epoch
-    runs = published_by(source.sink, source.parts.letters_id)
-    return keep(source.sink, source.checkpoint_path, found.raw, epoch, at=now, why=why, runs=runs)
+        after = adopted(replace(after, last_batch=""), parts, world)
+    return store.swap(seen, after, epoch, note)
 
 
 def _what(before: SourceState, after: SourceState) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from blizzard_core.settings.base import micros
 from blizzard_core.settings.event_time import Branch, EventTimeSettings
-from blizzard_py.edits.checkpoint_edit import EditRefused
+from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.kernels.lateness import rules_of
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_query import forgotten

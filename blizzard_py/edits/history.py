@@ -10,100 +10,23 @@ knows of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.checkpoint.fence import writer_of
-from blizzard_core.checkpoint.writer import Writer
-from blizzard_core.errors import NotFound, StateError
-from blizzard_py.edits.checkpoint_edit import EditRefused, Stored, stored
-from blizzard_py.edits.kept import kept, published_by
-from blizzard_py.edits.notes import Note
+from blizzard_core.errors import StateError
+from blizzard_py.edits.checkpoint_store import EditRefused, Stored, Version
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.stale import require_current, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
-from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.seen_rows import segment_path
-from blizzard_py.state.siblings import siblings_of
+from blizzard_py.state.siblings import published_by, siblings_of
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
-
-NOW = "now"
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """A checkpoint by its ``name``: it was the source's until ``until`` (None: it is)."""
-
-    name: str
-    path: str
-    until: float | None
-    writer: Writer | None
-    state: SourceState
-    note: Note | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A version that cannot be brought back, and the ``error`` that says why."""
-
-    name: str
-    path: str
-    until: float | None
-    error: str
-
-
-def versions(source: SourcePipeline) -> Iterator[Version | Unreadable]:
-    """The newest first, beginning with the checkpoint as it is. Raises `StorageError`.
-
-    One that is cut or damaged costs itself alone.
-    """
-    yield _version(source, NOW, source.checkpoint_path, None)
-    for each in reversed(kept(source.sink, source.checkpoint_path)):
-        path, until = each.entry.path, each.entry.modified
-        name = path.removeprefix(f"{source.checkpoint_path}.").removesuffix(".bak")
-        found = _version(source, name, path, until)
-        if isinstance(found, Version) and each.error:
-            # What was published by then nobody knows without it.
-            found = Unreadable(name, path, until, each.error)
-        yield replace(found, note=each.note) if isinstance(found, Version) else found
-
-
-def _version(
-    source: SourcePipeline, name: str, path: str, until: float | None
-) -> Version | Unreadable:
-    where = f"{source.sink.uri}/{path}"
-    try:
-        if until is None:
-            seen = stored(source)
-            return Version(name, path, None, seen.writer, seen.state)
-        document = checkpoint.parsed(source.sink.read(path), where)
-        return Version(
-            name, path, until, writer_of(document, where), state_from_json(document, where)
-        )
-    except StateError as error:
-        return Unreadable(name, path, until, str(error))
-    except NotFound:
-        return Unreadable(name, path, until, f"{where}: was removed meanwhile")
-
-
-def version(source: SourcePipeline, name: str) -> Version:
-    """That version. Raises `EditRefused` if there is none of the name, or it cannot be read."""
-    known = []
-    for found in versions(source):
-        known.append(found.name)
-        if found.name != name:
-            continue
-        if isinstance(found, Unreadable):
-            raise EditRefused(f"{name} cannot be read: {found.error}")
-        return found
-    raise EditRefused(f"there is no version {name!r}; there are: {', '.join(known)}")
 
 
 def differences(before: SourceState, after: SourceState) -> list[tuple[str, str, str]]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from blizzard_core.errors import UnitError
-from blizzard_py.edits.checkpoint_edit import EditRefused
+from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.slices.instants import in_utc, stamp
 from blizzard_py.slices.units.outcomes import marked, with_high
 from blizzard_py.slices.units.schemes import Pair

@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blizzard_core.errors import BlizzardError, FencedError
+from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import is_hidden, order_key
 from blizzard_core.watermark.paths import split
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.edits.rebuild import Rebuild, RebuildRefused, Rebuilt
+from blizzard_py.edits.checkpoint_store import EditRefused
+from blizzard_py.edits.rebuild import Rebuild, Rebuilt
 from blizzard_py.edits.rename import Rename
 from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts, records_uri
 from tests.simulation import adaptor, check, hands, ranges
@@ -162,7 +163,7 @@ def rebuild(director: Director, found: Event, process: Process) -> None:
     done_before = _passed(world, number) if found.get("done_before") else None
     try:
         rebuilt = job.plan(done_before)
-    except RebuildRefused as error:
+    except EditRefused as error:
         world.counts["rebuilds refused"] += 1
         world.tell(f"{process.name}: {error}")
         found["otherwise"]()
@@ -172,7 +173,7 @@ def rebuild(director: Director, found: Event, process: Process) -> None:
         try:
             job.write(rebuilt)
             break
-        except (RebuildRefused, FencedError):
+        except EditRefused:
             if not found.get("over") or tries == TIMES - 1:
                 raise
             rebuilt = job.plan(done_before)  # a daemon that refuses it has started meanwhile

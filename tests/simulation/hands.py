@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit, history
-from blizzard_py.edits.history import Version
+from blizzard_py.edits.checkpoint_store import CheckpointStore, Version
 from blizzard_py.replay import Replacing, file_parts, record_parts, records_uri
 from blizzard_py.replay.discarding import discard
 from blizzard_py.replay.redoing import Redoing
@@ -36,7 +36,8 @@ def rolled_back(_director: Director, found: Event, process: Process) -> None:
     if world.deeds[f"rolled back {found.at}"] or world.calm:
         return
     source = source_pipeline(process.parts(number))
-    known = [each for each in history.versions(source) if isinstance(each, Version)][1:]
+    versions = CheckpointStore(source.sink, source.id).versions()
+    known = [each for each in versions if isinstance(each, Version)][1:]
     if not known:
         return
     to = known[min(found.get("back", 0), len(known) - 1)]

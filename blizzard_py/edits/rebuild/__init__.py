@@ -32,7 +32,7 @@ A daemon that runs is fenced by it, and so are backfills and replays; one that s
 it refuse. The old checkpoint is kept beside the new one.
 """
 
-from blizzard_py.edits.rebuild.decide import Doubt, Judged, Judgement, RebuildRefused, Rebuilt
+from blizzard_py.edits.rebuild.decide import Doubt, Judged, Judgement, Rebuilt
 from blizzard_py.edits.rebuild.run import Rebuild
 
-__all__ = ["Doubt", "Judged", "Judgement", "Rebuild", "RebuildRefused", "Rebuilt"]
+__all__ = ["Doubt", "Judged", "Judgement", "Rebuild", "Rebuilt"]

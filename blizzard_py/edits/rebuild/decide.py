@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.text import in_utc
 from blizzard_core.watermark.floor import raised
@@ -27,10 +26,6 @@ from blizzard_py.state.transitions import is_below_origin
 
 Place = Literal["staged", "placed", "logged", "nowhere"]
 Judgement = Literal["done", "publishing", "again", "letters"]
-
-
-class RebuildRefused(BlizzardError):
-    """Nothing was changed; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

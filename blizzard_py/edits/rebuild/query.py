@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from blizzard_core.checkpoint.fence import writer_of
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import is_new
+from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild.decide import (
     Found,
-    RebuildRefused,
     Rebuilt,
     bound_of,
     passed_unnoted,
@@ -60,17 +60,17 @@ def mended(
 ) -> Rebuilt:
     """The checkpoint of a query with what it counts on. Writes nothing.
 
-    ``done_before`` is of the source ``whose``, and mends that one alone. Raises `RebuildRefused`
+    ``done_before`` is of the source ``whose``, and mends that one alone. Raises `EditRefused`
     where only the operator can tell and does not, and where there is nothing to keep;
     `StateError`, `StorageError`.
     """
     state = found.state
     if state is None:
         damaged = "is gone" if found.raw is None else "is damaged"
-        raise RebuildRefused(f"{parts.name}: the checkpoint {damaged}. {NO_OTHER_WAY}")
+        raise EditRefused(f"{parts.name}: the checkpoint {damaged}. {NO_OTHER_WAY}")
     newer = newer_work(state, parts, world)
     if newer is not None:
-        raise RebuildRefused(f"{parts.name}: the checkpoint is stale: {newer}. {NO_OTHER_WAY}")
+        raise EditRefused(f"{parts.name}: the checkpoint is stale: {newer}. {NO_OTHER_WAY}")
     mends: dict[str, _Mended] = {}
     for each, own in members_of(parts, state):
         if done_before is not None and each.source_name != whose:
@@ -78,7 +78,7 @@ def mended(
         evidence = Evidence(each, own, world)
         doubts = evidence.doubts()
         if doubts and done_before is None:
-            raise RebuildRefused(
+            raise EditRefused(
                 f"{each.name}: {len(doubts):,} things tell of work that neither journal nor ledger"
                 f" know, the first: {doubts[0]}. Bring back what is missing below _blizzard/, or"
                 " find out up to where files of this source are done and say so with --done-before"

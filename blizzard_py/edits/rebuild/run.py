@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.checkpoint.fence import FencedFile, writer_of
+from blizzard_core.checkpoint.fence import writer_of
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import joined, partition_key
 from blizzard_core.watermark.progress import Progress, is_new
-from blizzard_py.edits.kept import keep, published_by
+from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
+from blizzard_py.edits.notes import Note, whoever
 from blizzard_py.edits.rebuild.beside import TakenMeanwhile, hold, looked_at
 from blizzard_py.edits.rebuild.decide import (
     Found,
     Frame,
-    RebuildRefused,
     Rebuilt,
     bound_of,
     depth_from,
@@ -36,10 +35,11 @@ from blizzard_py.sources.files.discovery import accepts, check_tracking, startin
 from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World, adopted, world_of
-from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
+from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import check_identity
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.members import with_source
+from blizzard_py.state.siblings import published_by
 from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
 from blizzard_py.state.stream_query import check_query
 
@@ -71,11 +71,11 @@ class Rebuild:
     def plan(self, done_before: str | None) -> Rebuilt:
         """Return what the checkpoint would be. Writes nothing.
 
-        Raises `RebuildRefused` where that would be guessing and ``done_before`` is None,
+        Raises `EditRefused` where that would be guessing and ``done_before`` is None,
         `StateError`, `StorageError`.
         """
         if self._parts.home_id != self._parts.id:
-            raise RebuildRefused(
+            raise EditRefused(
                 f"{self._parts.name}: shares its checkpoint with the other sources of its query, so"
                 " it has none of its own to be made again"
             )
@@ -88,7 +88,7 @@ class Rebuild:
         evidence = Evidence(self._parts, found.state)
         record = evidence.world.record or FenceRecord()
         if record.moved_to:
-            raise RebuildRefused(
+            raise EditRefused(
                 f"{self._parts.name}: the state was renamed to {record.moved_to}, and everything"
                 " would be ingested again under this name. Use the new names in the configuration,"
                 f" or give the source `id: {record.moved_to}`"
@@ -101,7 +101,7 @@ class Rebuild:
         now = self._parts.clock() if last is None else last
         doubts = evidence.doubts()
         if doubts and done_before is None:
-            raise RebuildRefused(
+            raise EditRefused(
                 f"{self._parts.name}: {len(doubts):,} things tell of work that neither journal nor"
                 f" ledger know, the first: {doubts[0]}; from then on it would be guessing which"
                 " files are done. Bring back what is missing below _blizzard/, or find out in the"
@@ -138,9 +138,9 @@ class Rebuild:
         )
 
     def _check_name(self, world: World) -> None:
-        """Raise `RebuildRefused` where nothing was done under this name, but under another."""
+        """Raise `EditRefused` where nothing was done under this name, but under another."""
         for trace in other_names(self._parts, self._sink, world):
-            raise RebuildRefused(
+            raise EditRefused(
                 f"{self._parts.name}: nothing is known of work under this name, but {trace}, so"
                 " everything would be ingested again. Take that state over: give the source the"
                 " earlier name as `id:`, or run `blizzard rename`. If it is lost, find out in the"
@@ -151,38 +151,23 @@ class Rebuild:
     def write(self, rebuilt: Rebuilt) -> str | None:
         """Put it in the place of what was looked at; the path of the old one's copy, if any.
 
-        Raises `RebuildRefused` or `FencedError` if the checkpoint has changed meanwhile.
+        Raises `EditRefused` if a checkpoint has changed meanwhile.
         """
-        found, now = rebuilt.found, self._parts.clock()
-        file = FencedFile(self._sink, self._path)
-        kept = None
-        if found.raw is not None:
-            runs = published_by(self._sink, self._parts.letters_id)
-            epoch = rebuilt.epoch - 1
-            kept = keep(self._sink, self._path, found.raw, epoch, at=now, why="rebuilt", runs=runs)
-        if found.state is not None:
-            taken = file.take(lambda document, _where: document, self._gone, rebuilt.epoch - 1)
-            if taken != found.document:
-                raise RebuildRefused(
-                    f"{self._where}: a daemon has saved since it was looked at and is fenced now;"
-                    " nothing was changed, so run this again"
-                )
+        found = rebuilt.found
         try:
             hold(self._sink, self._parts.id, rebuilt.beside)
         except TakenMeanwhile as run:
-            raise RebuildRefused(
+            raise EditRefused(
                 f"{run}: a backfill or a replay has saved since it was looked at and is fenced now;"
                 " nothing was changed, so run this again, and then that"
             ) from run
-        document = state_to_json(self._with_segments(rebuilt), now)
-        if found.state is not None:
-            file.save(document)
-        else:
-            file.replace(document, found.version, rebuilt.epoch)
-        return kept
-
-    def _gone(self) -> Mapping[str, Any]:
-        raise RebuildRefused(f"{self._where}: is gone since it was looked at; run this again")
+        runs = published_by(self._sink, self._parts.letters_id)
+        return CheckpointStore(self._sink, self._parts.id).swap(
+            Stored(SourceState(), found.raw, found.version),
+            self._with_segments(rebuilt),
+            rebuilt.epoch,
+            Note(whoever(), self._parts.clock(), "rebuilt", runs=runs),
+        )
 
     def _with_segments(self, rebuilt: Rebuilt) -> SourceState:
         """The state with the names that it counts on in segments that stay."""

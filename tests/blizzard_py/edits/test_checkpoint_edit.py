@@ -14,8 +14,8 @@ from blizzard_core.errors import FencedError
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.edits.checkpoint_edit import EditRefused, Effect
-from blizzard_py.edits.kept import keep, kept
+from blizzard_py.edits.checkpoint_edit import Effect
+from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay import GivenFiles
@@ -39,6 +39,10 @@ def ingested() -> World:
     world.put("date=2024-01-02/1.json", "x")
     world.drain()
     return world
+
+
+def store(world: World) -> CheckpointStore:
+    return CheckpointStore(world.sink, "events_main")
 
 
 def set_to(world: World, name: str, partition: str = DAY) -> Effect:
@@ -101,14 +105,14 @@ def test_a_running_daemon_is_fenced_and_the_old_checkpoint_is_kept() -> None:
     daemon = world.drain()
     before = world.sink.read("_blizzard/events_main_checkpoint.json")
     set_to(world, "2.json")
-    copies = kept(world.sink, CHECKPOINT)
+    copies = store(world).copies()
     assert [world.sink.read(copy.entry.path) for copy in copies] == [before]
     world.put(f"{DAY}/4.json", "4")
     with pytest.raises(FencedError):
         daemon.cycle(threading.Event())
     assert "4" not in world.rows()
     set_to(world, "1.json")
-    assert len(kept(world.sink, CHECKPOINT)) == 2
+    assert len(store(world).copies()) == 2
 
 
 def test_reset_starts_over_and_keeps_the_counts() -> None:
@@ -158,6 +162,7 @@ def test_nothing_is_changed_in_the_middle_of_publishing() -> None:
     seen = checkpoint_edit.stored(source)
     flying = replace(seen.state, in_flight=(Batch("b", 1, "publishing", 1.0, (), 1.0),))
     in_storage(world, flying)
+    seen = checkpoint_edit.stored(source)
     before = world.sink.read("_blizzard/events_main_checkpoint.json")
     with pytest.raises(EditRefused, match="being published"):
         checkpoint_edit.change(world.pipeline(), seen, checkpoint_edit.over, world.now)
@@ -192,20 +197,50 @@ def test_a_checkpoint_that_moved_meanwhile_is_left_alone() -> None:
     assert world.sink.read("_blizzard/events_main_checkpoint.json") == after
 
 
-def test_a_save_at_the_same_moment_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_at_the_same_moment_refuses_the_change_and_fences_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = ingested()
+    source, daemon = world.pipeline(), world.drain()
+    seen = checkpoint_edit.stored(source)
+    put = FencedFile.replace
+
+    def daemon_saves_first(*arguments: Any) -> None:
+        monkeypatch.undo()
+        world.put(f"{DAY}/4.json", "4")
+        daemon.cycle(threading.Event())
+        put(*arguments)
+
+    monkeypatch.setattr(FencedFile, "replace", daemon_saves_first)
+    with pytest.raises(EditRefused, match="has changed since it was shown"):
+        checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+    assert store(world).copies() == []
+    world.put(f"{DAY}/5.json", "5")
+    daemon.cycle(threading.Event())
+    assert world.checkpoint()["partition_watermarks"][DAY] == "5.json"
+
+
+@pytest.mark.parametrize("lost", ["nothing", "the checkpoint"])
+@pytest.mark.parametrize("edit", ["start over", "set"])
+def test_a_change_is_one_write_of_the_checkpoint(lost: str, edit: str) -> None:
+    world = ingested()
+    if lost == "the checkpoint":
+        world.sink.delete(CHECKPOINT)
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
+    versions: list[bytes] = []
+    put_if = world.sink.put_if
 
-    def daemon_saves_first(*arguments: Any, **more: Any) -> str:
-        world.put(f"{DAY}/4.json", "4")
-        world.drain()
-        return keep(*arguments, **more)
+    def counted(path: str, data: bytes, version: str | None) -> str:
+        if path == CHECKPOINT:
+            versions.append(data)
+        return put_if(path, data, version)
 
-    monkeypatch.setattr(checkpoint_edit, "keep", daemon_saves_first)
-    with pytest.raises(EditRefused, match="saved at the same moment"):
-        checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
-    assert world.checkpoint()["partition_watermarks"][DAY] == "4.json"
+    world.sink.put_if = counted  # type: ignore[method-assign]  # counts the writes
+    changed = replace(seen.state, totals=replace(seen.state.totals, files=99))
+    after = checkpoint_edit.over if edit == "start over" else lambda _state: changed
+    checkpoint_edit.change(source, seen, after, world.now)
+    assert len(versions) == 1
 
 
 @pytest.mark.parametrize(

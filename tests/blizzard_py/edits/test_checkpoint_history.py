@@ -11,13 +11,13 @@ from click.testing import CliRunner, Result
 
 from blizzard_core.errors import FencedError
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.edits import checkpoint_edit, history, kept
-from blizzard_py.edits.checkpoint_edit import EditRefused
+from blizzard_py.edits import checkpoint_edit, checkpoint_store, history
+from blizzard_py.edits.checkpoint_store import EditRefused, Unreadable, Version
 from blizzard_py.edits.notes import whoever
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay import GivenFiles, file_parts
-from tests.blizzard_py.edits.test_checkpoint_edit import DAY, ingested, set_to
+from tests.blizzard_py.edits.test_checkpoint_edit import DAY, ingested, set_to, store
 from tests.blizzard_py.replay.test_replay import ReplayWorld
 from tests.support.blizzard_world import World
 from tests.support.scenario import Scenario
@@ -37,19 +37,19 @@ def changed() -> tuple[World, SourcePipeline]:
 
 
 def names(world: World) -> list[str]:
-    return [each.name for each in history.versions(world.pipeline())]
+    return [each.name for each in store(world).versions()]
 
 
 def rolled_back(world: World, name: str) -> None:
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
-    after = history.rolled_back(source, seen, history.version(source, name))
+    after = history.rolled_back(source, seen, store(world).version(name))
     checkpoint_edit.change(source, seen, lambda _state: after, world.now, why="by mistake")
 
 
 def test_each_change_is_told_with_who_and_when() -> None:
     world, _ = changed()
-    now, before = history.versions(world.pipeline())
+    now, before = store(world).versions()
     assert (now.name, now.until) == ("now", None)
     assert before.until == world.now
     assert before.note is not None
@@ -59,7 +59,7 @@ def test_each_change_is_told_with_who_and_when() -> None:
     old, new = told[f"partition {DAY}"]
     assert (old.partition(",")[0], new) == ("3.json", "9.json")
     with pytest.raises(EditRefused, match="there are: now, epoch-"):
-        history.version(world.pipeline(), "epoch-99")
+        store(world).version("epoch-99")
 
 
 def test_a_letter_that_a_replay_left_to_the_daemon_is_open_after_a_rollback() -> None:
@@ -130,7 +130,7 @@ def test_a_batch_between_the_look_and_the_change_refuses_it() -> None:
     world, _ = changed()
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
-    after = history.rolled_back(source, seen, history.version(source, names(world)[1]))
+    after = history.rolled_back(source, seen, store(world).version(names(world)[1]))
     world.put("date=2024-01-03/1.json", "later")
     world.drain()
     with pytest.raises(EditRefused, match="has changed since"):
@@ -151,7 +151,7 @@ def test_segments_that_are_gone_refuse_a_rollback() -> None:
 
 
 def test_only_the_newest_copies_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "COPIES_KEPT", 3)
+    monkeypatch.setattr(checkpoint_store, "COPIES_KEPT", 3)
     world = ingested()
     for number in range(6):
         world.now += 10
@@ -204,13 +204,13 @@ def test_a_damaged_copy_costs_itself_alone() -> None:
     set_to(world, "8.json")
     world.now += 10
     set_to(world, "7.json")
-    oldest, middle, newest = [each.entry.path for each in kept.kept(world.sink, CHECKPOINT)]
+    oldest, middle, newest = [each.entry.path for each in store(world).copies()]
     world.sink.put_atomic(newest, world.sink.read(newest)[:40])
     world.sink.put_atomic(f"{middle}.note.json", b'{"by": "an')
-    found = list(history.versions(world.pipeline()))
-    errors = {each.path: each.error for each in found if isinstance(each, history.Unreadable)}
+    found = list(store(world).versions())
+    errors = {each.path: each.error for each in found if isinstance(each, Unreadable)}
     assert errors.keys() == {newest, middle}
-    assert [each.path for each in found if isinstance(each, history.Version)][1:] == [oldest]
+    assert [each.path for each in found if isinstance(each, Version)][1:] == [oldest]
     with pytest.raises(EditRefused, match="cannot be read"):
         rolled_back(world, newest.removeprefix(f"{CHECKPOINT}.").removesuffix(".bak"))
     rolled_back(world, oldest.removeprefix(f"{CHECKPOINT}.").removesuffix(".bak"))
@@ -219,7 +219,7 @@ def test_a_damaged_copy_costs_itself_alone() -> None:
 
 
 def test_a_clock_that_was_put_right_removes_no_new_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "COPIES_KEPT", 3)
+    monkeypatch.setattr(checkpoint_store, "COPIES_KEPT", 3)
     world = ingested()
     world.now += 30 * 86_400
     for number in range(3):
@@ -228,7 +228,7 @@ def test_a_clock_that_was_put_right_removes_no_new_copy(monkeypatch: pytest.Monk
     for number in range(3):
         world.now += 10
         set_to(world, f"{number % 2 + 1}.json")
-    told = [each.note for each in history.versions(world.pipeline())][1:]
+    told = [each.note for each in store(world).versions()][1:]
     assert [note.number for note in told if note is not None] == [6, 5, 4]
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from blizzard_core.errors import BlizzardError
 from blizzard_py.app.wiring import source_pipeline
-from blizzard_py.edits.rebuild import Rebuild, RebuildRefused, Rebuilt
+from blizzard_py.edits.checkpoint_store import EditRefused
+from blizzard_py.edits.rebuild import Rebuild, Rebuilt
 from blizzard_py.edits.rename import Rename, RenameRefused
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.source_state import checkpoint_path
@@ -111,7 +112,7 @@ def rebuilds(world: OfferedWorld, *, is_staged: bool) -> bool:
     if is_staged or is_journaled or CHECKPOINT in world.sink.objects:
         rebuilt(world)
         return True
-    with pytest.raises(RebuildRefused, match="the fence record names batch"):
+    with pytest.raises(EditRefused, match="the fence record names batch"):
         rebuilt(world)
     return False
 

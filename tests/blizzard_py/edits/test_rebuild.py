@@ -21,7 +21,8 @@ from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import is_new
 from blizzard_core.watermark.scan import scan
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.edits.rebuild import Judged, Rebuild, RebuildRefused, Rebuilt
+from blizzard_py.edits.checkpoint_store import EditRefused
+from blizzard_py.edits.rebuild import Judged, Rebuild, Rebuilt
 from blizzard_py.edits.rebuild.decide import Frame, bound_of, depth_from, origin_of, remade
 from blizzard_py.ingest.publish import OutputNames
 from tests.support.blizzard_world import World
@@ -198,7 +199,7 @@ def test_a_daemon_that_runs_is_fenced_and_one_that_saves_meanwhile_is_noticed() 
     made = found.plan(None)
     world.put("date=2024-01-03/6.json", "6")
     daemon.cycle(threading.Event())
-    with pytest.raises(RebuildRefused, match="saved since it was looked at"):
+    with pytest.raises(EditRefused, match="has changed since it was shown"):
         found.write(made)
     found.write(found.plan(None))
     world.put("date=2024-01-03/7.json", "7")
@@ -214,7 +215,7 @@ def test_somebody_who_begins_at_the_same_moment_is_noticed() -> None:
     found = Rebuild(world.parts())
     made = found.plan(None)
     world.sink.put_atomic(CHECKPOINT, checkpoint[0])
-    with pytest.raises(FencedError):
+    with pytest.raises(EditRefused, match="has changed since it was shown"):
         found.write(made)
     assert world.sink.read(CHECKPOINT) == checkpoint[0]
 
@@ -429,9 +430,7 @@ def test_lost_outputs_of_a_batch_that_is_partly_in_the_table_become_dead_letters
 def test_outputs_that_no_journal_names_are_a_doubt_and_the_operator_has_the_last_word() -> None:
     world = several()
     forget(world, CHECKPOINT, "_blizzard/journal/", "_blizzard/events_main_ledger/")
-    with pytest.raises(
-        RebuildRefused, match=r"output .*parquet is in no journal \(20.* UTC\)"
-    ) as no:
+    with pytest.raises(EditRefused, match=r"output .*parquet is in no journal \(20.* UTC\)") as no:
         rebuilt(world)
     assert "--done-before" in str(no.value)
     assert CHECKPOINT not in world.sink.objects
@@ -453,7 +452,7 @@ def test_batches_in_the_log_that_nobody_knows_are_a_doubt() -> None:
         "add": {"path": "x.parquet", "tags": {"blizzard.output_id": f"events/main/{batch}/1/0"}}
     }
     world.sink.put_atomic(f"_delta_log/{0:020d}.json", json.dumps(commit).encode())
-    with pytest.raises(RebuildRefused, match=f"log commits batch {batch}"):
+    with pytest.raises(EditRefused, match=f"log commits batch {batch}"):
         rebuilt(world)
 
 
@@ -462,7 +461,7 @@ def test_a_segment_that_is_gone_is_a_doubt() -> None:
     world.now += 90_000
     world.drain()
     forget(world, "_blizzard/events_main_ledger/")
-    with pytest.raises(RebuildRefused, match="which the checkpoint names, is gone"):
+    with pytest.raises(EditRefused, match="which the checkpoint names, is gone"):
         rebuilt(world)
 
 
@@ -603,7 +602,7 @@ def test_a_machine_whose_clock_is_ahead_has_the_same_doubts() -> None:
     for ahead in (-40, 0, 40):
         clock = partial(float, world.now + ahead * 86_400)
         parts = replace(world.parts(), clock=clock)
-        with pytest.raises(RebuildRefused, match=r"is in no journal"):
+        with pytest.raises(EditRefused, match=r"is in no journal"):
             Rebuild(parts).plan(None)
 
 

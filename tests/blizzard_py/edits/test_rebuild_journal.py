@@ -8,8 +8,8 @@ import pytest
 
 from blizzard_core.errors import StateError, Unfinished
 from blizzard_core.settings.sources import CheckpointSettings
+from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
-from blizzard_py.edits.rebuild.run import RebuildRefused
 from blizzard_py.state import checkpoint_document
 from tests.support.blizzard_world import World
 from tests.support.memory_store import Died
@@ -90,7 +90,7 @@ def test_names_that_only_the_journal_had_are_a_doubt(monkeypatch: pytest.MonkeyP
     world = lost_journal()
     with pytest.raises(StateError, match="which is gone"):
         world.drain()
-    with pytest.raises(RebuildRefused, match="which the checkpoint counts on, is gone"):
+    with pytest.raises(EditRefused, match="which the checkpoint counts on, is gone"):
         rebuilt(world)
 
 

@@ -10,7 +10,8 @@ import pytest
 from blizzard_core.checkpoint import document as checkpoint_document
 from blizzard_core.errors import FencedError, StateError, Unavailable
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.edits.rebuild import Rebuild, RebuildRefused
+from blizzard_py.edits.checkpoint_store import EditRefused
+from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.replay import Taken, file_parts
 from blizzard_py.state import processed_set
 from blizzard_py.state.journal import moment_of
@@ -201,7 +202,7 @@ def test_segments_that_were_merged_since_the_copy_are_not_missing() -> None:
     world.sink.objects[CHECKPOINT] = copy
     for path in [path for path in world.sink.objects if path.endswith(".digests")]:
         del world.sink.objects[path]
-    with pytest.raises(RebuildRefused, match="is gone"):
+    with pytest.raises(EditRefused, match="is gone"):
         rebuilt(world)
 
 
@@ -226,7 +227,7 @@ def test_a_fenced_daemon_takes_no_segment_of_a_rebuilt_checkpoint_away() -> None
 def test_nothing_is_made_up_under_another_name() -> None:
     world = begun()
     world.settings["id"] = "events_other"
-    with pytest.raises(RebuildRefused, match="is of the same files"):
+    with pytest.raises(EditRefused, match="is of the same files"):
         rebuilt(world)
     assert world.rows() == ["1"]
 
@@ -295,7 +296,7 @@ def test_a_late_file_that_a_replay_takes_beside_a_rebuild_comes_once(moment: str
     made = job.plan(None)
     if moment == "since it was looked at":
         assert [told.state for told in given.run([f"{DAY}/3.json"]).files] == ["ingested"]
-        with pytest.raises(RebuildRefused, match="has saved since it was looked at"):
+        with pytest.raises(EditRefused, match="has saved since it was looked at"):
             job.write(made)
     else:
         with (

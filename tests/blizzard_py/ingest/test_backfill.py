@@ -20,7 +20,8 @@ from blizzard_core.storage.protocol import Page
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app.wiring import source_pipeline
-from blizzard_py.edits.rebuild import Rebuild, RebuildRefused
+from blizzard_py.edits.checkpoint_store import EditRefused
+from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay import GivenFiles, file_parts
 from blizzard_py.sources.files.discovery import Scope
@@ -334,7 +335,7 @@ def rebuild_within(world: RangeWorld, at: int) -> bool:
     def gate(_call: str) -> None:
         if next(calls) == at:
             job = Rebuild(world.parts())
-            with contextlib.suppress(RebuildRefused):  # the range has saved meanwhile
+            with contextlib.suppress(EditRefused):  # the range has saved meanwhile
                 job.write(job.plan(None))
 
     with contextlib.suppress(FencedError):

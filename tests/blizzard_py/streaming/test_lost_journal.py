@@ -14,7 +14,8 @@ from blizzard_core.errors import StateError
 from blizzard_py.__main__ import main
 from blizzard_py.app.operations import rebuild_of
 from blizzard_py.app.wiring import NoEngine, parts_of
-from blizzard_py.edits.rebuild import Rebuild, RebuildRefused
+from blizzard_py.edits.checkpoint_store import EditRefused
+from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.state import checkpoint_document
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
@@ -121,10 +122,10 @@ def test_names_in_grace_that_only_the_journal_had_need_a_word(
         lose(world, name)
     with pytest.raises(StateError, match="that the checkpoint counts"):
         world.drain()
-    with pytest.raises(RebuildRefused, match="which the checkpoint counts on, is gone"):
+    with pytest.raises(EditRefused, match="which the checkpoint counts on, is gone"):
         rebuild(world)
     assert rebuild(world, "web", "0005") == ["web:0001.ndjson"]
-    with pytest.raises(RebuildRefused, match=r"pages/app: .* is gone"):
+    with pytest.raises(EditRefused, match=r"pages/app: .* is gone"):
         rebuild(world, "web")
     assert rebuild(world, "app", "0005") == ["app:0002.ndjson"]
     goes_on(world, oracle)
@@ -143,7 +144,7 @@ def test_a_checkpoint_that_is_older_or_gone_is_not_made_again(
         if content is not None:
             path.write_bytes(content)
         for word in (None, "0009"):
-            with pytest.raises(RebuildRefused, match=f"{why}.* a new pipeline"):
+            with pytest.raises(EditRefused, match=f"{why}.* a new pipeline"):
                 rebuild(world, done_before=word)
         assert (path.read_bytes() if path.exists() else None) == content
     path.write_bytes(newest)
@@ -153,7 +154,7 @@ def test_a_checkpoint_that_is_older_or_gone_is_not_made_again(
 def test_a_source_that_shares_its_checkpoint_gets_none_of_its_own(tmp_path: Path) -> None:
     world = EventWorld(tmp_path, NoEngine(), sources=TWO)
     for name in TWO:
-        with pytest.raises(RebuildRefused, match="shares its checkpoint"):
+        with pytest.raises(EditRefused, match="shares its checkpoint"):
             Rebuild(parts_of(world.config(), ("pages", name), NoEngine())).plan("0009")
     assert not (tmp_path / "table").exists()
 

@@ -27,7 +27,8 @@ from blizzard_core.settings.event_time import Branch, EventTimeSettings, Watch
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.inspection import status
 from blizzard_py.app.wiring import NoEngine, build, parts_of, query_columns
-from blizzard_py.edits.checkpoint_edit import EditRefused, change, stored
+from blizzard_py.edits.checkpoint_edit import change, stored
+from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.event_time import advanced
 from blizzard_py.edits.rebuild.run import Rebuild
 from blizzard_py.ingest.jobs import PlainJobs

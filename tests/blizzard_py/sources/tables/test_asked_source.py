@@ -22,7 +22,7 @@ from blizzard_core.errors import (
 )
 from blizzard_py.connections.protocol import Bound
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.edits.checkpoint_edit import EditRefused
+from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.job import FieldSpec, PartitionRule
 from blizzard_py.sources.tables import windows
 from blizzard_py.state import seen_rows

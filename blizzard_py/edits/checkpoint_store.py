@@ -1,0 +1,231 @@
+"""A source's checkpoint in storage: read it, swap it by hand, list the copies of earlier ones.
+
+Needs neither the source nor its connection. A change by hand keeps a copy of the checkpoint as
+``…_checkpoint.json.epoch-{n}.bak`` with a note beside it. Then one conditional write replaces
+exactly the version that was shown, in the next epoch. So a daemon that saved meanwhile refuses the
+change and goes on undisturbed; otherwise it is fenced: its next save is refused.
+
+The copies have an order of their own, a count in each note: the store's clock may have been put
+back in between, and epochs begin again where a checkpoint was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from blizzard_core.checkpoint.document import parsed
+from blizzard_core.checkpoint.fence import FencedFile, writer_of
+from blizzard_core.checkpoint.writer import Writer
+from blizzard_core.errors import (
+    BlizzardError,
+    Conflict,
+    FencedError,
+    NotFound,
+    StateError,
+    Unavailable,
+)
+from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_py.edits.notes import Note, drop, note_of, write_note
+from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
+from blizzard_py.state.checkpoint_file import whole
+from blizzard_py.state.source_state import SourceState, checkpoint_path
+
+NOW = "now"
+# So many copies of earlier checkpoints stay.
+COPIES_KEPT = 50
+
+
+class EditRefused(BlizzardError):
+    """The checkpoint is not changed; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A checkpoint as it is in storage; without a file everything but ``state`` is None."""
+
+    state: SourceState
+    raw: bytes | None = None
+    version: str | None = None
+    writer: Writer | None = None
+    document: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy with its note, None if there is none; ``error`` is why it cannot be read."""
+
+    entry: Entry
+    note: Note | None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A checkpoint by its ``name``: it was the source's until ``until`` (None: it is)."""
+
+    name: str
+    path: str
+    until: float | None
+    writer: Writer | None
+    state: SourceState
+    note: Note | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A version that cannot be brought back, and the ``error`` that says why."""
+
+    name: str
+    path: str
+    until: float | None
+    error: str
+
+
+class CheckpointStore:
+    """The checkpoint of one source."""
+
+    def __init__(self, sink: Storage, source_id: str) -> None:
+        self._sink = sink
+        self._id = source_id
+        self.path = checkpoint_path(source_id)
+        self.where = f"{sink.uri}/{self.path}"
+
+    def load(self) -> Stored:
+        """Return the checkpoint with the names in grace. Raises `StateError`, `StorageError`."""
+        try:
+            raw, version = self._sink.read_versioned(self.path)
+        except NotFound:
+            return Stored(SourceState())
+        document = parsed(raw, self.where)
+        state = whole(self._sink, self._id, state_from_json(document, self.where))
+        return Stored(state, raw, version, writer_of(document, self.where), document)
+
+    def now(self) -> float:
+        """Return the store's time in epoch seconds, of an object that is put for it and removed."""
+        path = f"{self.path}.now"
+        self._sink.put_atomic(path, b"")
+        found = self._sink.stat(path)
+        self._sink.delete(path)
+        if found is None:
+            raise Unavailable(f"{self._sink.uri}/{path}: was removed as soon as it was put; again")
+        return found.modified
+
+    def swap(self, seen: Stored, after: SourceState, epoch: int, note: Note) -> str | None:
+        """Put a state in the place of what was ``seen``; the path of its copy, None without one.
+
+        ``epoch`` is the new checkpoint's, the note's time that of the change. Raises `EditRefused`
+        if the checkpoint is not the one that was seen: then nothing is changed and nobody is
+        fenced; `StorageError`.
+        """
+        copy, is_new = None, False
+        if seen.raw is not None:
+            copy, is_new = self._keep(seen.raw, epoch - 1, note)
+        try:
+            document = state_to_json(after, note.at)
+            FencedFile(self._sink, self.path).replace(document, seen.version, epoch)
+        except FencedError as error:
+            if copy is not None and is_new:
+                drop(self._sink, copy)
+            raise EditRefused(
+                f"{self.where}: has changed since it was shown: a daemon is at work; look again, or"
+                " stop the daemon first"
+            ) from error
+        return copy
+
+    def copies(self) -> list[Copy]:
+        """Return the copies, oldest first. Raises `StorageError`."""
+        stem = f"{self.path}.epoch-"
+        try:
+            entries = [
+                entry
+                for page in self._sink.list_range(stem, f"{stem}\U0010ffff")
+                for entry in page.entries
+                if entry.path.endswith(".bak")
+            ]
+        except NotFound:
+            return []
+        return sorted(map(self._with_note, entries), key=_order)
+
+    def _with_note(self, entry: Entry) -> Copy:
+        try:
+            return Copy(entry, note_of(self._sink, entry.path))
+        except StateError as error:
+            return Copy(entry, None, str(error))
+
+    def _keep(self, raw: bytes, epoch: int, note: Note) -> tuple[str, bool]:
+        """Copy a checkpoint; the copy's path, and whether there was none like it.
+
+        One per epoch, never overwritten. The note gets the next number. The oldest copies go, and
+        never this one.
+        """
+        known = self.copies()
+        number = 1 + max((each.note.number for each in known if each.note is not None), default=0)
+        copy = self._put(raw, epoch)
+        write_note(self._sink, copy, replace(note, number=number))
+        older = [each.entry.path for each in known if each.entry.path != copy]
+        for old in older[: max(0, len(older) + 1 - COPIES_KEPT)]:
+            drop(self._sink, old)
+        return copy, len(older) == len(known)
+
+    def _put(self, raw: bytes, epoch: int) -> str:
+        copy = f"{self.path}.epoch-{epoch}.bak"
+        number = 1
+        while True:
+            try:
+                self._sink.put_if(copy, raw, None)
+            except Conflict:
+                if self._sink.read(copy) == raw:
+                    return copy
+                number += 1
+                copy = f"{self.path}.epoch-{epoch}-{number}.bak"
+            else:
+                return copy
+
+    def versions(self) -> Iterator[Version | Unreadable]:
+        """Yield the newest first, beginning with the checkpoint as it is. Raises `StorageError`.
+
+        One that is cut or damaged costs itself alone.
+        """
+        yield self._version(NOW, self.path, None)
+        for each in reversed(self.copies()):
+            path, until = each.entry.path, each.entry.modified
+            name = path.removeprefix(f"{self.path}.").removesuffix(".bak")
+            found = self._version(name, path, until)
+            if isinstance(found, Version) and each.error:
+                # What was published by then nobody knows without it.
+                found = Unreadable(name, path, until, each.error)
+            yield replace(found, note=each.note) if isinstance(found, Version) else found
+
+    def _version(self, name: str, path: str, until: float | None) -> Version | Unreadable:
+        where = f"{self._sink.uri}/{path}"
+        try:
+            if until is None:
+                seen = self.load()
+                return Version(name, path, None, seen.writer, seen.state)
+            document = parsed(self._sink.read(path), where)
+            return Version(
+                name, path, until, writer_of(document, where), state_from_json(document, where)
+            )
+        except StateError as error:
+            return Unreadable(name, path, until, str(error))
+        except NotFound:
+            return Unreadable(name, path, until, f"{where}: was removed meanwhile")
+
+    def version(self, name: str) -> Version:
+        """Return that version. Raises `EditRefused` if there is none, or it cannot be read."""
+        known = []
+        for found in self.versions():
+            known.append(found.name)
+            if found.name != name:
+                continue
+            if isinstance(found, Unreadable):
+                raise EditRefused(f"{name} cannot be read: {found.error}")
+            return found
+        raise EditRefused(f"there is no version {name!r}; there are: {', '.join(known)}")
+
+
+def _order(found: Copy) -> tuple[int, float, str]:
+    number = 0 if found.note is None else found.note.number
+    return number, found.entry.modified, found.entry.path

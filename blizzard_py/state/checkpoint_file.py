@@ -26,7 +26,7 @@ from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.members import of_source
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.processed_tracker import ProcessedTracker
-from blizzard_py.state.siblings import checkpoints, is_run
+from blizzard_py.state.siblings import checkpoints, is_run, siblings_of
 from blizzard_py.state.source_state import IN, Identity, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
 
@@ -55,6 +55,15 @@ def read_state(sink: Storage, source_id: str) -> SourceState | None:
     """The state in storage, None if there is none. Raises `StateError`, `StorageError`."""
     state = load_state(sink, source_id)
     return None if state is None else whole(sink, source_id, state)
+
+
+def published_by(sink: Storage, live_id: str) -> dict[str, int]:
+    """Return how many batches each replay and backfill of a source has ended, by its id.
+
+    Raises `StateError`, `StorageError`.
+    """
+    states = {run: read_state(sink, run) for run in siblings_of(sink, live_id)}
+    return {run: state.totals.batches for run, state in states.items() if state is not None}
 
 
 def load_state(sink: Storage, source_id: str) -> SourceState | None:

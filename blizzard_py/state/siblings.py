@@ -10,7 +10,6 @@ from blizzard_core.errors import NotFound
 from blizzard_core.settings.checks.places import RESERVED
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.watermark.progress import CLOCK_STEP_SECS
-from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.state_paths import STATE_FOLDER, StatePaths
 
@@ -79,12 +78,3 @@ def begins_at(sink: Storage, live_id: str, now: float, concurrency: int) -> floa
         recent = [batch for batch, at in journal.written() if at >= now - CLOCK_STEP_SECS]
         latest = max([latest, *(record.finished_ts for record in journal.read(recent))])
     return latest
-
-
-def published_by(sink: Storage, live_id: str) -> dict[str, int]:
-    """Return how many batches each replay and backfill of a source has ended, by its id.
-
-    Raises `StateError`, `StorageError`.
-    """
-    states = {run: read_state(sink, run) for run in siblings_of(sink, live_id)}
-    return {run: state.totals.batches for run, state in states.items() if state is not None}

@@ -36,10 +36,9 @@ from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World, adopted, world_of
 from blizzard_py.state.checkpoint_document import state_from_json
-from blizzard_py.state.checkpoint_file import check_identity
+from blizzard_py.state.checkpoint_file import check_identity, published_by
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.members import with_source
-from blizzard_py.state.siblings import published_by
 from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
 from blizzard_py.state.stream_query import check_query
 

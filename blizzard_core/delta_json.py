@@ -328,11 +328,14 @@ def columns_up_to(
     Of these all lines are parsed, or those of ``kinds``, and none may be missing. Raises as
     `checkpoint_columns`.
     """
+    there = {version_of(entry.path) for entry in tail.commits}
     yield from checkpoint_columns(storage, tail, wanted)
     versions = range(tail.version + 1, version + 1)
     read = partial(read_commit, storage, kinds=kinds)
     for number, actions in zip(versions, pool.map(read, versions), strict=True):
         where = f"{storage.uri}/{commit_path(number)}"
+        if actions is None and number in there:
+            raise _cleaned_up(where)
         if actions is None:
             raise StateError(
                 f"{where}: is missing, and no checkpoint that can be read here covers it; what"

@@ -95,7 +95,10 @@ def test_a_torn_commit_is_not_taken_for_an_empty_one(torn: bytes) -> None:
 
 
 class _CleanedUp(MemoryStorage):
-    """A log whose checkpoint goes as soon as it is listed."""
+    """A log of which files go as soon as they are listed."""
+
+    def read(self, path: str) -> bytes:
+        raise NotFound(f"{self.uri}/{path}")
 
     def read_range(self, path: str, start: int, end: int) -> bytes:  # noqa: ARG002  # it is gone
         raise NotFound(f"{self.uri}/{path}")
@@ -105,6 +108,13 @@ def test_a_checkpoint_that_goes_meanwhile_is_not_taken_for_no_log() -> None:
     storage = _CleanedUp()
     _put(storage, f"{5:020d}.checkpoint.parquet", _ACTIONS)
     with pytest.raises(Unavailable, match="was cleaned up"):
+        newest_transactions(storage, 4)
+
+
+def test_a_commit_that_goes_meanwhile_is_looked_for_again() -> None:
+    storage = _CleanedUp()
+    storage.put_atomic(commit_path(0), b'{"txn":{"appId":"a","version":1}}\n')
+    with pytest.raises(Unavailable, match=r"0\.json: was cleaned up"):
         newest_transactions(storage, 4)
 
 

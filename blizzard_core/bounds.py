@@ -202,6 +202,24 @@ Beyond: the source stops with the file's name
 Test: test_hostile_parquet.py::test_a_long_footer_is_not_read
 """
 
+# --- Requests --------------------------------------------------------------------------------
+
+REQUEST_BYTES = 1 << 20
+"""A request of an operator
+Beyond: the command refuses to send it, and the owner of the source rejects it unread
+Test: test_request_document.py::test_a_large_request_is_refused
+"""
+REQUEST_CHARACTERS = 500
+"""Characters of a text in a request: author, time, reason, release, fingerprint
+Beyond: the request is refused; texts of a cancellation are cut
+Test: test_request_document.py::test_long_texts_are_refused
+"""
+REQUEST_UNITS = 20_000
+"""Work units of a request that marks them
+Beyond: the request is refused; mark fewer at once
+Test: test_request_document.py::test_too_many_units_are_refused
+"""
+
 # --- Listings and the status page ------------------------------------------------------------
 
 PAGE_KEYS = 1000

@@ -1,0 +1,112 @@
+"""Requests as stored documents. Pure.
+
+``_blizzard/requests/{source id}/7f3a9c2e.1.json``::
+
+    {"v": 1, "kind": "mark_units", "select": {"units": ["2024-01-28T00:00:00.000Z/eu"]},
+     "options": {}, "config": "sha256:5b1c…", "release": "0.1.0", "by": "ann@ops-3",
+     "at": "2026-11-25T09:12:04Z", "why": "corrected day"}
+
+Anybody who may write to the table's directory may have written one. So each text has a limit, and
+a document that is not understood is refused and never guessed at.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+
+from blizzard_core.bounds import REQUEST_UNITS
+from blizzard_py.requests.stored import Text, canonical, fitted, invalid, parsed, unknown
+
+Kind = Literal["mark_units", "advance_watermark"]
+
+CANCEL_IT = "cancel it, and give the command again"
+
+# The range of a Python datetime: nothing beyond it can be shown.
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """An operator's order. ``config`` is the fingerprint of the configuration it was made with.
+
+    ``by``, ``at`` (ISO time) and ``why`` are what the author says, and proof of nothing.
+    """
+
+    kind: Kind
+    select: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    config: Text
+    by: Text
+    at: Text
+    why: Text
+    release: Text
+
+
+@dataclass(frozen=True, slots=True)
+class MarkUnits:
+    """``select`` of ``mark_units``: keys of the units to read again."""
+
+    units: Annotated[list[str], msgspec.Meta(min_length=1, max_length=REQUEST_UNITS)]
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceWatermark:
+    """``select`` of ``advance_watermark``: the new watermark in epoch milliseconds."""
+
+    to_ms: Annotated[int, msgspec.Meta(ge=_FIRST_MS, le=_LAST_MS)]
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """``options`` of a kind that has none: one of a later release is refused, not ignored."""
+
+
+# What `select` and `options` hold.
+_FORMS: Mapping[Kind, tuple[type[Any], type[Any]]] = {
+    "mark_units": (MarkUnits, NoOptions),
+    "advance_watermark": (AdvanceWatermark, NoOptions),
+}
+
+
+def inputs(request: Request) -> bytes:
+    """Return the part of a request that decides what it does, in a form to compare."""
+    return canonical(
+        {
+            "kind": request.kind,
+            "select": request.select,
+            "options": request.options,
+            "config": request.config,
+        }
+    )
+
+
+def digest(request: Request) -> str:
+    """Return 8 hex digits of the `inputs`: equal for a command that is given again."""
+    return hashlib.sha256(inputs(request)).hexdigest()[:8]
+
+
+def request_of(raw: bytes, where: str, remedy: str = CANCEL_IT) -> Request:
+    """Return the request that stored bytes describe. Raises `RequestInvalid`."""
+    head, document = parsed(raw, where, remedy)
+    if "kind" in document and head.kind not in get_args(Kind):
+        raise unknown(f"{where}: kind: {head.kind!r}", head, remedy)
+    request = fitted(Request, document, where, remedy)
+    select, options = _FORMS[request.kind]
+    fitted(select, request.select, f"{where}: select", remedy)
+    fitted(options, request.options, f"{where}: options", remedy)
+    if not _is_time(request.at):
+        raise invalid(f"{where}: at: {request.at!r} is no ISO time with a zone; {remedy}")
+    return request
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return dt.datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False

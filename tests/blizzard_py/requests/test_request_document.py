@@ -1,0 +1,261 @@
+"""Requests as documents: what is written is read again, and foreign text is never trusted."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blizzard_core import bounds
+from blizzard_py.requests.document import Kind, Request, digest, inputs, request_of
+from blizzard_py.requests.records import Cancel, End, cancel_of, end_of
+from blizzard_py.requests.stored import RequestInvalid, encoded
+
+WHERE = "mem://bucket/_blizzard/requests/events_main/7f3a9c2e.1.json"
+UNIT = "2024-01-28T00:00:00.000Z/eu"
+SELECTS: dict[Kind, dict[str, Any]] = {
+    "mark_units": {"units": [UNIT]},
+    "advance_watermark": {"to_ms": 1706450400000},
+}
+REQUEST = Request(
+    kind="mark_units",
+    select=SELECTS["mark_units"],
+    config="sha256:5b1c",
+    by="ann@ops-3",
+    at="2026-11-25T09:12:04Z",
+    why="corrected day",
+    release="0.1.0",
+)
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    return {**json.loads(encoded(REQUEST)), **changes}
+
+
+def raw(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def refusal(value: Any) -> str:
+    with pytest.raises(RequestInvalid) as caught:
+        request_of(value if isinstance(value, bytes) else raw(value), WHERE)
+    message = str(caught.value)
+    assert message.startswith(f"{WHERE}: ")
+    assert "cancel it" in message
+    assert message.isprintable()
+    return message.removeprefix(f"{WHERE}: ")
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_every_kind_is_read_as_it_was_written(kind: Kind) -> None:
+    request = replace(REQUEST, kind=kind, select=SELECTS[kind])
+    assert request_of(encoded(request), WHERE) == request
+
+
+def test_the_stored_form_is_that_of_the_design() -> None:
+    assert document() == {
+        "v": 1,
+        "kind": "mark_units",
+        "select": {"units": [UNIT]},
+        "options": {},
+        "config": "sha256:5b1c",
+        "release": "0.1.0",
+        "by": "ann@ops-3",
+        "at": "2026-11-25T09:12:04Z",
+        "why": "corrected day",
+    }
+
+
+def test_options_may_be_left_out() -> None:
+    value = document()
+    del value["options"]
+    assert request_of(raw(value), WHERE) == REQUEST
+
+
+def test_equal_requests_have_equal_bytes_and_digests() -> None:
+    first = {"units": (UNIT,)}
+    other = replace(REQUEST, select=MappingProxyType(first), options=MappingProxyType({}))
+    assert encoded(other) == encoded(REQUEST)
+    assert digest(other) == digest(REQUEST)
+
+
+def test_a_digest_stays_the_same_in_later_releases() -> None:
+    assert digest(REQUEST) == "b2b84e1b"
+
+
+@pytest.mark.parametrize("field", ["by", "at", "why", "release"])
+def test_the_author_does_not_count_for_the_digest(field: str) -> None:
+    change: dict[str, Any] = {field: "other"}
+    other = replace(REQUEST, **change)
+    assert inputs(other) == inputs(REQUEST)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "advance_watermark"},
+        {"select": {"units": ["other"]}},
+        {"options": {"share": 25}},
+        {"config": "sha256:other"},
+    ],
+)
+def test_all_that_decides_counts_for_the_digest(change: dict[str, Any]) -> None:
+    assert digest(replace(REQUEST, **change)) != digest(REQUEST)
+
+
+def test_names_that_are_no_utf8_are_kept() -> None:
+    request = replace(REQUEST, select={"units": ["date=1/\udcff\udce9.json"]}, why="Grüße")
+    stored = encoded(request)
+    assert "Grüße".encode() in stored
+    assert request_of(stored, WHERE) == request
+
+
+def test_half_of_a_pair_is_refused() -> None:
+    assert "JSON" in refusal(encoded(replace(REQUEST, why="\ud83d")))
+
+
+def test_a_large_request_is_refused() -> None:
+    padded = encoded(REQUEST).ljust(bounds.REQUEST_BYTES, b" ")
+    assert request_of(padded, WHERE) == REQUEST
+    assert "is larger than 1 MiB" in refusal(padded + b" ")
+
+
+def test_too_many_units_are_refused() -> None:
+    units = [str(number) for number in range(bounds.REQUEST_UNITS)]
+    assert request_of(raw(document(select={"units": units})), WHERE).select["units"] == units
+    found = refusal(document(select={"units": [*units, "more"]}))
+    assert found.startswith("select: units: Expected `array` of length <= 20000")
+
+
+@pytest.mark.parametrize("field", ["by", "at", "why", "release", "config"])
+def test_long_texts_are_refused(field: str) -> None:
+    found = refusal(document(**{field: "é" * (bounds.REQUEST_CHARACTERS + 1)}))
+    assert found.startswith(f"{field}: Expected `str` of length <= 500")
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"\xff", b"[" * 100_000, b'{"v": 1, "x": NaN}'])
+def test_bytes_that_are_no_json_are_refused(value: bytes) -> None:
+    assert refusal(value).startswith("is not valid JSON")
+
+
+@pytest.mark.parametrize("value", [None, [], 1, "text"])
+def test_a_value_that_is_no_object_is_refused(value: Any) -> None:
+    assert refusal(value).startswith("is no JSON object")
+
+
+@pytest.mark.parametrize("version", [0, 2, 10**30])
+def test_another_version_is_refused_with_its_release(version: int) -> None:
+    found = refusal(document(v=version, release="9.1.0", new_field=1))
+    assert found.startswith(f"v: {version} is not known to this release; '9.1.0' wrote it")
+
+
+@pytest.mark.parametrize("version", ["1", 1.5, True, None])
+def test_a_version_of_a_wrong_type_is_refused(version: Any) -> None:
+    assert refusal(document(v=version)).startswith("v: Expected `int`")
+
+
+def test_another_kind_is_refused_with_its_release() -> None:
+    found = refusal(document(kind="reingest", release="9.1.0", mode="replace"))
+    assert found.startswith("kind: 'reingest' is not known to this release; '9.1.0' wrote it")
+
+
+def test_a_kind_of_an_unknown_release_is_refused() -> None:
+    found = refusal(document(kind="reingest", release=""))
+    assert "an unknown release wrote it" in found
+
+
+def test_an_unknown_field_is_refused() -> None:
+    assert refusal(document(mode="replace")).startswith("has mode, which this release does not")
+
+
+def test_foreign_text_in_a_refusal_is_short_and_printable() -> None:
+    found = refusal(document(**{f"\x1b[2J{'x' * 100_000}": 1}))
+    assert "\\x1b[2J" in found
+    assert len(found) < 3000
+
+
+@pytest.mark.parametrize("field", ["v", "kind", "select", "config", "by", "at", "why", "release"])
+def test_a_missing_field_is_refused(field: str) -> None:
+    value = document()
+    del value[field]
+    assert f"`{field}`" in refusal(value)
+
+
+@pytest.mark.parametrize("field", ["kind", "select", "options", "config", "by", "at", "release"])
+def test_a_field_of_a_wrong_type_is_refused(field: str) -> None:
+    assert refusal(document(**{field: 7})).startswith(f"{field}: Expected ")
+
+
+@pytest.mark.parametrize("at", ["", "yesterday", "2026-11-25", "2026-11-25T09:12:04"])
+def test_a_time_without_a_zone_is_refused(at: str) -> None:
+    assert refusal(document(at=at)).startswith(f"at: {at!r} is no ISO time with a zone")
+
+
+@pytest.mark.parametrize(
+    ("kind", "select", "found"),
+    [
+        ("mark_units", {}, "select: Object missing required field `units`"),
+        ("mark_units", {"units": []}, "select: units: Expected `array` of length >= 1"),
+        ("mark_units", {"units": [1]}, "select: units[0]: Expected `str`"),
+        ("mark_units", {"units": UNIT}, "select: units: Expected `array`"),
+        ("mark_units", {"units": [UNIT], "only": "eu"}, "select: has only, which"),
+        ("advance_watermark", {"units": [UNIT]}, "select: Object missing required field `to_ms`"),
+        ("advance_watermark", {"to_ms": 1.5}, "select: to_ms: Expected `int`"),
+        ("advance_watermark", {"to_ms": "1"}, "select: to_ms: Expected `int`"),
+        ("advance_watermark", {"to_ms": True}, "select: to_ms: Expected `int`"),
+        ("advance_watermark", {"to_ms": 10**15}, "select: to_ms: Expected `int` <="),
+        ("advance_watermark", {"to_ms": -(10**30)}, "select: to_ms: Expected `int` >="),
+    ],
+)
+def test_a_wrong_select_is_refused(kind: str, select: Any, found: str) -> None:
+    assert refusal(document(kind=kind, select=select)).startswith(found)
+
+
+def test_an_option_that_nobody_would_follow_is_refused() -> None:
+    assert refusal(document(options={"dry_run": True})).startswith("options: has dry_run, which")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(value: bytes) -> None:
+    refusal(value)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from([*document(), "other"]), _JSON)
+def test_any_value_of_a_field_is_read_or_refused(field: str, value: Any) -> None:
+    if isinstance(value, float) and math.isinf(value):
+        return
+    try:
+        found = request_of(raw(document(**{field: value})), WHERE)
+    except RequestInvalid:
+        return
+    assert request_of(encoded(found), WHERE) == found
+
+
+CANCEL = Cancel(by="bob@ops-1", at="2026-11-25T09:13:00Z", why="wrong day")
+END = End(kind="mark_units", state="done", at=1764061944.0, counts={"units": 1}, by="ann@ops-3")
+
+
+def test_records_are_read_as_they_were_written() -> None:
+    assert cancel_of(encoded(CANCEL), WHERE) == CANCEL
+    assert end_of(encoded(END), WHERE) == END
+
+
+@pytest.mark.parametrize(
+    "change", [{"v": 2}, {"state": "waiting"}, {"state": "failed"}, {"counts": {"units": "1"}}]
+)
+def test_a_wrong_end_record_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(RequestInvalid, match=f"{next(iter(change))}.*restore it as it was"):
+        end_of(raw({**json.loads(encoded(END)), **change}), WHERE)

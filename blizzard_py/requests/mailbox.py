@@ -1,0 +1,193 @@
+"""Mailbox of a source: requests from commands to the owner, through storage alone.
+
+::
+
+    _blizzard/requests/{source id}/bell                      hint that something is new
+    _blizzard/requests/{source id}/7f3a9c2e.1.json           created once, by a command
+    _blizzard/requests/{source id}/7f3a9c2e.1.cancel.json    created once, by a command
+    _blizzard/requests/{source id}/7f3a9c2e.1.ended.json     by the owner, after its save
+
+A command may die, or lose an answer, at any step: given again it finds its own request by the
+digest in the name. The bell only saves listings. An owner that misses it finds the request when
+it next lists the mailbox.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+
+from blizzard_core.bounds import REQUEST_BYTES, REQUEST_CHARACTERS
+from blizzard_core.errors import Conflict, NotFound, StorageError
+from blizzard_core.storage.protocol import Storage, listed
+from blizzard_core.text import shortened
+from blizzard_py.requests.contents import (
+    CANCEL,
+    ENDED,
+    REQUEST,
+    Contents,
+    Found,
+    checked,
+    contents_of,
+    grouped,
+    last_number,
+)
+from blizzard_py.requests.document import Request, digest, inputs, request_of
+from blizzard_py.requests.records import Cancel, End, cancel_of, end_of
+from blizzard_py.requests.stored import RequestInvalid, encoded
+
+REQUESTS_FOLDER = "_blizzard/requests"
+
+# A bell holds a UUID. One that somebody made by hand counts by its beginning.
+_BELL_BYTES = 64
+# Numbers that other commands may take while one looks for its own.
+_NUMBERS_TRIED = 20
+
+
+class Mailbox:
+    """The mailbox of one source. Every method may raise `StorageError`."""
+
+    def __init__(self, sink: Storage, source_id: str) -> None:
+        self._sink = sink
+        self._folder = f"{REQUESTS_FOLDER}/{source_id}"
+
+    def submit(self, request: Request, *, once_more: bool = True) -> tuple[str, bool]:
+        """Put a request and ring; return its id and whether it is new.
+
+        An equal one is followed while it is open and not cancelled. Without ``once_more`` one that
+        was cancelled or has ended is followed as well. Raises `RequestInvalid` if the owner would
+        refuse the document.
+        """
+        raw = encoded(request)
+        request_of(raw, f"{request.kind} for {self._folder}", "correct the command")
+        stem = digest(request)
+        found = self._found(f"{stem}.")
+        contents = contents_of(found)
+        known = [each for each in contents.open if each not in contents.cancelled]
+        if not once_more:
+            others = reversed((*contents.ended, *contents.open))
+            known += [each for each in others if each not in known]
+        for each in known:
+            if self._is_equal(each, request):
+                return self._followed(each)
+        first = last_number(found) + 1
+        for number in range(first, first + _NUMBERS_TRIED):
+            request_id = f"{stem}.{number}"
+            try:
+                self._sink.put_if(self._path(request_id, REQUEST), raw, None)
+            except Conflict:
+                # Another command's, or this one's whose answer was lost.
+                if self._is_equal(request_id, request):
+                    return self._followed(request_id)
+            else:
+                self.ring()
+                return request_id, True
+        raise Conflict(
+            f"{self._sink.uri}/{self._folder}: other commands took every number that was tried, the"
+            f" last {request_id}; give the command again"
+        )
+
+    def _followed(self, request_id: str) -> tuple[str, bool]:
+        # Whoever put it may have died before ringing.
+        self.ring()
+        return request_id, False
+
+    def _is_equal(self, request_id: str, request: Request) -> bool:
+        try:
+            return inputs(self.read(request_id)) == inputs(request)
+        except (RequestInvalid, NotFound):
+            return False
+
+    def ring(self) -> None:
+        """Tell the owner that something is new."""
+        self._sink.put_atomic(f"{self._folder}/bell", str(uuid.uuid4()).encode())
+
+    def bell(self) -> str:
+        """Return a text that changes when somebody rings, empty if nobody has."""
+        try:
+            return self._read(f"{self._folder}/bell", _BELL_BYTES).decode("utf-8", "replace")
+        except NotFound:
+            return ""
+
+    def contents(self) -> Contents:
+        """Return the ids in the mailbox, from one listing; foreign objects are left out."""
+        return contents_of(self._found(""))
+
+    def read(self, request_id: str) -> Request:
+        """Return a request. Raises `RequestInvalid`, `NotFound`."""
+        return request_of(*self._document(request_id, REQUEST))
+
+    def cancel(self, request_id: str, by: str, at: str, why: str) -> None:
+        """Ask the owner to cancel a request, readable or not; the first cancellation stays.
+
+        Raises `RequestInvalid` for what is no id, `NotFound` if there is no such request.
+        """
+        path = self._path(request_id, REQUEST)
+        if self._sink.stat(path) is None:
+            raise NotFound(f"{self._sink.uri}/{path}: there is no such request; list the requests")
+        limit = REQUEST_CHARACTERS
+        cancel = Cancel(by=shortened(by, limit), at=at, why=shortened(why, limit))
+        with suppress(Conflict):
+            self._sink.put_if(self._path(request_id, CANCEL), encoded(cancel), None)
+        self.ring()
+
+    def cancellation(self, request_id: str) -> Cancel | None:
+        """Return who cancelled a request, None if nobody did. Raises `RequestInvalid`."""
+        try:
+            return cancel_of(*self._document(request_id, CANCEL))
+        except NotFound:
+            return None
+
+    def end(self, request_id: str, record: End) -> None:
+        """Put the end record.
+
+        Only after the save that ended the request: an owner that was replaced must not end what
+        its successor runs.
+        """
+        self._sink.put_atomic(self._path(request_id, ENDED), encoded(record))
+
+    def ended(self, request_id: str) -> End | None:
+        """Return the end record, None of a request without one. Raises `RequestInvalid`."""
+        try:
+            return end_of(*self._document(request_id, ENDED))
+        except NotFound:
+            return None
+
+    def prune(self, before: float) -> list[str]:
+        """Remove requests whose end record is older than a time of the store; return their ids.
+
+        All objects of a request go, and the end record last: without it the request would count
+        as open.
+        """
+        gone = []
+        for request_id, entries in self._found("").items():
+            record = entries.pop(ENDED, None)
+            if record is not None and record.modified < before:
+                for entry in (*entries.values(), record):
+                    self._sink.delete(entry.path)
+                gone.append(request_id)
+        return gone
+
+    def _found(self, stem: str) -> Found:
+        start = f"{self._folder}/{stem}"
+        return grouped(listed(self._sink, start, f"{start}\U0010ffff"), self._folder)
+
+    def _path(self, request_id: str, suffix: str) -> str:
+        return f"{self._folder}/{checked(request_id)}{suffix}"
+
+    def _document(self, request_id: str, suffix: str) -> tuple[bytes, str]:
+        path = self._path(request_id, suffix)
+        return self._read(path, REQUEST_BYTES + 1), f"{self._sink.uri}/{path}"
+
+    def _read(self, path: str, limit: int) -> bytes:
+        """Return an object up to a limit of bytes, however large somebody has made it."""
+        try:
+            return self._sink.read_range(path, 0, limit)
+        except NotFound:
+            raise
+        except StorageError:
+            # Object stores have no range of an empty object.
+            found = self._sink.stat(path)
+            if found is None or found.size:
+                raise
+            return b""

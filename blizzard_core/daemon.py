@@ -50,6 +50,8 @@ FAILING = 7
 DIFFERS = 6
 # So often files of secrets are looked at; whoever renews them keeps the old ones valid longer.
 RENEWAL_SECS = 10.0
+# So often a worker that waits is asked whether somebody calls it.
+CALL_SECS = 60.0
 _JOIN_SECS = 0.5
 
 
@@ -72,6 +74,12 @@ class Worker(Protocol):
         """Do what is there to do; True if there was anything.
 
         Must be idempotent: it is called again after any error.
+        """
+
+    def is_called(self) -> bool:
+        """Return whether somebody wants it to look before its pause is over. Asked while it waits.
+
+        Must not raise: what it cannot find out the next cycle will.
         """
 
     def cancel(self) -> None:
@@ -207,7 +215,7 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
                 "cycle_failed", error=str(error), failures=failures, retry_in_secs=round(pause, 1)
             )
             activity.waiting(pause)
-            stop.wait(pause)
+            _rest(worker, pause, stop)
             continue
         except Exception as error:
             # A bug of ours: the trace is the message, and the other workers go on.
@@ -227,8 +235,17 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
         if wait_secs is not None:
             pause = wait_secs if loop.once else min(pause, wait_secs)
         activity.waiting(pause)
-        stop.wait(pause)
+        _rest(worker, pause, stop)
     return INTERRUPTED if loop.once else 0
+
+
+def _rest(worker: Worker, pause: float, stop: StopEvent) -> None:
+    """Wait, and no longer than until somebody calls the worker or all is to stop."""
+    while pause > CALL_SECS:
+        if stop.wait(CALL_SECS) or worker.is_called():
+            return
+        pause -= CALL_SECS
+    stop.wait(pause)
 
 
 def _cycle(worker: Worker, stop: StopEvent) -> tuple[bool, float | None]:

@@ -33,6 +33,11 @@ REFUSED_OUTPUTS = Gauge(
     "Published Parquet files that a committer has refused, and that were not redone.",
     ["target"],
 )
+REQUESTS_WAITING = Gauge(
+    "blizzard_requests_waiting",
+    "Requests of operators that were made with another configuration than this one.",
+    ["target"],
+)
 FILES_APART = Gauge(
     "blizzard_files_apart",
     "Files that the last poll left alone: their partitions lie ahead of time, or are odd and many.",

@@ -93,6 +93,7 @@ class Demo:
         parts = parts_of(self.config, WHERE, self.engine)
         with closing(source_pipeline(replace(parts, clock=now.timestamp))) as worker:
             _finished("blizzard", run_worker(worker, _ONCE, threading.Event()))
+            worker.release()
 
     def penguin(self) -> None:
         """`penguin run --once`."""

@@ -99,6 +99,10 @@ class TablePipeline:
         """Return how long to wait after a poll that found nothing."""
         return self._table.settings.poll_interval
 
+    def is_called(self) -> bool:
+        """Nobody calls a committer: what is published its polls find."""
+        return False
+
     def cancel(self) -> None:
         """Nothing to do: a cycle is one commit, which is short and is finished."""
 

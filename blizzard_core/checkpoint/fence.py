@@ -22,6 +22,7 @@ taken over by nobody: the save is made again over what is there.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -149,12 +150,33 @@ class FencedFile:
         except Conflict:
             raise self._fenced(self._stored()) from None
 
-    def _put(self, document: Mapping[str, Any], epoch: int) -> None:
+    def release(self) -> None:
+        """Say in the file that this process writes no more; what else it holds stays.
+
+        So whoever comes next need not guess whether a process elsewhere still runs. Nothing is
+        done where another took the file over. Raises `StorageError`.
+        """
+        if self._epoch is None:
+            return
+        try:
+            raw, version = self._storage.read_versioned(self._path)
+            document = json_value(raw)
+        except (NotFound, ValueError):
+            return
+        found = writer_of(document, self._where)
+        if found is None or (found.id, found.epoch) != (self._id, self._epoch):
+            return
+        self._version = version
+        with contextlib.suppress(Conflict):  # whoever came first needs no word of ours
+            self._put(document, self._epoch, released=True)
+        self._epoch = None
+
+    def _put(self, document: Mapping[str, Any], epoch: int, *, released: bool = False) -> None:
         """Write with our name on it; a refusal that was our own doing is none.
 
         Raises `Conflict` if another wrote, `Unavailable` if the store refuses without that.
         """
-        data = encode({**document, "writer": self._writer(epoch)})
+        data = encode({**document, "writer": self._writer(epoch, released=released)})
         for _ in range(_SAVE_TRIES):
             try:
                 self._version = self._storage.put_if(self._path, data, self._version)
@@ -186,8 +208,9 @@ class FencedFile:
             return False
         return found is not None and (found.id, found.epoch) == (self._id, epoch)
 
-    def _writer(self, epoch: int) -> dict[str, Any]:
-        return asdict(Writer(self._id, epoch, this_process()))
+    def _writer(self, epoch: int, *, released: bool) -> dict[str, Any]:
+        found = asdict(Writer(self._id, epoch, this_process(), released))
+        return found if released else {k: v for k, v in found.items() if k != "released"}
 
     def _admit(self, found: Writer) -> None:
         try:

@@ -42,12 +42,13 @@ class Process:
 class Writer:
     """The writer of a state file: an id per process and source, the epoch it took, and the process.
 
-    Files of earlier releases name no process.
+    Files of earlier releases name no process. One that is ``released`` writes no more.
     """
 
     id: str
     epoch: int
     process: Process | None = None
+    released: bool = False
 
     def __str__(self) -> str:
         """For messages: who to look for, where there is more than an id."""
@@ -108,6 +109,8 @@ def is_running(writer: Writer, proc: Path = _PROC) -> bool | None:
 
     This very process does not count: what it wrote it may take up again.
     """
+    if writer.released:
+        return False
     found = writer.process
     if found is None or not found.key:
         return None

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from blizzard_core.checkpoint.writer import Admission, anybody
 from blizzard_core.daemon import FAILING, REFUSED, Loop, run
-from blizzard_core.errors import ConfigError, StateError
+from blizzard_core.errors import ConfigError, StateError, StorageError
 from blizzard_core.log import get_logger
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import served
@@ -87,6 +87,8 @@ def run_daemon(
         try:
             with shown({w.name: w.meter for w in workers}, _terminal() if once else None):
                 code = run(workers, loop, stop)
+            for worker in workers:
+                _release(worker)
         finally:
             for worker in workers:
                 worker.end_jobs()
@@ -102,6 +104,16 @@ def run_daemon(
             code = FAILING if failing else REFUSED if watch.look() else 0
         log.info("stopped", exit_code=code)
     return code
+
+
+def _release(worker: SourcePipeline) -> None:
+    """Say that the source has no owner any more; where that cannot be said people are asked."""
+    try:
+        worker.release()
+    except StorageError as error:
+        get_logger(pipeline=worker.pipeline, source=worker.source_name).warning(
+            "not_released", reason=str(error)
+        )
 
 
 def _terminal() -> Console | None:

@@ -25,6 +25,7 @@ from blizzard_py.app.queries.asking import selection_of
 from blizzard_py.app.queries.plan import plan_of
 from blizzard_py.app.queries.unit_explain import explained_unit
 from blizzard_py.app.queries.unit_plan import unit_plan_of
+from blizzard_py.app.requests import open_requests
 from blizzard_py.app.validation import table_problems
 from blizzard_py.app.wiring import (
     NoEngine,
@@ -291,6 +292,16 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
                 "outputs": len(batch.outputs),
             }
             for batch in state.in_flight
+        ],
+        "requests": [
+            {
+                "id": found.id,
+                "kind": None if found.request is None else found.request.kind,
+                "by": None if found.request is None else found.request.by,
+                "state": found.state,
+                "reason": found.reason,
+            }
+            for found in open_requests(source.parts)
         ],
         "totals": asdict(state.totals),
         "unexpected": list(state.unexpected),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from blizzard_core.errors import UnitError
+from blizzard_core.errors import NotFound, UnitError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.query_sources import QuerySource
+from blizzard_py.app.request_effects import configured, look
+from blizzard_py.app.requests import Result, Waits, carried_out
 from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline
-from blizzard_py.connections.asking import Units
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
 from blizzard_py.edits import checkpoint_edit, unit_edits
@@ -21,9 +23,7 @@ from blizzard_py.slices.instants import resolve
 from blizzard_py.slices.units.state import key_parts, unit_key
 from blizzard_py.slices.units.values import LONE
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.unit_names import values_of
-from blizzard_py.sources.tables.unit_plans import Looked
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.source_state import SourceState
 
@@ -45,8 +45,8 @@ def high_edit(found: SourcePipeline, unit: str, high: str) -> Edit:
     zone, now = _zone(source), _now(found)
     key = key_of(unit, now, zone)
     to = None if high.strip().lower() == "none" else resolve(high, now, zone)
-    values = values_of(_configured(source))
-    return lambda state: unit_edits.set_high(state, _look(source, state, now), key, to, values)
+    values = values_of(configured(source))
+    return lambda state: unit_edits.set_high(state, look(source, state, now), key, to, values)
 
 
 def key_of(text: str, now: dt.datetime, zone: str) -> str:
@@ -55,13 +55,10 @@ def key_of(text: str, now: dt.datetime, zone: str) -> str:
     return unit_key(resolve(begin, now, zone), name if slash else LONE)
 
 
-def read_again(
+def units_between(
     config: Config, where: tuple[str, str], ends: tuple[str, str], only: Sequence[str]
-) -> int:
-    """Mark the units that have time from one end to the other; how many they are.
-
-    A daemon that runs is fenced, as by every change of a checkpoint. Raises `EditRefused`.
-    """
+) -> tuple[str, ...]:
+    """Return the units that have time from one end to the other. Raises `EditRefused`."""
     found = _pipeline_of(config, where)
     with closing(found):
         source = _units_of(found)
@@ -70,38 +67,23 @@ def read_again(
             span = (resolve(ends[0], now, zone), resolve(ends[1], now, zone))
         except UnitError as error:
             raise EditRefused(f"--from, --to: {'; '.join(error.problems)}") from error
-        values = values_of(_configured(source))
-        seen = checkpoint_edit.stored(found)
-        keys: tuple[str, ...] = ()
-
-        def edit(state: SourceState) -> SourceState:
-            nonlocal keys
-            after, keys = unit_edits.read_again(
-                state, _look(source, state, now), span, values, only
-            )
-            return after
-
-        checkpoint_edit.change(found, seen, edit, found.parts.clock())
-        return len(keys)
+        values = values_of(configured(source))
+        state = checkpoint_edit.stored(found).state
+        _, keys = unit_edits.read_again(state, look(source, state, now), span, values, only)
+        return keys
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
-    """The result of a replay of letters: the objects put away, the units to be read again."""
+class Letters:
+    """The dead letters of a replay: the ids of their objects, and the units that they tell of."""
 
     letters: tuple[str, ...]
     units: tuple[str, ...]
 
 
-def replay_units(
-    config: Config, where: tuple[str, str], letter_id: str | None, *, dry_run: bool
-) -> Marked:
-    """Have the units of letters read again: their rows are replaced, so nothing comes twice.
-
-    Raises `EditRefused`, `StorageError`.
-    """
-    found = _pipeline_of(config, where)
-    with closing(found):
+def letters_of_units(config: Config, where: tuple[str, str], letter_id: str | None) -> Letters:
+    """Return the open letters of a source, or the one of that id. Raises `EditRefused`."""
+    with closing(_pipeline_of(config, where)) as found:
         parts = found.parts
         chosen = [
             each
@@ -111,21 +93,28 @@ def replay_units(
         if letter_id is not None and not chosen:
             raise EditRefused(f"--letter: {parts.name} has no open letters of that name")
         keys = tuple(dict.fromkeys(key for each in chosen for key in _keys(parts, each)))
-        done = Marked(tuple(each.id for each in chosen), keys)
-        if dry_run or not keys:
-            return done
-        source, now = _units_of(found), _now(found)
-        seen = checkpoint_edit.stored(found)
-        checkpoint_edit.change(
-            found,
-            seen,
-            lambda state: unit_edits.with_marks(state, _look(source, state, now), keys),
-            found.parts.clock(),
-        )
+        return Letters(tuple(each.id for each in chosen), keys)
+
+
+def replay_units(
+    config: Config, where: tuple[str, str], found: Letters, waits: Waits
+) -> Result | None:
+    """Have the units of letters read again, and put the letters away once that is done.
+
+    Their rows are replaced, so nothing comes twice. The request's end, None where there are no
+    letters. Raises as `carried_out` does.
+    """
+    if not found.units:
+        return None
+    select = {"units": list(found.units)}
+    result = carried_out(config, where, "mark_units", select, "replay of letters", waits)
+    if result.state == "done":
         # Whoever dies here has marked them: doing it once more reads them once more.
-        for each in chosen:
-            parts.stores.dlq.rename(*put_away(parts.letters_id, each.id))
-        return done
+        parts = parts_of(config, where, NoEngine())
+        for each in found.letters:
+            with contextlib.suppress(NotFound):
+                parts.stores.dlq.rename(*put_away(parts.letters_id, each))
+    return result
 
 
 def _keys(parts: Parts, found: DeadLetterObject) -> list[str]:
@@ -149,21 +138,9 @@ def _units_of(found: SourcePipeline) -> UnitSource:
     return found.source
 
 
-def _configured(source: UnitSource) -> Units:
-    """Return how the units of a source are configured, without a limit of a run."""
-    units = source.asking.units
-    assert units is not None  # noqa: S101  # it is read by such
-    return unit_plans.without_limit(units)
-
-
 def _zone(source: UnitSource) -> str:
-    return _configured(source).range.zone
+    return configured(source).range.zone
 
 
 def _now(found: SourcePipeline) -> dt.datetime:
     return dt.datetime.fromtimestamp(found.parts.clock(), dt.UTC)
-
-
-def _look(source: UnitSource, state: SourceState, now: dt.datetime) -> Looked:
-    """The partitions now, and the spec that the state has to be of."""
-    return unit_plans.looked(state.units, _configured(source), (), now, "the checkpoint")

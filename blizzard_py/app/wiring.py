@@ -24,6 +24,7 @@ from blizzard_core.storage.nowhere import Nowhere
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import join
 from blizzard_py.app.queries.asking import Asks, asking_of, uri_of
+from blizzard_py.app.request_effects import executor_of
 from blizzard_py.engines.lazy import LazyEngine, StoppableEngine, WithSession
 from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
@@ -162,7 +163,12 @@ def source_pipeline(
 ) -> SourcePipeline:
     """One source as its settings describe it; the one place that chooses its kind."""
     return SourcePipeline(
-        parts, opener_of(parts), fresh=fresh, admission=admission, jobs=_jobs_of(parts)
+        parts,
+        opener_of(parts),
+        fresh=fresh,
+        admission=admission,
+        jobs=_jobs_of(parts),
+        executor=partial(executor_of, parts),
     )
 
 

@@ -8,6 +8,7 @@ from blizzard_py.commands.ingest import ingest
 from blizzard_py.commands.init import init
 from blizzard_py.commands.redo import redo
 from blizzard_py.commands.rename import rename
+from blizzard_py.commands.requests import requests
 from blizzard_py.commands.state import state
 from blizzard_py.commands.watch import watch
 from blizzard_py.commands.watermark import watermark
@@ -21,6 +22,7 @@ __all__ = [
     "init",
     "redo",
     "rename",
+    "requests",
     "state",
     "watch",
     "watermark",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from blizzard_py.app.replacing import replace_letters
 from blizzard_py.commands.dlq_work import discard, show
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.replacing import answer_replacement
+from blizzard_py.commands.requests import following, print_result, waits
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
 from blizzard_py.replay import Outcome, Report
 
@@ -196,7 +197,7 @@ def replay(
     replay. Whole files are read where they lie, records are taken from their
     letters. What fails again has a new letter. Killed at any moment, it goes on where
     it was when it is started again. The live watermarks are not touched. Work units
-    are marked instead, and read again by the daemon once it is started again.
+    are marked instead, by a request, and read again by the daemon.
 
     With --replace each file that a letter tells of comes again as a whole, also of a letter
     of single records, and its rows of before go in the same commit. Exit codes: 0 done, 1 some
@@ -233,12 +234,22 @@ def replay(
 def _replay_units(
     config: Config, where: tuple[str, str], letter: str | None, *, dry_run: bool, as_json: bool
 ) -> int:
-    found = unit_operations.replay_units(config, where, letter, dry_run=dry_run)
+    found = unit_operations.letters_of_units(config, where, letter)
+    result = None
+    if not dry_run:
+        how = waits(no_wait=False, take_over=False)
+        with following():
+            # A program that reads the output gets the document alone.
+            quiet = replace(how, tell=lambda _line: None) if as_json else how
+            result = unit_operations.replay_units(config, where, found, quiet)
+    word = "would be" if dry_run else "are"
+    told = f"{len(found.units):,} units {word} read again by the next poll, and replaced."
     if as_json:
         print_json({**asdict(found), "dry_run": dry_run})
-        return 0
-    word = "would be" if dry_run else "are"
-    click.echo(f"{len(found.units):,} units {word} read again by the next poll, and replaced.")
+        told = ""
+    if result is not None:
+        return print_result(result, told)
+    click.echo(told, nl=bool(told))
     return 0
 
 

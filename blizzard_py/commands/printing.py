@@ -169,9 +169,19 @@ def print_status(document: dict[str, Any]) -> None:
                 print_error(f"{pipeline}/{source}: lag is not known: {found['lag']['error']}")
             for note in found.get("notes", ()):
                 click.echo(printable(f"{pipeline}/{source}: {note}"))
+            for request in found["requests"]:
+                click.echo(printable(f"{pipeline}/{source}: {_request(request)}"))
             if found["refused"]["files"]:
                 click.echo(printable(_refused(f"{pipeline}/{source}", found["refused"])))
                 click.echo(f"  {found['refused']['remedy']}")
+
+
+def _request(found: Mapping[str, Any]) -> str:
+    reason = f": {found['reason']}" if found["reason"] else ""
+    what = found["kind"] or "one that cannot be read"
+    return (
+        f"request {found['id']} ({what}, by {found['by'] or 'unknown'}) is {found['state']}{reason}"
+    )
 
 
 def _failed(error: Mapping[str, Any]) -> str:

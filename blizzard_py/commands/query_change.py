@@ -34,11 +34,13 @@ def change_query(
     why: str,
     yes: bool,
     dry_run: bool,
+    submit: Callable[[str], int] | None = None,
 ) -> int:
     """Show what ``edit`` does to the query of a source's pipeline, ask, and save it: the exit code.
 
-    ``then`` is what is said of it when it is done. Raises `ConfigError` for a pipeline without
-    event time, and what reading and changing a checkpoint raise.
+    ``then`` is what is said of it when it is done. ``submit``, given the reason, has the source's
+    owner do it instead. Raises `ConfigError` for a pipeline without event time, and what reading
+    and changing a checkpoint raise.
     """
     with closing(owner_of(config, where)) as found:
         parts = found.parts
@@ -46,7 +48,8 @@ def change_query(
             raise ConfigError(f"pipelines.{where[0]}", ["has no query over event_time"])
         seen = checkpoint_edit.stored(found)
         edit(seen.state, parts)  # refused before anybody is asked
-        checkpoint_edit.check_settled(found, seen.state)
+        if submit is None:
+            checkpoint_edit.check_settled(found, seen.state)
         assert seen.state.stream is not None  # noqa: S101  # without one edits are refused
         reason = tell(found.name, seen.state.stream)
         if dry_run:
@@ -54,6 +57,8 @@ def change_query(
         if not confirmed(found.name, yes=yes):
             click.echo("That is not its name; nothing was changed.", err=True)
             return 1
+        if submit is not None:
+            return submit(why.strip() or reason)
         backup = checkpoint_edit.change(
             found, seen, lambda state: edit(state, parts), time.time(), why.strip() or reason
         )

@@ -12,8 +12,16 @@ from blizzard_core.cli import GuidedGroup, command, config_argument, log_level_o
 from blizzard_core.text import counted
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_state import ending_by
+from blizzard_py.app.requests import carried_out
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.query_change import change_query
+from blizzard_py.commands.requests import (
+    following,
+    no_wait_option,
+    print_result,
+    take_over_option,
+    waits,
+)
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import StreamState, moment
@@ -36,17 +44,28 @@ def watermark() -> None:
 @click.option("--why", default="", metavar="TEXT", help="The reason, for `checkpoint log`.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Say what it closes; write nothing.")
+@no_wait_option
+@take_over_option
 @log_level_option
 @command
 def advance(
-    config: Path, pipeline: str, source: str, to: str, why: str, yes: bool, dry_run: bool
+    config: Path,
+    pipeline: str,
+    source: str,
+    to: str,
+    why: str,
+    yes: bool,
+    dry_run: bool,
+    no_wait: bool,
+    take_over: bool,
 ) -> int:
     """Have the next batch move the watermark to TIME, as if a row had come.
 
     Windows that end by then are published, keys forgotten, and rows that come for them later
-    are late. What it closes is said first; Spark is started to find out. The next poll does it,
-    also without files. A daemon that runs stops with exit code 3 at its next save; start it again
-    afterwards. Exit codes: 0 done, 1 refused, 2 no event_time, or bad usage.
+    are late. What it closes is said first; Spark is started to find out. It is a request: the
+    daemon takes it between two batches, or this command does where none runs. The next batch
+    moves the watermark, also without files. Exit codes: 0 done, 1 refused, 2 no event_time, or bad
+    usage, 7 no daemon has taken the request yet.
     """
     # Arrow's functions, which no poll needs.
     from blizzard_py.edits.event_time import advanced  # noqa: PLC0415  # see above
@@ -66,8 +85,16 @@ def advance(
             click.echo(f"{operator.name}: {operator.ending:,} of {rows} of state end by then")
         return f"watermark over event time: {move}"
 
+    def submit(reason: str) -> int:
+        with following():
+            how = waits(no_wait=no_wait, take_over=take_over)
+            result = carried_out(loaded, where, "advance_watermark", {"to_ms": to_ms}, reason, how)
+        return print_result(result, then)
+
     then = "The next batch does it."
-    return change_query(loaded, where, edit, tell, then, why=why, yes=yes, dry_run=dry_run)
+    return change_query(
+        loaded, where, edit, tell, then, why=why, yes=yes, dry_run=dry_run, submit=submit
+    )
 
 
 def _milliseconds(text: str) -> int:

@@ -176,6 +176,7 @@ def over(state: SourceState) -> SourceState:
         group_seq=state.group_seq,
         last_output=state.last_output,
         committed=state.committed,
+        requests=state.requests,
     )
 
 

@@ -83,7 +83,13 @@ def rolled_back(source: SourcePipeline, seen: Stored, to: Version) -> SourceStat
     ledger = old.ledger if again else seen.state.ledger
     # What ran then runs again, as after a crash: nothing of it counted.
     unfolded = old.unfolded if again else seen.state.unfolded
-    return replace(old, totals=seen.state.totals, ledger=ledger, unfolded=unfolded)
+    return replace(
+        old,
+        totals=seen.state.totals,
+        ledger=ledger,
+        unfolded=unfolded,
+        requests=seen.state.requests,
+    )
 
 
 def _check_same(now: SourceState, to: Version) -> None:

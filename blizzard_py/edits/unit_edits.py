@@ -63,10 +63,13 @@ def started_over(state: SourceState, *, adopt: bool) -> SourceState:
             f" never be replaced: delete them, and give the source {OWN_ID}; or keep them for ever"
             " beside the new ones, with --adopt"
         )
-    kept = SourceState(
-        totals=state.totals, source=state.source, group_seq=state.group_seq, retries={}
+    return SourceState(
+        totals=state.totals,
+        source=state.source,
+        group_seq=state.group_seq,
+        units=UnitsState(anew=True),
+        requests=state.requests,
     )
-    return replace(kept, units=UnitsState(anew=True))
 
 
 def read_again(

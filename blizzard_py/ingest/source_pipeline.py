@@ -46,12 +46,14 @@ from blizzard_core.storage.clock import StoreClock
 from blizzard_core.watermark.progress import observed
 from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
+from blizzard_py.ingest.request_runner import Executor, RequestRunner
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.job import FinishedFile
+from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.protocol import Opener, Upkeep, Work
+from blizzard_py.sources.protocol import Opener, Source, Upkeep, Work
 from blizzard_py.sources.stale import look
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import whole
@@ -77,12 +79,14 @@ class SourcePipeline(SourceView):
         admission: Admission = anybody,
         begins_over: Callable[[SourceState], bool] | None = None,
         jobs: Jobs | None = None,
+        executor: Callable[[Source[Any]], Executor] | None = None,
     ) -> None:
         """``opens`` makes the source. ``fresh`` insists on a cold start where state is missing.
 
         ``admission`` may leave the source to whoever works on it (`FencedError`).
 
         ``jobs`` make outputs of a batch's files; without them each batch is a job of the engine.
+        ``executor`` does what operators request of the source; without it nothing is taken.
 
         With ``begins_over`` an operator has it ingest again what was done, so what replays took
         before counts no more; it says whether to begin over, given what an earlier run has left.
@@ -105,6 +109,17 @@ class SourcePipeline(SourceView):
             self.activity,
         )
         super().__init__(parts, opens(parts, upkeep))
+        self._requests = (
+            None
+            if executor is None
+            else RequestRunner(
+                Mailbox(parts.stores.sink, parts.id),
+                executor(self.source),
+                parts.name,
+                self._clock,
+                parts.monotonic,
+            )
+        )
         self._jobs = PlainJobs(parts.engine) if jobs is None else jobs
         self._batches = BatchRunner(parts, self.source, upkeep, self._jobs)
         self._limits = parts.limits
@@ -117,6 +132,14 @@ class SourcePipeline(SourceView):
     def cancel(self) -> None:
         """End the running job; its batch runs again on the next start."""
         self._batches.cancel()
+
+    def is_called(self) -> bool:
+        """Return whether somebody has requested something since the last look."""
+        return self._requests is not None and self._requests.is_called()
+
+    def release(self) -> None:
+        """Say in the checkpoint that this process writes no more. Raises `StorageError`."""
+        self._file.release()
 
     def end_jobs(self) -> None:
         """Let go of what the jobs hold open, while the engine is there to be told."""
@@ -158,6 +181,9 @@ class SourcePipeline(SourceView):
         state = self._state if self._state is not None else self._recover()
         self._state = state  # what recovery has loaded is not to be loaded again, without an epoch
         self._checked(state)
+        if self._requests is not None:
+            state = self._requests.attend(state, self._save)
+            self._state = state
         plan = self.source.plan(state)
         state, found, work = plan.state, plan.found, plan.work
         scanned = found.scanned
@@ -228,7 +254,7 @@ class SourcePipeline(SourceView):
                 # Where nothing of a batch could be read the store is rather down than the
                 # files bad: what else waits is not tried one after the other.
                 readable = any(file.outcome != "retry" for file in ready.finished)
-                if work and readable and not stop.is_set():
+                if work and readable and not stop.is_set() and not self.is_called():
                     state, following = self._next_batch(state, work, seen_ts)
                 self._save(state)
                 if following is not None:

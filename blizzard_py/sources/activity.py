@@ -29,6 +29,7 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.text import counted
 from blizzard_py import metrics
 from blizzard_py.job import FinishedFile
+from blizzard_py.requests.progress import RequestState, open_of
 from blizzard_py.slices.units.grid import Layout, grid
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.state.event_times import BEHIND_SECS
@@ -80,6 +81,7 @@ class SourceActivity(Activity):
         self._layout: Layout | None = None
         self._grid: _Grid | None = None
         self._refused: tuple[int, int, str, str] = (0, 0, "", "")
+        self._waiting: Mapping[str, RequestState] = {}
         metrics.PENDING_FILES.labels(name).set_function(self.pending)
         metrics.LAG_SECS.labels(name).set_function(self.lag)
         metrics.UTILIZATION.labels(name).set_function(self.utilization)
@@ -113,6 +115,7 @@ class SourceActivity(Activity):
             metrics.UNACCOUNTED_ROWS,
             metrics.REFUSED_OUTPUTS,
             metrics.UNEXPECTED_FIELDS,
+            metrics.REQUESTS_WAITING,
         ):
             metric.labels(name)
 
@@ -160,6 +163,8 @@ class SourceActivity(Activity):
             self._totals = state.totals
             self._units = state.units or UnitsState()
             self._stream = state.stream
+            self._waiting = open_of(state.requests)
+            metrics.REQUESTS_WAITING.labels(self.name).set(len(self._waiting))
             metrics.UNEXPECTED_FIELDS.labels(self.name).set(len(state.unexpected))
             if state.stream is not None:
                 metrics.EVENT_WATERMARK.labels(self.name).set(state.stream.watermark_ms / 1000)
@@ -286,12 +291,16 @@ class SourceActivity(Activity):
             self._refused = (outputs, rows, told_text(newest), remedy)
 
     def _notices(self) -> list[Notice]:
+        found = [
+            Notice("warn", f"Request {request_id} ({each.kind}) waits", told_text(each.reason))
+            for request_id, each in self._waiting.items()
+        ]
         outputs, rows, newest, remedy = self._refused
         if not outputs:
-            return []
+            return found
         files = counted(outputs, "Parquet file")
         told = f"Penguin refused {files} with {counted(rows, 'row')}: {newest}"
-        return [Notice("bad", told, f"These rows are in no table: {remedy}.")]
+        return [*found, Notice("bad", told, f"These rows are in no table: {remedy}.")]
 
     def gave_up(self, files: Iterable[FinishedFile]) -> None:
         """Those of the files that are quarantined are in the dead letters."""

@@ -28,6 +28,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``committed``: the newest commit point (`blizzard_py.state.fence_record`);
 * ``last_output``: the highest name of an output; names rise whatever a clock says;
 * ``unfolded``: what the journal must hold (`blizzard_py.state.journal_tally`);
+* ``requests``: what operators asked for, and how it went (`blizzard_py.requests.progress`);
 * ``former``: the places that files of the source had before, which rows may name;
 * ``totals``: counts since the pipeline's first batch.
 
@@ -56,6 +57,7 @@ from blizzard_core.checkpoint.document import (
 from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry
+from blizzard_py.requests.progress import RequestState
 from blizzard_py.slices.units.state import UnitsState, checked, units_to_json
 from blizzard_py.state.column_state import ColumnState, columns_to_json
 from blizzard_py.state.journal_tally import JournalTally
@@ -121,6 +123,7 @@ class CheckpointDocument(ProgressDocument):
     sources: dict[str, Any] | None = None
     committed: CommitPoint | None = None
     unfolded: JournalTally | None = None
+    requests: dict[str, RequestState] | None = None
 
 
 def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
@@ -152,6 +155,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "unfolded": None if state.unfolded is None else asdict(state.unfolded),
         "last_batch": state.last_batch or None,
         "last_output": state.last_output or None,
+        "requests": msgspec.to_builtins(state.requests) or None,
         "unexpected": list(state.unexpected) or None,
         "letters": list(state.letters) or None,
         "closing": msgspec.to_builtins(state.closing) or None,
@@ -215,6 +219,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         {n: state_from_json(d, f"{where}: sources.{n}") for n, d in (found.sources or {}).items()},
         found.committed or CommitPoint(),
         found.unfolded,
+        found.requests or {},
     )
 
 

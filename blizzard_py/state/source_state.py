@@ -13,6 +13,7 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.job import FinishedFile, StagedBadRecords
 from blizzard_py.reading import ReadMarks
+from blizzard_py.requests.progress import RequestState
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.journal_tally import JournalTally
@@ -214,7 +215,8 @@ class SourceState:
     wrote it down. By it and by ``committed`` a stale checkpoint is known. ``last_output`` is the
     highest name that an output was given. ``members`` are the
     states of several sources that share batches (`blizzard_py.state.members`). ``unfolded`` counts
-    what the journal must hold, None where nobody has counted.
+    what the journal must hold, None where nobody has counted. ``requests`` are what operators
+    asked for, by their ids (`blizzard_py.requests.progress`).
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -245,6 +247,7 @@ class SourceState:
     members: Mapping[str, SourceState] = field(default_factory=dict)
     committed: CommitPoint = CommitPoint()
     unfolded: JournalTally | None = None
+    requests: Mapping[str, RequestState] = field(default_factory=dict)
 
 
 def under_way(state: SourceState) -> Iterable[str]:

@@ -67,6 +67,8 @@ class Scripted:
     script: Iterator[bool | BaseException]
     name: str = "w"
     poll_interval_secs: float = 60.0
+    called_at: int = 0
+    asked: int = 0
     cancelled: threading.Event = field(default_factory=threading.Event)
     activity: Activity = field(default_factory=lambda: Activity("w", "", lambda: 0.0))
 
@@ -75,6 +77,10 @@ class Scripted:
         if isinstance(step, BaseException):
             raise step
         return step
+
+    def is_called(self) -> bool:
+        self.asked += 1
+        return self.asked == self.called_at
 
     def cancel(self) -> None:
         self.cancelled.set()
@@ -95,17 +101,31 @@ def test_once_drains_without_waiting() -> None:
 
 
 def test_forever_polls_at_the_interval_plus_jitter_and_at_once_after_work() -> None:
-    clock = Clock(stop_after=2)
+    clock = Clock(stop_after=4)
     assert run_worker(scripted(True, False, False), FOREVER, clock) == 0
-    assert clock.waits == [65.0, 65.0]
+    assert clock.waits == [60.0, 5.0, 60.0, 5.0]
+
+
+def test_a_worker_that_is_called_looks_before_its_pause_is_over() -> None:
+    clock = Clock(stop_after=6)
+    worker = Scripted(iter([False, False]), poll_interval_secs=86_400.0, called_at=3)
+    assert run_worker(worker, FOREVER, clock) == 0
+    assert (clock.waits, worker.asked) == ([60.0] * 6, 5)
+
+
+def test_a_worker_that_backs_off_is_called_as_well() -> None:
+    clock = Clock(stop_after=9)
+    worker = Scripted(iter([Unavailable("x")] * 9), called_at=1)
+    assert run_worker(worker, FOREVER, clock) == 0
+    assert clock.waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
 def test_errors_that_may_pass_are_backed_off_and_success_starts_over() -> None:
-    clock = Clock(stop_after=5)
+    clock = Clock(stop_after=6)
     x = Unavailable("x")
     steps: list[bool | BaseException] = [x, x, x, False, x]
     assert run_worker(scripted(*steps), FOREVER, clock) == 0
-    assert clock.waits == [1, 2, 4, 65, 1]
+    assert clock.waits == [1, 2, 4, 60, 5, 1]
 
 
 def test_backoff_is_bounded() -> None:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,48 +23,20 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from blizzard_core.errors import BlizzardError, StateError
-from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app import unit_operations
+from blizzard_py.app.requests import Waits
 from blizzard_py.edits import checkpoint_edit, unit_edits
 from blizzard_py.slices.instants import moment
 from blizzard_py.slices.units.state import UnitsState, reached
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 from tests.support.memory_store import Died
+from tests.support.mortal_disk import Mortal
 from tests.support.penguin_world import World
 from tests.support.unit_shop import ID, WHERE, UnitShop
 
 SEEDS = range(8)
 GRACE_DAYS = 3
-CHANGES = ("put_atomic", "put_if", "rename", "delete", "delete_tree")
-
-
-@dataclass
-class Mortal:
-    """Ends whoever changes something on a local disk for the n-th time, before or after it."""
-
-    left: int = -1
-    deaths: int = 0
-
-    def step(self) -> None:
-        if self.left == 0:
-            self.left = -1
-            self.deaths += 1
-            raise Died
-        self.left = max(self.left - 1, -1)
-
-    def patch(self, patcher: pytest.MonkeyPatch) -> None:
-        for name in CHANGES:
-            patcher.setattr(LocalStorage, name, self._around(getattr(LocalStorage, name)))
-
-    def _around(self, change: Callable[..., Any]) -> Callable[..., Any]:
-        def changed(*arguments: Any) -> Any:
-            self.step()
-            found = change(*arguments)
-            self.step()
-            return found
-
-        return changed
 
 
 @dataclass
@@ -174,12 +145,20 @@ class History:
                 case 1:
                     self.edit(checkpoint_edit.over)
                 case 2 | 3:
-                    unit_operations.replay_units(self.shop.config(), WHERE, None, dry_run=False)
+                    self.replay()
                 case 4 | 5:
                     self.edit(self.lowered)
                 case _:
                     self.edit(self.again)
         self.mortal.left = -1
+
+    def replay(self) -> None:
+        """Letters are replayed by a request, which the command does itself."""
+        config = self.shop.config()
+        now = self.shop.now.timestamp
+        found = unit_operations.letters_of_units(config, WHERE, None)
+        waits = Waits(lambda _secs: None, now, lambda _line: None, wait=False)
+        unit_operations.replay_units(config, WHERE, found, waits)
 
     def edit(self, change: Callable[[SourceState], SourceState]) -> None:
         with contextlib.closing(self.shop.worker()) as worker:

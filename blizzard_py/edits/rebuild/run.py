@@ -279,6 +279,7 @@ class Rebuild:
             ),
             former=before.former,
             last_output=before.last_output,
+            requests=before.requests,
             committed=before.committed,
             unfolded=unfolded_without(evidence, {batch.batch for batch in flying}),
         )

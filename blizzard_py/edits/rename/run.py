@@ -23,6 +23,7 @@ from blizzard_py.edits.rename.documents import (
 )
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.inferred_schema import schema_path
+from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.cold_start import work_of
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
@@ -297,6 +298,12 @@ class Rename:
             raise RenameRefused(
                 f"{self._where(self._new)} exists: that name has a state already; choose another"
                 f" name, or keep the state's with `id: {self._old}`"
+            )
+        waiting = Mailbox(self._sink, self._old).contents().open
+        if waiting:
+            raise RenameRefused(
+                f"{self._old} has requests that are not done, {waiting[0]} for one; have it run"
+                " under the old names, or cancel them with `blizzard requests cancel`"
             )
         record = FenceFile(self._sink, self._old).read() or FenceRecord()
         moved = with_move(self._sink, self._old, record) or record

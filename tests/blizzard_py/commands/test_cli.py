@@ -88,6 +88,7 @@ def test_plan_and_status_print_the_documented_json(scenario: Scenario) -> None:
         },
         "refused": {"files": 0, "rows": 0, "outputs": [], "remedy": ""},
         "in_flight": [],
+        "requests": [],
         "totals": dict.fromkeys(
             ("batches", "files", "quarantined", "rows", "bytes", "outputs", "bad_rows"), 0
         ),

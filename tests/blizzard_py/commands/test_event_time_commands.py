@@ -184,7 +184,9 @@ def test_the_watermark_is_advanced_by_the_next_batch(config: Path, tmp_path: Pat
     assert path.read_bytes() == before
     done = run(*asked, "--yes")
     assert done.exit_code == 0, done.output
-    assert done.stdout.startswith(f"{told}\nThe next batch does it.")
+    first, asked_for, then = done.stdout.splitlines()
+    assert (first, then) == (told, "The next batch does it.")
+    assert asked_for.startswith("request ")
     shown_ = shown(config)["event_time"]
     assert (shown_["watermark"], shown_["advance_to"]) == (
         "2024-01-28T14:00:00Z",

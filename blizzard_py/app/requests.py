@@ -1,0 +1,240 @@
+"""Requests of operators, wired: how sources do them, and how a command has one done.
+
+A command writes its request and rings. Where a daemon works on the source it is the daemon's to do,
+and the command follows. Where nobody does, since the writer released the checkpoint or is a process
+of this machine that is gone, the command does it itself, in one conditional write.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from blizzard_core.checkpoint.writer import Writer, is_running
+from blizzard_core.errors import NotFound, StateError
+from blizzard_core.redact import redacted
+from blizzard_core.settings.document import Config
+from blizzard_py.app.request_effects import executor_of, fingerprint_of
+from blizzard_py.app.wiring import NoEngine, owner_parts, source_pipeline
+from blizzard_py.edits import checkpoint_edit
+from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
+from blizzard_py.edits.notes import whoever
+from blizzard_py.ingest.request_runner import end_of, executed
+from blizzard_py.requests.document import Kind, Request
+from blizzard_py.requests.mailbox import Mailbox
+from blizzard_py.requests.progress import is_over
+from blizzard_py.requests.stored import RequestInvalid
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.stale import require_current, world_of
+from blizzard_py.state.checkpoint_file import read_state
+
+# A daemon listens this often at least, in seconds (`blizzard_core.daemon.CALL_SECS`), and a command
+# waits for two turns of it and some time before it leaves the request alone.
+_PATIENCE_SECS = 150.0
+_LOOK_SECS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How a command waits: ``sleep`` between looks, ``clock`` in epoch seconds, ``tell`` a line."""
+
+    sleep: Callable[[float], None]
+    clock: Callable[[], float]
+    tell: Callable[[str], None]
+    wait: bool = True
+    take_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The end of a request: ``state`` is that of `RequestState`, ``open`` where nobody took it."""
+
+    id: str
+    state: str
+    reason: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+def _request(parts: Parts, kind: Kind, select: Mapping[str, Any], why: str, now: float) -> Request:
+    """Return a request of whoever runs this process."""
+    return Request(
+        kind=kind,
+        select=select,
+        options={},
+        config=fingerprint_of(parts),
+        by=whoever(),
+        at=dt.datetime.fromtimestamp(now, dt.UTC).isoformat(timespec="seconds"),
+        why=redacted(why),
+        release=version("blizzard-penguin"),
+    )
+
+
+def carried_out(
+    config: Config,
+    where: tuple[str, str],
+    kind: Kind,
+    select: Mapping[str, Any],
+    why: str,
+    waits: Waits,
+) -> Result:
+    """Submit a request and see it done, by whoever owns the source; its end.
+
+    Where nobody accepts it in time it stays, and its state is ``open``. Raises `EditRefused` where
+    nothing was ingested yet, `StateError`, `StorageError`.
+    """
+    parts = owner_parts(config, where, NoEngine())
+    store = CheckpointStore(parts.stores.sink, parts.id)
+    if store.load().raw is None:
+        raise EditRefused(f"{parts.name}: has no checkpoint; have it run once first")
+    mailbox = Mailbox(parts.stores.sink, parts.id)
+    request = _request(parts, kind, select, why, waits.clock())
+    request_id, is_new = mailbox.submit(request)
+    waits.tell(f"request {request_id} for {parts.name}{'' if is_new else ', made before'}")
+    return _followed(parts, store, mailbox, request_id, waits)
+
+
+def _followed(
+    parts: Parts, store: CheckpointStore, mailbox: Mailbox, request_id: str, waits: Waits
+) -> Result:
+    began, told = waits.clock(), ""
+    while True:
+        end = mailbox.ended(request_id)
+        if end is not None:
+            return Result(request_id, end.state, end.reason, end.counts)
+        seen = store.load()
+        known = seen.state.requests.get(request_id)
+        if known is not None and is_over(known.state):
+            return Result(request_id, known.state, known.reason, known.counts)
+        reason = "" if known is None else known.reason
+        if waits.take_over or seen.writer is None or is_running(seen.writer) is False:
+            reason = _done_here(parts, seen, mailbox, request_id, waits.clock())
+            if not reason:
+                continue
+            if store.load().raw == seen.raw:  # there is nobody to wait for
+                return Result(request_id, "open" if known is None else known.state, reason)
+        elif not told:
+            told = _owner(seen.writer)
+            waits.tell(f"{told} does it; following. Ctrl-C ends following, not the request.")
+        if not waits.wait or waits.clock() - began > _PATIENCE_SECS:
+            return Result(request_id, "open" if known is None else known.state, reason)
+        waits.sleep(_LOOK_SECS)
+
+
+def _owner(writer: Writer) -> str:
+    found = writer.process
+    return "the daemon" if found is None else f"the daemon on {found.host} (pid {found.pid})"
+
+
+def _done_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, now: float) -> str:
+    """Do the request as the source's owner; why it could not be, empty if it was.
+
+    A daemon that started meanwhile refuses the write, and has the request to do then.
+    """
+    request = mailbox.read(request_id)
+    found = source_pipeline(parts)
+    executor = executor_of(parts, found.source)
+    after = seen.state
+    try:
+        require_current(seen.state, parts, world_of(parts, seen.state))
+        after = executed(executor, seen.state, request_id, request, now)
+        why = f"request {request_id}: {request.kind}{f', {request.why}' if request.why else ''}"
+        checkpoint_edit.change(found, seen, lambda _state: after, now, why)
+    except (EditRefused, StateError) as error:
+        return str(error)
+    finally:
+        found.close()
+    known = after.requests[request_id]
+    end = end_of(known)
+    if end is None:
+        return known.reason
+    mailbox.end(request_id, end)
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A request of a source, as people see it; ``request`` is None where it cannot be read."""
+
+    source: str
+    id: str
+    request: Request | None
+    state: str
+    reason: str
+    counts: Mapping[str, int]
+
+
+def listed(config: Config) -> Iterator[Listed]:
+    """Yield the requests of every source: those that are open, then those that ended.
+
+    Raises `StateError`, `StorageError`.
+    """
+    for parts in _owners(config):
+        yield from open_requests(parts)
+        mailbox = Mailbox(parts.stores.sink, parts.id)
+        for request_id in mailbox.contents().ended:
+            end = mailbox.ended(request_id)
+            if end is not None:
+                request = _readable(mailbox, request_id)
+                yield Listed(parts.name, request_id, request, end.state, end.reason, end.counts)
+
+
+def open_requests(parts: Parts) -> Iterator[Listed]:
+    """Yield the requests that a source, or who shares its checkpoint, has still to do.
+
+    Raises `StateError`, `StorageError`.
+    """
+    mailbox = Mailbox(parts.stores.sink, parts.home_id)
+    found = mailbox.contents().open
+    stored = read_state(parts.stores.sink, parts.home_id) if found else None
+    known = {} if stored is None else stored.requests
+    for request_id in found:
+        state = known.get(request_id)
+        yield Listed(
+            parts.name,
+            request_id,
+            _readable(mailbox, request_id),
+            "open" if state is None else state.state,
+            "" if state is None else state.reason,
+            {} if state is None else state.counts,
+        )
+
+
+def cancelled(config: Config, request_id: str, why: str, now: float) -> Result:
+    """Have a request not be done, if nobody has done it yet. Raises `EditRefused`, `StorageError`.
+
+    Needs neither the source nor the configuration that the request was made for.
+    """
+    for parts in _owners(config):
+        mailbox = Mailbox(parts.stores.sink, parts.id)
+        contents = mailbox.contents()
+        if request_id in contents.ended:
+            end = mailbox.ended(request_id)
+            raise EditRefused(
+                f"{request_id}: is over already: {'gone' if end is None else end.state}"
+            )
+        if request_id in contents.open:
+            at = dt.datetime.fromtimestamp(now, dt.UTC).isoformat(timespec="seconds")
+            mailbox.cancel(request_id, whoever(), at, redacted(why))
+            return Result(request_id, "cancelled")
+    raise EditRefused(f"there is no request {request_id}; `blizzard requests list` names them")
+
+
+def _owners(config: Config) -> Iterator[Parts]:
+    """The parts of each checkpoint's owner, once."""
+    seen = set()
+    for pipeline, settings in config.pipelines.items():
+        for source in settings.sources:
+            parts = owner_parts(config, (pipeline, source), NoEngine())
+            if parts.id not in seen:
+                seen.add(parts.id)
+                yield parts
+
+
+def _readable(mailbox: Mailbox, request_id: str) -> Request | None:
+    try:
+        return mailbox.read(request_id)
+    except (RequestInvalid, NotFound):
+        return None

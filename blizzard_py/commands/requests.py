@@ -1,0 +1,168 @@
+"""``blizzard requests``: what operators asked of sources, and how it went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from blizzard_core.cli import (
+    GuidedGroup,
+    command,
+    config_argument,
+    json_option,
+    log_level_option,
+    print_json,
+    print_table,
+)
+from blizzard_core.text import printable
+from blizzard_py.app.configuration import load_config
+from blizzard_py.app.requests import Listed, Result, Waits, cancelled, listed
+
+# The exit code where nobody has accepted a request yet; it stays.
+OPEN = 7
+
+no_wait_option = click.option(
+    "--no-wait", is_flag=True, help="Write the request and leave it to the daemon."
+)
+take_over_option = click.option(
+    "--take-over",
+    is_flag=True,
+    help="Do it here; a daemon that runs stops with exit code 3 at its next save.",
+)
+
+
+def waits(*, no_wait: bool, take_over: bool) -> Waits:
+    """Return how a command waits for its request."""
+    return Waits(time.sleep, time.time, click.echo, wait=not no_wait, take_over=take_over)
+
+
+@contextmanager
+def following() -> Iterator[None]:
+    """Say of an interruption that it ends the following alone."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("No longer following; the request stays. `blizzard requests list` shows it.")
+        raise
+
+
+def print_result(result: Result, done: str) -> int:
+    """Print the end of a request; the exit code. ``done`` is said where it was done."""
+    if result.state == "done":
+        click.echo(done, nl=bool(done))
+        return 0
+    if result.state in {"open", "waiting"}:
+        why = f": {result.reason}" if result.reason else " by any daemon yet"
+        click.echo(
+            printable(f"{result.id} is not done{why}. It stays; `blizzard requests` shows it."),
+            err=True,
+        )
+        return OPEN
+    click.echo(printable(f"{result.id} was {result.state}: {result.reason}"), err=True)
+    return 1
+
+
+@click.group(
+    cls=GuidedGroup,
+    section="Mend",
+    examples=(
+        "blizzard requests list config.yaml",
+        "blizzard requests cancel config.yaml 7f3a9c2e.1",
+    ),
+)
+def requests() -> None:
+    """Requests of operators: list them, show one, cancel one."""
+
+
+@requests.command("list", examples=("blizzard requests list config.yaml",))
+@config_argument
+@json_option
+@log_level_option
+@command
+def list_requests(config: Path, as_json: bool) -> int:
+    """List the requests of all sources: who asked for what, and how it went. Writes nothing."""
+    found = list(listed(load_config(config)))
+    if as_json:
+        print_json({"requests": [asdict(each) for each in found]})
+        return 0
+    columns = ("source", "id", "what", "state", "by", "at")
+    print_table(columns, map(_line, found))
+    for each in found:
+        if each.reason:
+            click.echo(printable(f"{each.id} {each.state}: {each.reason}"))
+    return 0
+
+
+def _line(found: Listed) -> list[str | None]:
+    request = found.request
+    if request is None:
+        return [found.source, found.id, "cannot be read", found.state, None, None]
+    return [found.source, found.id, request.kind, found.state, request.by, request.at]
+
+
+@requests.command("show", examples=("blizzard requests show config.yaml 7f3a9c2e.1",))
+@config_argument
+@click.argument("request_id", metavar="ID")
+@json_option
+@log_level_option
+@command
+def show(config: Path, request_id: str, as_json: bool) -> int:
+    """Show one request: what it selects, who asked and why, and how it went. Writes nothing."""
+    for each in listed(load_config(config)):
+        if each.id != request_id:
+            continue
+        if as_json:
+            print_json(asdict(each))
+            return 0
+        for name, value in _facts(each):
+            click.echo(printable(f"{name + ':':<8} {value}"))
+        return 0
+    click.echo(f"There is no request {request_id}; `blizzard requests list` names them.", err=True)
+    return 1
+
+
+def _facts(found: Listed) -> Iterator[tuple[str, str]]:
+    yield "source", found.source
+    yield "state", found.state
+    if found.reason:
+        yield "reason", found.reason
+    for name, count in found.counts.items():
+        yield name, f"{count:,}"
+    if found.request is not None:
+        yield "kind", found.request.kind
+        yield "by", found.request.by
+        yield "at", found.request.at
+        yield "why", found.request.why or "-"
+        for name, value in found.request.select.items():
+            yield name, _shortened(value)
+
+
+def _shortened(value: object) -> str:
+    """A selector's value, of a long list its beginning."""
+    if not isinstance(value, list | tuple):
+        return str(value)
+    more = f" and {len(value) - 10:,} more" if len(value) > 10 else ""
+    return ", ".join(map(str, value[:10])) + more
+
+
+@requests.command(
+    "cancel", examples=('blizzard requests cancel config.yaml 7f3a9c2e.1 --why "a typo"',)
+)
+@config_argument
+@click.argument("request_id", metavar="ID")
+@click.option("--why", default="", metavar="TEXT", help="The reason, kept with the request.")
+@log_level_option
+@command
+def cancel(config: Path, request_id: str, why: str) -> int:
+    """Have a request not be done. What was done of it already stays done.
+
+    Needs nothing but the table's directory, so it works also where the source cannot be reached.
+    """
+    result = cancelled(load_config(config), request_id, why.strip(), time.time())
+    click.echo(f"{result.id} is cancelled: the next look of its daemon, or command, ends it.")
+    return 0

@@ -1,0 +1,229 @@
+"""Requests are done once, by whoever owns the source, and live work goes on beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blizzard_core.checkpoint.writer import Writer
+from blizzard_core.errors import FencedError
+from blizzard_core.storage.local import LocalStorage
+from blizzard_py.app import requests as wired
+from blizzard_py.app.requests import Result, Waits, cancelled, carried_out, listed
+from blizzard_py.edits.checkpoint_store import EditRefused
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.requests.mailbox import Mailbox
+from tests.support.memory_store import Died
+from tests.support.mortal_disk import Mortal
+from tests.support.unit_shop import ID, WHERE, UnitShop
+
+JANUARY = "2020-01-01T00:00:00.000Z"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> UnitShop:
+    shop = UnitShop(tmp_path)
+    shop.put(("2020-01-05", "s1", "a"), ("2020-02-05", "s1", "b"))
+    shop.run()
+    shop.execute("UPDATE answers SET text = upper(text)")
+    return shop
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer is a daemon of which nobody here can see whether it runs."""
+
+    def unseen(writer: Writer) -> bool | None:
+        return False if writer.released else None
+
+    monkeypatch.setattr(wired, "is_running", unseen)
+
+
+def january(shop: UnitShop) -> str:
+    return next(key for key in shop.checkpoint()["units"]["open"] if key.startswith("2020-01"))
+
+
+def mark(
+    shop: UnitShop,
+    between: Callable[[], Any] = lambda: None,
+    *,
+    wait: bool = True,
+    take_over: bool = False,
+    units: list[str] | None = None,
+) -> Result:
+    """A command that has January read again; ``between`` is what happens while it waits."""
+    turns = iter(range(1000))
+    waits = Waits(
+        lambda _secs: between(),
+        lambda: shop.now.timestamp() + 10 * next(turns),
+        lambda _line: None,
+        wait=wait,
+        take_over=take_over,
+    )
+    select = {"units": units or [january(shop)]}
+    return carried_out(shop.config(), WHERE, "mark_units", select, "a test", waits)
+
+
+def polls(worker: SourcePipeline) -> None:
+    while worker.cycle(threading.Event()):
+        pass
+
+
+def mailbox(shop: UnitShop) -> Mailbox:
+    return Mailbox(LocalStorage(shop.lake), ID)
+
+
+def test_a_request_is_done_by_the_command_where_nobody_runs(shop: UnitShop) -> None:
+    assert mark(shop).state == "done"
+    shop.run()
+    assert shop.texts() == ["A", "b"]
+    assert shop.checkpoint().get("requests") is None
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_daemon_does_a_request_and_is_not_fenced(shop: UnitShop) -> None:
+    with contextlib.closing(shop.worker()) as daemon:
+        polls(daemon)
+        assert not daemon.is_called()
+        result = mark(shop, lambda: polls(daemon))
+        assert (result.state, result.counts) == ("done", {"units": 1})
+        assert shop.texts() == ["A", "b"]
+        polls(daemon)
+        [found] = listed(shop.config())
+        assert (found.state, found.id) == ("done", result.id)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_request_that_nobody_takes_stays_and_the_same_command_finds_it(shop: UnitShop) -> None:
+    shop.worker().cycle(threading.Event())
+    first, second = mark(shop), mark(shop, wait=False)
+    assert first == second == Result(first.id, "open")
+    assert [found.id for found in listed(shop.config())] == [first.id]
+    shop.run()
+    assert shop.texts() == ["A", "b"]
+    third = mark(shop, wait=False)  # it has ended: this is a request of its own
+    assert third.id == first.id.replace(".1", ".2")
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_command_may_take_over(shop: UnitShop) -> None:
+    with contextlib.closing(shop.worker()) as daemon:
+        polls(daemon)
+        assert mark(shop, take_over=True).state == "done"
+        with pytest.raises(FencedError):
+            mark(shop, lambda: polls(daemon))
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_source_that_was_released_is_anybodys(shop: UnitShop) -> None:
+    with contextlib.closing(shop.worker()) as daemon:
+        polls(daemon)
+        daemon.release()
+    assert shop.checkpoint()["writer"]["released"] is True
+    assert mark(shop).state == "done"
+    shop.run()
+    assert "released" not in shop.checkpoint()["writer"]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_who_was_replaced_releases_nothing(shop: UnitShop) -> None:
+    with contextlib.closing(shop.worker()) as first, contextlib.closing(shop.worker()) as second:
+        polls(first)
+        polls(second)
+        before = shop.checkpoint()
+        first.release()
+        assert shop.checkpoint() == before
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_request_of_another_configuration_waits_for_it(shop: UnitShop) -> None:
+    with contextlib.closing(shop.worker()) as daemon:
+        polls(daemon)
+        shop.document["pipelines"]["p"]["error_handling"] = {"on_bad_record": "fail"}
+        result = mark(shop, lambda: polls(daemon))
+        assert result.state == "waiting"
+        assert "restart the daemon" in result.reason
+        assert shop.texts() == ["a", "b"]
+        [notice] = daemon.activity.to_json()["notices"]
+        assert (notice["level"], result.id in notice["text"]) == ("warn", True)
+    shop.run()  # with the new configuration
+    assert shop.texts() == ["A", "b"]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_cancelled_request_is_not_done(shop: UnitShop) -> None:
+    result = mark(shop, wait=False)
+    cancelled(shop.config(), result.id, "a typo", 0.0)
+    cancelled(shop.config(), result.id, "a typo", 0.0)
+    shop.run()
+    [found] = listed(shop.config())
+    assert (found.state, shop.texts()) == ("cancelled", ["a", "b"])
+    with pytest.raises(EditRefused, match="is over already: cancelled"):
+        cancelled(shop.config(), result.id, "", 0.0)
+    with pytest.raises(EditRefused, match=r"there is no request 00000000\.1"):
+        cancelled(shop.config(), "00000000.1", "", 0.0)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_request_that_makes_no_sense_is_refused_and_live_work_goes_on(shop: UnitShop) -> None:
+    odd = mark(shop, wait=False, units=["2020-13-01"])
+    path = shop.lake / "_blizzard" / "requests" / ID / "00c0ffee.1.json"
+    path.write_text(json.dumps({"v": 2, "kind": "dance", "release": "9.9.9"}))
+    shop.put(("2020-02-22T10:00:00", "s1", "C"))
+    shop.passes(days=1)
+    shop.run()
+    found = {each.id: each for each in listed(shop.config())}
+    assert found[odd.id].state == "rejected"
+    assert "2020-13-01" in found[odd.id].reason
+    assert "9.9.9" in found["00c0ffee.1"].reason
+    assert shop.texts() == ["C", "a", "b"]
+
+
+def test_a_source_without_units_refuses_to_mark_them(tmp_path: Path) -> None:
+    shop = UnitShop(tmp_path)
+    del shop.source["units"]
+    shop.source.update(watermark={"columns": ["day"]}, query="SELECT * FROM answers")
+    shop.run()
+    result = mark(shop, units=[JANUARY], wait=False)
+    assert (result.state, "not read by work units" in result.reason) == ("rejected", True)
+
+
+def test_a_source_that_never_ran_takes_no_request(tmp_path: Path) -> None:
+    with pytest.raises(EditRefused, match="has no checkpoint"):
+        mark(UnitShop(tmp_path), units=["2020-01-01"])
+
+
+@pytest.mark.parametrize("by", ["the command", "the daemon"])
+def test_a_request_is_done_once_over_deaths_at_every_change(
+    shop: UnitShop, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    mortal = Mortal()
+    for at in range(200):
+        shop.execute(f"UPDATE answers SET text = '{at}' WHERE day < '2020-02'")
+        with monkeypatch.context() as patched:
+            mortal.patch(patched)
+            if by == "the daemon":
+                patched.setattr(wired, "is_running", lambda _writer: None)
+                mark(shop, wait=False)
+            mortal.left, mortal.deaths = at, 0
+            with contextlib.suppress(Died):
+                if by == "the command":
+                    mark(shop)
+                shop.run()
+            mortal.left = -1
+        if by == "the command":
+            mark(shop)
+        shop.run()
+        assert shop.texts() == [str(at), "b"]
+        assert {each.state for each in listed(shop.config())} == {"done"}
+        shop.run()
+        assert shop.checkpoint().get("requests") is None
+        if not mortal.deaths:
+            break
+    assert 10 < at < 199

@@ -1,0 +1,42 @@
+"""Deaths at changes of a local disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from blizzard_core.storage.local import LocalStorage
+from tests.support.memory_store import Died
+
+CHANGES = ("put_atomic", "put_if", "rename", "delete", "delete_tree")
+
+
+@dataclass
+class Mortal:
+    """Ends whoever changes something on a local disk for the n-th time, before or after it."""
+
+    left: int = -1
+    deaths: int = 0
+
+    def step(self) -> None:
+        if self.left == 0:
+            self.left = -1
+            self.deaths += 1
+            raise Died
+        self.left = max(self.left - 1, -1)
+
+    def patch(self, patcher: pytest.MonkeyPatch) -> None:
+        for name in CHANGES:
+            patcher.setattr(LocalStorage, name, self._around(getattr(LocalStorage, name)))
+
+    def _around(self, change: Callable[..., Any]) -> Callable[..., Any]:
+        def changed(*arguments: Any) -> Any:
+            self.step()
+            found = change(*arguments)
+            self.step()
+            return found
+
+        return changed

@@ -73,7 +73,7 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where to begin: a checkpoint's ``version`` and files (-1 and none) and the commits behind."""
+    """A log's end: a checkpoint's ``version`` and files (-1 and none), and the commits behind."""
 
     version: int
     checkpoint: tuple[Entry, ...]
@@ -323,7 +323,7 @@ def columns_up_to(
     tail: Tail,
     kinds: Collection[str] = (),
 ) -> Iterator[Columns]:
-    """What is ``wanted`` of the tail's checkpoint, and of each commit from there to ``version``.
+    """Yield the ``wanted`` columns of the tail's checkpoint and of each commit up to ``version``.
 
     Of these all lines are parsed, or those of ``kinds``, and none may be missing. Raises as
     `checkpoint_columns`.

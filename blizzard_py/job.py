@@ -164,7 +164,7 @@ class Engine(Protocol):
         """End the running job with that prefix soon; no effect if there is none."""
 
     def progress(self, output_prefix: str) -> float | None:
-        """How much of the running job with that prefix is done, 0 to 1; None if nobody knows.
+        """Return how much of the running job with that prefix is done, 0 to 1; None if unknown.
 
         For people who wait. From any thread, and never raises.
         """

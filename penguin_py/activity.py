@@ -124,7 +124,7 @@ class TableActivity(Activity):
         metrics.BYTES_REWRITTEN.labels(self.name).inc(rewritten_bytes)
 
     def stands(self, groups: Mapping[str, Mapping[str, Any]]) -> None:
-        """How far the groups of each source are, as commands show it."""
+        """Return how far the groups of each source are, as commands show it."""
         with self._lock:
             self.groups = groups
 

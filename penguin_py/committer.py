@@ -78,7 +78,7 @@ class Committer:
         self._done = 0
 
     def add(self, found: Findings) -> None:
-        """What a sweep has found comes last."""
+        """Add what a sweep has found, at the end."""
         waiting = {entry.path for entry in self._queue}
         late = [entry for entry in found.due if entry.path not in waiting]
         self._queue.add(late)

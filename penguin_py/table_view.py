@@ -159,7 +159,7 @@ class TableView:
         return segments.are_due(memory.output_ids, state.version)
 
     def output_ids(self, memory: Memory) -> Container[str]:
-        """Those of all commits, of which the memory has the latest."""
+        """The output ids of all commits, of which the memory has the latest."""
         segments = self._output_ids
         return memory.output_ids if segments is None else segments.beside(memory.output_ids)
 

@@ -59,7 +59,7 @@ def among(digests: Digests, ordered: Digests) -> npt.NDArray[np.bool_]:
 
 
 def staying(counts: Sequence[int], fresh: int, tail: int = TAIL) -> int:
-    """How many segments, the longest first, stay beside ``fresh`` digests; the rest join these.
+    """Return how many segments stay, longest first, beside ``fresh`` digests; the rest join these.
 
     All but the last then have at least ``tail`` and twice as many as the next, so there are at
     most log₂(n / tail) + 2. A digest is rewritten only into a segment half as long again (or

@@ -29,7 +29,7 @@ _GROUP_MARK = re.compile(r"([^/]+)/([0-9]{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class OutputId:
-    """Who wrote an output: ``pipeline/source`` with the run, if any; the batch and its attempt."""
+    """An output's writer: ``pipeline/source`` with the run, if any; the batch and its attempt."""
 
     source: str
     batch: str

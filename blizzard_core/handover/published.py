@@ -58,7 +58,7 @@ class PublishedBatch:
 
 
 def first_name(moment: float) -> str:
-    """What every UUIDv7 made at ``moment`` or later sorts above (RFC 9562: 48 bits of ms)."""
+    """Return what every UUIDv7 of ``moment`` or later sorts above (RFC 9562: 48 bits of ms)."""
     return str(uuid.UUID(int=max(0, int(moment * 1000)) << 80))[:13]
 
 

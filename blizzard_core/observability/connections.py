@@ -77,6 +77,6 @@ class Connection(web.RequestHandler):
         return answer
 
     def log_exception(self, *arguments: Any, **named: Any) -> None:
-        """What is no request is answered as such, and no event of ours: thousands come a second."""
+        """Log nothing of bytes that are no request: thousands may come a second."""
         if not isinstance(named.get("exc_info"), HttpProcessingError):
             super().log_exception(*arguments, **named)

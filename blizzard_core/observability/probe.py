@@ -21,7 +21,7 @@ _SHOWN_BYTES = 2000
 
 
 def probe(config: Path) -> tuple[bool, str]:
-    """Whether the daemon that runs with ``config`` is alive as far as can be told, and why."""
+    """Return whether the daemon with this ``config`` is alive, as far as can be told, and why."""
     if not config.exists():
         return True, f"{config}: not there, nothing to ask"
     metrics = load_config(config).metrics

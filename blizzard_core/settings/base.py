@@ -266,7 +266,7 @@ def whole_millis(text: str, found: int) -> str:
 
 
 def parse_look_back(given: Any) -> dict[str, int]:
-    """How far back: ``2d``, ``months=1, closing_day=5``, or a block of the same. 0 is nothing.
+    """Parse a look-back: ``2d``, ``months=1, closing_day=5``, or a block of the same; 0 is none.
 
     Raises `ValueError` for what is neither.
     """

@@ -56,7 +56,7 @@ class LakeConnection(WithBackward):
 
 
 class AuthAdvanced(Settings):
-    """What few token servers need."""
+    """Settings that few token servers need."""
 
     scope: str | None = Field(default=None, examples=["orders.read"])
     """oauth2_client_credentials."""
@@ -67,7 +67,7 @@ class AuthAdvanced(Settings):
 
 
 class AuthSettings(Settings):
-    """Who asks an API.
+    """Credentials for an API.
 
     ``bearer`` sends ``token``, ``basic`` ``username`` and ``password``, ``api_key`` its ``value``
     under ``name`` in a header or a parameter; ``oauth2_client_credentials`` gets its
@@ -114,7 +114,7 @@ _AUTH: Mapping[str, tuple[str, ...]] = {
 
 
 class HttpAdvanced(Settings):
-    """How long an answer may take, and where pages may lie."""
+    """Time limits of answers, and the hosts of pages."""
 
     timeout: Seconds = Field(default=MINUTE, gt=0)
     """For one answer, to its last byte."""

@@ -41,7 +41,7 @@ AnySource: TypeAlias = Annotated[
 
 
 class ErrorAdvanced(Settings):
-    """What a file may cost that fails, or beyond which it is quarantined: docs/limits.md."""
+    """Limits of a file that fails, or beyond which it is quarantined: docs/limits.md."""
 
     max_retries: int = Field(default=3, ge=0)
     """Further tries after a failure that may pass (a time-out, a 5xx)."""
@@ -52,7 +52,7 @@ class ErrorAdvanced(Settings):
 
 
 class ErrorSettings(Settings):
-    """What happens to a record and to a file that fails.
+    """Handling of records and files that fail.
 
     ``on_bad_record``: a line that is not a record of the schema goes to the
     dead-letter queue alone (``quarantine_record``), takes its file along
@@ -201,7 +201,7 @@ class PipelineSettings(Settings):
 
     @property
     def branches(self) -> tuple[Branch, ...]:
-        """What of a query over event time is each source's, by their names; none without one.
+        """Each source's part of a query over event time, by source name; none without a query.
 
         A source's own ``event_time`` replaces the pipeline's column and delay.
         """
@@ -266,7 +266,7 @@ class SparkSettings(Settings):
 
 
 class GlobalAdvanced(Settings):
-    """How much a process does at the same time."""
+    """Concurrency and pauses of a process."""
 
     total_concurrency: int = Field(default=8, ge=1, le=256)
     """Requests at the same time, per source."""
@@ -288,7 +288,7 @@ class GlobalSettings(Settings):
 
 
 class MetricsSettings(Settings):
-    """Where the status page, ``/metrics``, ``/health`` and ``/ready`` are served: ``host:port``."""
+    """Address of the status page, ``/metrics``, ``/health`` and ``/ready``: ``host:port``."""
 
     address: str = Field(pattern=r"^[^:\s]+:\d{1,5}$", examples=["0.0.0.0:9090"])
     """`host:port`."""

@@ -154,7 +154,7 @@ class WindowSettings(Settings):
 
 
 class SourceEventTime(Settings):
-    """What is a source's own, where a pipeline with ``event_time`` has several.
+    """A source's own event time, where a pipeline with ``event_time`` has several.
 
     ``column`` and ``delay`` replace the pipeline's for rows of this source. A source that has
     brought no file for ``idle_after`` holds nobody back: it follows the newest time of the others
@@ -206,7 +206,7 @@ EXAMPLE = {
 
 
 class EventTimeAdvanced(Settings):
-    """How a query runs, and what becomes of rows that it cannot take."""
+    """Running of a query, and handling of rows that it cannot take."""
 
     policy: Literal["min", "max"] = "min"
     """Which source the watermark follows, of several: the slowest or the fastest."""

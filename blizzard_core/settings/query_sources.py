@@ -39,7 +39,7 @@ def _checked_columns(names: list[str]) -> list[str]:
 
 
 class WatermarkAdvanced(Settings):
-    """How long transactions may take, and what becomes of rows without a value."""
+    """Time for transactions, and handling of rows without a value."""
 
     settle: Seconds = Field(default=MINUTE, ge=0)
     """For `clock`: how long a transaction may take."""
@@ -48,7 +48,7 @@ class WatermarkAdvanced(Settings):
 
 
 class QueryWatermark(WithBackward):
-    """What tells new rows, as far as tables and APIs have it in common."""
+    """The watermark of tables and APIs, as far as they have it in common."""
 
     columns: list[str] = Field(default_factory=list, examples=[["updated_at"]])
     """Required but where versions are read."""
@@ -65,7 +65,7 @@ class QueryWatermark(WithBackward):
 
 
 class QuerySource(CommonSource):
-    """What sources that are asked have in common."""
+    """Settings that tables and APIs have in common."""
 
     connection: Name = Field(examples=["shop"])
     """A name of `connections`."""
@@ -102,7 +102,7 @@ class QuerySource(CommonSource):
 
     @property
     def replaces(self) -> bool:
-        """Whether what is read again replaces what it published, so that rows have `_unit`."""
+        """Whether a second reading replaces the first one's rows, so that rows have `_unit`."""
         return self.units is not None or self.snapshot or self.marks.reread == "replace"
 
     @property
@@ -126,7 +126,7 @@ class SplitSettings(Settings):
 
 
 class TableWatermark(QueryWatermark):
-    """What tells new rows from those that were read: columns that only grow.
+    """Columns that only grow, by which new rows are told.
 
     With several columns a row is new if any of them is. ``bound`` is where a window ends,
     fixed before it is read: below the oldest open transaction (``settled``), ``settle``
@@ -180,7 +180,7 @@ class TableSourceSettings(QuerySource):
 
 
 class RequestSettings(Settings):
-    """What an API is asked."""
+    """The request to an API."""
 
     method: Literal["GET", "POST"] = "GET"
     """POST where the parameters are a body."""
@@ -203,7 +203,7 @@ class RequestSettings(Settings):
 
 
 class PagesAdvanced(Settings):
-    """How an API numbers its pages, and how their end is told."""
+    """Numbering of pages, and their end."""
 
     first: int = Field(default=1, ge=0)
     """page: the first one's number."""
@@ -216,7 +216,7 @@ class PagesAdvanced(Settings):
 
 
 class PagesSettings(Settings):
-    """How an API is asked for more. Nothing of it is guessed.
+    """Paging of an API. Nothing of it is guessed.
 
     ``offset`` and ``page`` count in ``param``; ``cursor`` sends what the answer has at ``next``
     in ``param``; ``next_link`` follows the address there, ``link_header`` the one in the
@@ -278,7 +278,7 @@ class PushEnd(PushParam):
 
 
 class PushSettings(Settings):
-    """How an API is told the window.
+    """The window in the request.
 
     It has to keep to it: rows outside are dropped only where it cannot be told exactly,
     without ``to`` or with a ``from`` that is coarser.
@@ -349,7 +349,7 @@ class HttpWatermark(QueryWatermark):
 
 
 class HttpSourceSettings(QuerySource):
-    """What a request to an API gives.
+    """A source that reads an API.
 
     ``records`` is where in the answer the records stand, ``""`` if it is an array of them.
     """

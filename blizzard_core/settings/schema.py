@@ -56,7 +56,7 @@ def _known_type(text: str) -> str:
 
 
 class TypeSettings(Settings):
-    """What a value may be; as plain text it is the ``type`` alone.
+    """The type of a value; as plain text it is the ``type`` alone.
 
     ``fields`` belong to a struct, ``items`` to a list and ``values`` to a map,
     whose keys are text. ``unit`` makes a timestamp a number of seconds,
@@ -179,7 +179,7 @@ class OwnSchema(Settings):
 
 
 class SchemaAdvanced(Settings):
-    """How columns are found out, and how lines are read.
+    """Inference of columns, and reading of lines.
 
     Inference reads up to ``sample_bytes_per_file`` (decompressed) of up to ``sample_files``
     files; 16 MiB in all take a second or two and see what a day of files has in common. Values

@@ -27,7 +27,7 @@ _SORTABLE_CODES = frozenset({"%Y", "%m", "%d", "%j", "%F", "%H", "%%"})
 
 
 class PartitionFilter(Settings):
-    """Which partitions a cold start looks at.
+    """Partitions that a cold start looks at.
 
     ``prefix_template`` is a strftime template such as ``date=%Y-%m-%d/hour=%H``;
     ``lookback`` counts back from now in the template's finest unit: hours, days,
@@ -60,7 +60,7 @@ class PartitionFilter(Settings):
 
 
 class CheckpointSettings(Settings):
-    """How much work may lie between two saves; a batch never exceeds any of the three.
+    """Limits of a batch, between two saves; it never exceeds any of the three.
 
     ``interval`` bounds a batch by the throughput of the one before it; not of the first one
     of a process, for which Spark is started.
@@ -97,7 +97,7 @@ class FileUnits(Settings):
 
 
 class CommonSource(Settings):
-    """What every source has, whatever it reads."""
+    """Settings that every source has, whatever it reads."""
 
     id: Name | None = Field(default=None, examples=["events_main"])
     """Names its state; by default `{pipeline}_{source}`."""
@@ -106,7 +106,7 @@ class CommonSource(Settings):
 
 
 class SourceAdvanced(Settings):
-    """How a directory is listed, and what is made of names that are odd."""
+    """Listing of directories, and handling of odd names."""
 
     compression: SourceCompression = "auto"
     """Which endings of names are taken; a file's first bytes decide how it is read."""
@@ -275,7 +275,7 @@ class UnitsOfTable(Settings):
 
 
 class UnitValuesSettings(Settings):
-    """What there is a unit of in each partition: listed, or in a table."""
+    """Values with a unit each in every partition: listed, or in a table."""
 
     name: str | None = Field(default=None, min_length=1, examples=["surveyId"])
     """What a listed value is called: `{unit.surveyId}`."""
@@ -317,7 +317,7 @@ class UnitValuesSettings(Settings):
 
 
 class UnitAdvanced(Settings):
-    """How many units are read, how many at once, and how fast."""
+    """Number and pace of units that are read."""
 
     inclusive: bool = False
     """The source counts `{to}` in, so the last value before it is said: the day, second or

@@ -68,7 +68,7 @@ class PartitionColumn(Settings):
 
 
 class PartitionBy(Settings):
-    """How the table is partitioned: by the rows' ``columns``, or by a template.
+    """Partitions of the table: by the rows' ``columns``, or by a template.
 
     ``prefix_template`` is a strftime template of ``key=value`` components. The
     time comes from the timestamp column ``column`` of each row or, without it,
@@ -201,7 +201,7 @@ BY_DATE = {"prefix_template": "date=%Y-%m-%d", "column": "time", "types": {"date
 
 
 class SinkAdvanced(Settings):
-    """How files are laid out inside.
+    """Layout inside of files.
 
     ``row_group_size_bytes`` counts rows as they lie in memory (Arrow), not as they are stored,
     since it is what bounds a task's memory: 64 MiB there are 10 to 30 MB of snappy Parquet.
@@ -281,7 +281,7 @@ class VacuumSettings(Settings):
 
 
 class TableAdvanced(Settings):
-    """Which files are taken when, and what the table's log is made to do.
+    """Times at which files are taken, and care for the table's log.
 
     By default every ``*.parquet`` counts whose name does not start with ``_``, ``.`` or
     ``part-`` (other engines' OPTIMIZE writes ``part-`` files there). Files that carry Blizzard's

@@ -15,7 +15,7 @@ from blizzard_core.storage.protocol import Entry
 
 
 def status_of(place: os.DirEntry[str] | Path) -> os.stat_result | None:
-    """What is there, behind links; None if nothing is, also for a link to nothing or itself."""
+    """Return the status behind links; None if nothing is there, or a link leads nowhere."""
     try:
         return place.stat()
     except (FileNotFoundError, NotADirectoryError):

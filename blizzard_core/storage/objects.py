@@ -42,7 +42,7 @@ class Patience:
     retry_secs: float = 12
 
     def tries(self, waits: Callable[[int], float]) -> int:
-        """How many tries fit, where ``waits(n)`` is the longest wait after the n-th (from 0)."""
+        """Return how many tries fit; ``waits(n)`` is the longest wait after the n-th (from 0)."""
         total, count = 0.0, 0
         while (total := total + waits(count)) <= self.retry_secs:
             count += 1

@@ -37,7 +37,7 @@ os.register_at_fork(after_in_child=_one_at_a_time._at_fork_reinit)  # type: igno
 
 
 def shared(make: partial[T]) -> T:
-    """What ``make`` gives, or what the same call has given in this process and is still held."""
+    """Return what ``make`` gives, or the same call's result that this process still holds."""
     # A process that was forked off has none of the threads that its parent's clients work in.
     key = (os.getpid(), make.func, make.args, _frozen(make.keywords))
     with _one_at_a_time:

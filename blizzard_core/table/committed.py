@@ -43,7 +43,7 @@ def committed_versions(
 def removed(
     sink: Storage, wanted: Collection[str], since: float, concurrency: int
 ) -> tuple[set[str], bool]:
-    """Those of the paths that the table let go, and whether that is all there is to know.
+    """Return which of the paths the table let go, and whether the log tells of all.
 
     It is read as much as for `committed_versions`, whose two answers these are.
     """

@@ -60,7 +60,7 @@ def is_timed(partition: str) -> bool:
 
 
 def family_of(partition: str) -> str:
-    """What the partitions of one kind have in common: the name up to its time, without numbers.
+    """Return what partitions of one kind have in common: the name up to its time, without numbers.
 
     ``region=eu/date=2024-01-28`` and ``region=us/date=2024-01-28`` are of two families: writers
     that follow one another in time within a family need not do so across them. What lies
@@ -71,7 +71,7 @@ def family_of(partition: str) -> str:
 
 
 def head_of(partition: str) -> str:
-    """What lies before the time in a partition's name (``region=eu``), ``""`` if there is nothing.
+    """Return the part before the time in a partition's name (``region=eu``), ``""`` if none.
 
     Partitions with one head follow one another in the order of names as they do in time,
     and no others lie between those of two times.

@@ -31,7 +31,7 @@ class _Query:
 
 
 def event_state(config: Config, pipeline: str | None, most: int) -> dict[str, Any]:
-    """What each query over event time remembers, with at most ``most`` rows of each operator.
+    """Return the state of each query over event time, with at most ``most`` rows of each operator.
 
     Of ``pipeline``, or of all. Starts Spark if there is any state. Raises `ConfigError`,
     `StateError`, `StorageError`, `EngineError`.

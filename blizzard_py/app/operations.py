@@ -279,7 +279,7 @@ def pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
 
 
 def owner_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
-    """Who owns the checkpoint that has a source's state: itself, or the one of several sources.
+    """Return the owner of a source's checkpoint: itself, or the one of several sources.
 
     Raises `ConfigError`.
     """

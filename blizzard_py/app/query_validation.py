@@ -25,7 +25,7 @@ _SAMPLE_UNITS = 10
 
 
 def validate_asked(config: Config) -> list[str]:
-    """What people should know of tables and APIs, a line each; also that one cannot be asked now.
+    """Return remarks on tables and APIs, a line each; also that one cannot be asked now.
 
     Raises `ConfigError` with every problem: columns that are missing or have no order, a bound
     that has no default, a driver that is not installed.

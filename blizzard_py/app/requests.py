@@ -39,7 +39,7 @@ _LOOK_SECS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How a command waits: ``sleep`` between looks, ``clock`` in epoch seconds, ``tell`` a line."""
+    """A command's waiting: ``sleep`` between looks, ``clock`` in epoch seconds, ``tell`` a line."""
 
     sleep: Callable[[float], None]
     clock: Callable[[], float]

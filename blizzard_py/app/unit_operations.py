@@ -37,7 +37,7 @@ def is_by_units(config: Config, where: tuple[str, str]) -> bool:
 
 
 def high_edit(found: SourcePipeline, unit: str, high: str) -> Edit:
-    """What ``checkpoint set --unit NAME --high T`` does to the state; ``none`` forgets the unit.
+    """Return the edit of ``checkpoint set --unit NAME --high T``; ``none`` forgets the unit.
 
     Raises `EditRefused`, `UnitError`, `Unavailable` where values stand in a table that gives none.
     """

@@ -343,7 +343,7 @@ def inferred_schema(name: str, pipeline: PipelineSettings, stores: Stores) -> In
 
 
 def asks_of(config: Config, engine: Engine) -> Asks:
-    """What answers statements where only the engine has a driver; a Spark of its own for `plan`."""
+    """Return how to ask where only the engine has a driver; `plan` gets its own Spark."""
     if isinstance(engine, LazyEngine):
         return engine.ask
     return LazyEngine(partial(spark_engine, config, "blizzard-plan")).ask

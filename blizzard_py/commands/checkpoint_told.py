@@ -138,7 +138,7 @@ def _print_batch(each: Judged) -> None:
 
 
 def print_effect(found: SourcePipeline, before: SourceState, after: SourceState) -> None:
-    """What an edit would do at the next poll; a table or an API is asked for that."""
+    """Print what an edit would do at the next poll; a table or an API is asked for that."""
     watermark: Any = before.progress.value, after.progress.value
     click.echo(printable(f"watermark: {watermark[0] or '-'} -> {watermark[1] or '-'}"))
     if isinstance(found.source, AskedSource):

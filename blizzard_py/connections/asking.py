@@ -82,7 +82,7 @@ class Asking:
 
     @property
     def lake(self) -> str | None:
-        """What reads the files of a folder, and where it lies; None for what is no such folder.
+        """The reader of a folder's files, and the folder's place; None for what is no such folder.
 
         A server may move, and has the same rows. Another folder has others, and a catalog's
         address may hold a password.

@@ -61,7 +61,7 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is read: a table or a query, the user's filter, the fields, the watermark's columns.
+    """The data to read: a table or a query, the user's filter, the fields, the watermark's columns.
 
     One of ``table`` and ``query`` is given. ``filter`` is ANDed to everything. ``fields``
     are the declared ones: only they (and ``columns``) are asked for; ``()`` means all. ``zone`` is
@@ -78,7 +78,7 @@ class Selection:
 
     @property
     def walls(self) -> dt.tzinfo:
-        """Whose wall times they are, where times have no zone of their own."""
+        """The zone of times that have none of their own."""
         return ZoneInfo(self.zone) if self.zone else dt.UTC
 
 
@@ -132,7 +132,7 @@ class Connection(Protocol):
         """The window's tasks; none if it is certain that it holds no row. One statement."""
 
     def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
-        """What reads each work unit's slice: all there is, with its values for the placeholders.
+        """Return a task for each work unit's slice, with its values for the placeholders.
 
         Nobody asks whether there is anything. An error is that of its unit alone; what would be
         so for all of them is raised. Afterwards `columns` can be asked: they are of the last.

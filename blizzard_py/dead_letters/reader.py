@@ -149,7 +149,7 @@ def letter_batch_of(path: str) -> str | None:
 
 
 def stem_of(path: str) -> str:
-    """What the names of a file's record files begin with: its path, or a digest in its place."""
+    """Return the beginning of the names of a file's record files: its path, or a digest for it."""
     folder, slash, name = path.rpartition("/")
     raw = name.encode("utf-8", "surrogateescape")
     if len(raw) <= _LONGEST_STEM:

@@ -94,7 +94,7 @@ class Demo:
 
 
 def farewell(console: Console, place: Path, programs: str) -> None:
-    """What to try next, on what the demo left behind."""
+    """Print what to try next, on what the demo left behind."""
     config = place / "demo.yaml"
     console.print(f"\nIt is all in {place}/, also the configuration, {config}. Try next:")
     for command, note in (

@@ -45,7 +45,7 @@ class BatchRecords:
         return list(each.journal.committed(batch.batch for batch in flying))
 
     def records_uri(self, batch: str) -> str:
-        """Where bad records of a batch are kept; of several sources, where the first one's are."""
+        """Return where a batch's bad records are kept; of several sources, the first one's."""
         each = self._members[min(self._members)] if self._members else self._own
         return each.letters.records_uri(batch)
 

@@ -244,7 +244,7 @@ class InferredSchema:
         return KeptSchema(found.fields, found.left_out, sampled, int(self._clock()))
 
     def compared(self, files: Sequence[Entry]) -> tuple[KeptSchema | None, Inferred]:
-        """What is kept, and what a sample of ``files`` says of all fields, declared ones as well.
+        """Return the kept fields, and all fields, declared ones as well, by a sample of ``files``.
 
         Columns of the path and ours are left out. Raises `StateError`, `StorageError`.
         """

@@ -41,7 +41,7 @@ class Jobs(Protocol):
         """
 
     def has_due(self, state: SourceState) -> bool:
-        """Whether a batch is due also without files: something is to happen that is saved."""
+        """Return whether a batch is due without files, too: for something that is saved."""
 
     def cancel(self, output_prefix: str) -> None:
         """End the running job with that prefix soon; no effect if there is none."""

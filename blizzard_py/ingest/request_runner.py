@@ -40,7 +40,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """How a source does requests: its effects, and the fingerprint of what decides its rows.
+    """A source's way to do requests: their effects, and the fingerprint of what decides its rows.
 
     ``apply`` is pure but for what the source may be asked, and raises `RequestRefused`.
     """

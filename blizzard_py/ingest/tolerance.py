@@ -33,7 +33,7 @@ class Tolerance:
         self._checked = self._check_failures(finished)
 
     def passed(self) -> None:
-        """What was checked last counts from now on."""
+        """Count what was checked last from now on."""
         self._passed += self._checked
         self._checked = 0
 

@@ -30,7 +30,7 @@ def outcome_of(parser: LineParser | IsolatedParser, item: Chunk | LongLine) -> O
 
 
 def bytes_of(item: Chunk | LongLine) -> int:
-    """What waiting for its turn costs: bytes, or values that it becomes if those are more."""
+    """Return the cost of waiting for its turn: bytes, or the values it becomes if they are more."""
     return len(item.head) if isinstance(item, LongLine) else max(len(item.data), item.cells)
 
 

@@ -59,7 +59,7 @@ class NewFields:
             self._found[name] = _Found(_file_with(name, parts))
 
     def take(self, fields: Iterable[UnexpectedField]) -> None:
-        """Those of a file, which has been ingested."""
+        """Take the new fields of a file, which has been ingested."""
         for each in fields:
             known = self._found.get(each.name)
             if known is None and len(self._found) < UNEXPECTED_FIELDS:

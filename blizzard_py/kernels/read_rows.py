@@ -78,7 +78,7 @@ class RowFilter:
         return self._unseen(marks_of, pa.array(np.ones(len(lines), np.bool_)))
 
     def marks(self, path: str, stage: Callable[[bytes], str]) -> ReadMarks | None:
-        """What is told of the item; ``stage`` puts the digests where the driver finds them."""
+        """Return the marks of the item; ``stage`` puts the digests where the driver finds them."""
         if not self._digests:
             return None
         return ReadMarks(path, stage(bytes(self._digests)), len(self._digests) // WIDTH)

@@ -1,4 +1,4 @@
-"""Whose a file is that a replay or ``blizzard ingest`` would take: theirs, or somebody else's.
+"""Claims on files that a replay or ``blizzard ingest`` would take: theirs, or another run's.
 
 This is what keeps rows from coming twice: a letter may be written for a batch that is
 not finished, a file may have two letters, the live daemon may still have it to do, and
@@ -48,7 +48,7 @@ class BatchInFlight(BlizzardError):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whose a file of the source is, and why.
+    """A run's claim on a file of the source, and the reason.
 
     ``free``: nobody's. ``waits``: a run has still to do it, and if that is ``open`` people may
     have it not do it. ``rows``: its rows are in, ``replayed`` if a replay has brought them.
@@ -132,7 +132,7 @@ class Claims:
             )
 
     def whose(self, path: str, *, live: bool, kept: bool = False) -> Claim:
-        """Whose the file of a dead letter is; with a reason it is not the replay's.
+        """Return the claim on the file of a dead letter; with a reason it is not the replay's.
 
         ``live`` says whether it is a file of the source (and not one of records), ``kept``
         whether the letter is of a reading that was to replace rows.
@@ -147,7 +147,7 @@ class Claims:
         return found
 
     def claim(self, path: str) -> Claim:
-        """Whose a file of the source is."""
+        """Return the claim on a file of the source."""
         replayed = self._replay_of(path)
         if replayed:
             return Claim("rows", replayed, replayed=True)
@@ -164,7 +164,7 @@ class Claims:
         return _UNKNOWN if self._is_older(path) else _FREE
 
     def failed(self, path: str) -> bool:
-        """Whether a run has settled the file without a row: it has a letter, or came late."""
+        """Return whether a run has settled the file without a row: by a letter, or as late."""
         ledgers = (self._ledger, *self._ledgers.values(), *self._replays)
         return any(ledger.settled_as(path) == "none" for ledger in ledgers)
 

@@ -58,7 +58,7 @@ class RefusedOutput:
 def refused_outputs(
     parts: Parts, records: Mapping[str, Record] | None = None
 ) -> list[RefusedOutput]:
-    """Those of a source's runs, oldest first. ``records`` are the table's, if they were read.
+    """Return those of a source's runs, oldest first. ``records`` are the table's, if read.
 
     Without anything on record it costs a LIST. Raises `StateError`, `StorageError`.
     """
@@ -66,7 +66,7 @@ def refused_outputs(
 
 
 def replaced_outputs(parts: Parts) -> list[RefusedOutput]:
-    """Those that were refused, and whose rows another batch replaces.
+    """Return those that were refused, and whose rows another batch replaces.
 
     One that was refused after that batch had been committed nobody has given up, and the batch's
     group waits for it. Raises `StateError`, `StorageError`.

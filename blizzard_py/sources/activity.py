@@ -143,7 +143,7 @@ class SourceActivity(Activity):
         self._polled(Poll(now, secs, len(files), requests, keys), [*files, *young])
 
     def units(self, counts: Mapping[str, int]) -> None:
-        """How many work units there are, by what becomes of them; all states each time."""
+        """Note how many work units there are in each state; all states each time."""
         for state, count in counts.items():
             metrics.UNITS.labels(self.name, state).set(count)
 
@@ -303,7 +303,7 @@ class SourceActivity(Activity):
         return [*found, Notice("bad", told, f"These rows are in no table: {remedy}.")]
 
     def gave_up(self, files: Iterable[FinishedFile]) -> None:
-        """Those of the files that are quarantined are in the dead letters."""
+        """Note the files that are quarantined, which are in the dead letters."""
         now = self.clock()
         self._given_up(
             Letter(now, file.path, file.stage, file.error)

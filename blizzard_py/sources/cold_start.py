@@ -132,7 +132,7 @@ def work_of(sink: Storage, source_id: str) -> Iterator[str]:
 
 
 def other_names(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
-    """What says that the files' state goes by another name, is on its way from there, or lost."""
+    """Yield what says that the files' state has another name, is on its way from there, or lost."""
     yield from _orphans(parts, sink, world)
     for source_id in checkpoints(sink):
         if source_id == parts.id or "~" in source_id or is_backfill(source_id):

@@ -45,7 +45,7 @@ class EarlierBatch:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What a file was ingested as before, and how many rows that were; without ``batches``, never.
+    """A file as it was ingested before, with its number of rows; without ``batches``, never.
 
     ``names`` are what its rows may have in `SOURCE_FILE_COLUMN`. ``together`` is empty if they
     are found by them, else the same for all whose rows are in the same outputs.

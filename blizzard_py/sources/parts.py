@@ -104,7 +104,7 @@ class Parts:
 
     @property
     def home_id(self) -> str:
-        """Whose the checkpoint is that has the source's state: its own, or that of several."""
+        """The id of the checkpoint with the source's state: its own, or that of several."""
         shares = len(self.branches) > 1 and not self.suffix
         return f"{self.pipeline}~sources" if shares else f"{self.letters_id}{self.suffix}"
 
@@ -125,7 +125,7 @@ class Parts:
 
     @property
     def identity(self) -> Identity:
-        """Whose state this is, as the checkpoint keeps it."""
+        """The identity of the source, as the checkpoint keeps it."""
         lake = None if self.asked is None else self.asked.lake
         return Identity(self.pipeline, self.source_name, self.stores.source.uri, lake)
 

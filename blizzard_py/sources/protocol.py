@@ -211,14 +211,14 @@ class Source(Protocol[W]):
         """Look, save what follows from it, see to stragglers; the rest is the work."""
 
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
-        """What the job is to read for a batch, and the outcomes of items that it cannot be given.
+        """Return the job's items of a batch, and the outcomes of items that it cannot be given.
 
         Together they are the batch's items, each once. ``state`` is saved and has the batch:
         so who has to ask whether another run has taken an item asks now.
         """
 
     def reading(self, state: SourceState, batch: Batch) -> AbstractContextManager[Reading | None]:
-        """How a connection reads the batch's items, while the job runs; None: they are files.
+        """Return how a connection reads the batch's items, while the job runs; None for files.
 
         Asked as `placed` is, after it.
         """
@@ -226,7 +226,7 @@ class Source(Protocol[W]):
     def replaced(
         self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
     ) -> Replaced | Withheld | None:
-        """Which rows a batch takes the place of, given its outcomes; None: its outputs are added.
+        """Return the rows that a batch replaces, given its outcomes; None: its outputs are added.
 
         Asked before the commit point, by what is saved. Other than None makes the batch a group
         (`blizzard_core.handover.groups`), also where there is nothing to replace; a source whose

@@ -137,7 +137,7 @@ def is_finished(state: SourceState) -> bool:
 
 
 def begins_over(earlier: SourceState, *, anew: bool) -> bool:
-    """Whether a run with --replay ingests its range again, given the state of an earlier run.
+    """Return whether --replay ingests its range again, given the state of an earlier run.
 
     Who died behind the last save looks like one that has ended, and the same command must
     not double its rows: so what was replayed is replayed again only if told so (``anew``).

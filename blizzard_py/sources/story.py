@@ -27,7 +27,7 @@ Behind = Literal["in_flight", "retry", "late_queue", "min_age", "apart", "poll"]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What the file was compared with: its partition's marks, the floor, the whole source's state.
+    """The marks that a file was compared with: its partition's, the floor, the source's state.
 
     ``scan_start`` is the name that listings of the partition start after (``before``);
     ``watermark`` is the one shown, which may be ahead of it by the grace period.
@@ -78,7 +78,7 @@ class Passed:
 
 
 class Standing(Protocol):
-    """How an item stands to a state. What has to be asked of a store is asked when it is called."""
+    """The standing of an item to a state. A store is asked when it is called."""
 
     @property
     def compared(self) -> Compared | None:

@@ -368,7 +368,7 @@ class Ingested:
         return {path: b for path, b in self._batches.items() if self._finished[path] > since}
 
     def unchanged(self, entry: Entry) -> bool:
-        """Whether a file is as it was when it was ingested last; no, where nobody wrote that down.
+        """Return whether a file is as it was when ingested last; no where nobody wrote it down.
 
         As far as was read for the other questions.
         """

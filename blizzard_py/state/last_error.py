@@ -23,7 +23,7 @@ from blizzard_py.state.state_paths import StatePaths
 
 @dataclass(frozen=True, slots=True)
 class LastError:
-    """When it was, what kind, and its message; how many cycles in a row have failed by then."""
+    """The last error: time, kind, message, and how many cycles in a row have failed by then."""
 
     at: float
     kind: str

@@ -149,7 +149,7 @@ class Ledger:
         return self._set.adding(f"{_CHANGED}{stamp}" for stamp in stamps)
 
     def not_told(self, stamps: Sequence[str]) -> list[str]:
-        """Those of the files, as they are now, that were not told to be changed."""
+        """Return the files, as they are now, that were not told to be changed."""
         return self._without(_CHANGED, stamps)
 
     def note_before(self, batches: Iterable[str]) -> tuple[Segment, ...] | None:
@@ -157,7 +157,7 @@ class Ledger:
         return self._set.adding(f"{_BEFORE}{batch}" for batch in ("", *batches))
 
     def not_before(self, batches: Sequence[str]) -> list[str] | None:
-        """Those of the batches that were not there then. None: an older release began over."""
+        """Return the batches that were not there then. None: an older release began over."""
         return None if self._without(_BEFORE, [""]) else self._without(_BEFORE, batches)
 
     def forget(self, listed: Digests, now: float) -> tuple[Segment, ...] | None:
@@ -191,11 +191,11 @@ class Ledger:
         return self._journal.prune(now, folded)
 
     def not_settled(self, paths: Sequence[str]) -> list[str]:
-        """Those of the paths that no batch has settled and that were not noted."""
+        """Return the paths that no batch has settled and that were not noted."""
         return self._without(_NOTED, self._without("", paths))
 
     def not_history(self, paths: Sequence[str]) -> list[str]:
-        """Those of the paths that were not noted as history."""
+        """Return the paths that were not noted as history."""
         return self._without(_HISTORY, paths)
 
     def settled_as(self, path: str) -> Settled | None:
@@ -207,7 +207,7 @@ class Ledger:
         return None if self._without(_NOTED, [path]) else "noted"
 
     def ingested_since(self, paths: Sequence[str]) -> set[str]:
-        """Those of the paths of which rows came after the time that `load` was given, or ever."""
+        """Return the paths of which rows came after the time that `load` was given, or ever."""
         if not self._since:
             return {path for path in paths if self.settled_as(path) == "rows"}
         return set(paths).difference(self._without(_since(self._since), paths))
@@ -218,12 +218,12 @@ class Ledger:
         return [name[len(mark) :] for name in unseen]
 
     def in_history(self, paths: Sequence[str]) -> list[str]:
-        """Those of the paths that are known to lie below the origin of the cold start."""
+        """Return the paths that are known to lie below the origin of the cold start."""
         others = set(self.not_history(paths))
         return [path for path in paths if path not in others]
 
     def not_folded(self, batches: Sequence[str]) -> list[str]:
-        """Those of the batches that the ledger has not taken in."""
+        """Return the batches that the ledger has not taken in."""
         return self._without(_BATCH, batches)
 
     def _unfolded(self) -> list[str]:

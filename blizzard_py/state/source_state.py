@@ -121,7 +121,7 @@ IN = " in "
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose state it is: names of pipeline and source, and where its files are.
+    """The identity of a source: names of pipeline and source, and where its files are.
 
     A table's ``uri`` names the connection; ``lake`` is what reads it and where, as
     ``csv in s3://lake``, None for what is no lake.

@@ -139,7 +139,7 @@ def going_on(stream: StreamState | None, asked: Mapping[str, Any]) -> StreamStat
 
 
 def forgotten(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """What stays of the query once what it remembers is forgotten; all else may be another."""
+    """Return what stays of a query once its state is forgotten; all else may be another."""
     return {key: kept[key] for key in _TIMES if key in kept}
 
 

@@ -244,5 +244,5 @@ def clamp_times(state: SourceState, now: float) -> SourceState:
 
 
 def is_below_origin(state: SourceState, path: str) -> bool:
-    """Whether a path lies where the cold start did not look: a backfill's, and nobody else's."""
+    """Return whether a path lies where the cold start did not look: only a backfill takes it."""
     return bool(state.origin) and order_key(path) < partition_key(state.origin or "")

@@ -64,7 +64,7 @@ def make_known(folder: Path, number: int, offer: Offer | None) -> None:
 
 
 def begins_after(folder: Path, number: int) -> None:
-    """What a query begins after that is started anew: ``number`` was settled, and all before it."""
+    """Return the offset after which a new query begins: ``number`` and all before was settled."""
     _replace(folder / _SETTLED, str(number).encode())
     make_known(folder, number, None)
 

@@ -93,7 +93,7 @@ def refusal(spark: SparkSession, given: EventTimeSettings) -> tuple[str, str] | 
 
 
 def frame_of(spark: SparkSession, definition: Definition, offers: str) -> DataFrame:
-    """What the query computes, to be written in the mode given; raises `PySparkException`."""
+    """Return the query's frame, to be written in the mode given; raises `PySparkException`."""
     given = definition.given
     several = len(definition.branches) > 1
     marked = marks(definition.read, several=several)

@@ -52,7 +52,7 @@ def lacking(lead: Parts) -> dict[str, frozenset[str]]:
 
 
 def together(results: Mapping[str, IngestResult]) -> IngestResult:
-    """What the jobs of all have told, with qualified paths; of one it is what that one told."""
+    """Join the reports of all jobs, with qualified paths; of one it is that one's report."""
     if len(results) == 1:
         return next(iter(results.values()))
     found = list(results.items())
@@ -134,7 +134,7 @@ def sources_after(
     idle: Collection[str],
     started_ts: float,
 ) -> dict[str, SourceStream]:
-    """What is known of each of several sources after a batch; nothing of one that is alone."""
+    """Return the state of each of several sources after a batch; nothing of one that is alone."""
     if len(found) == 1:
         return {}
     newest = newest_of(found)

@@ -38,7 +38,7 @@ class Taken:
 
 
 def late_letters(found: Mapping[str, Sequence[Judged]]) -> list[StagedBadRecords]:
-    """Those of all sources, with qualified paths where there are several."""
+    """Return those of all sources, with qualified paths where there are several."""
     letters = {n: [o.letters for o in each if o.letters is not None] for n, each in found.items()}
     if len(letters) == 1:
         return next(iter(letters.values()))
@@ -46,7 +46,7 @@ def late_letters(found: Mapping[str, Sequence[Judged]]) -> list[StagedBadRecords
 
 
 def operators_of(steps: Sequence[tuple[OperatorState, ...]]) -> tuple[OperatorState, ...]:
-    """What each operator holds after the micro-batches of a batch, and did in all of them."""
+    """Return what each operator holds after a batch's micro-batches, and did in all of them."""
     return tuple(
         replace(
             each[-1],

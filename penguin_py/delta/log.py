@@ -168,7 +168,7 @@ class LogReader:
     def newest_first(
         self, version: int, read: Callable[[int], T], least: int = 0
     ) -> Iterator[tuple[int, T]]:
-        """What ``read`` says of each version from this one back to ``least``; ever more at once."""
+        """Yield what ``read`` says of each version from this to ``least``; ever more at once."""
         sizes = iter(SEARCHED_AT_ONCE)
         size = 1
         while version >= least:
@@ -190,7 +190,7 @@ class LogReader:
         return next((info for each in actions if isinstance(info := each.get(_INFO), dict)), {})
 
     def penguin_news(self, after: int, version: int) -> News:
-        """What all Penguins say in commits ``after < v <= version``; no paths, no transactions.
+        """Return what Penguins say in commits ``after < v <= version``, but for paths and ``txn``.
 
         As far as the log goes. The mirror has that of one instance only, and may be lost.
         """

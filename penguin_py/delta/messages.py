@@ -51,7 +51,7 @@ _LOOKED_AT = 20_000
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether something failed, delta-rs giving up on itself included; and nobody wants an end."""
+    """Return whether something failed, delta-rs giving up included, with no end wanted."""
     return isinstance(error, Exception) or type(error).__name__ == _PANIC
 
 
@@ -75,7 +75,7 @@ def is_unsupported(told: str) -> bool:
 
 
 def commit_remedy(told: str, uri: str) -> str:
-    """What to do about a commit that Azure refuses, to be appended; empty if that is not known."""
+    """Return the remedy for a commit that Azure refuses, to be appended; empty if not known."""
     is_azure = uri.startswith(("az://", "abfs://", "abfss://"))
     return _IGNORES_START if is_azure and _OLDER_LISTED in told else ""
 

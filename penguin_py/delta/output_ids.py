@@ -60,7 +60,7 @@ def digests_of(output_ids: Iterable[str]) -> Digests:
 
 
 def discard_mark(output_id: str) -> str:
-    """What stands among the output ids for one of which no row is in the table, nor comes."""
+    """Return the mark among output ids of one of which no row is in the table, nor comes."""
     return f"discarded/{output_id}"
 
 
@@ -101,7 +101,7 @@ class OutputIds:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Where segments lie that do not count, since the log has lost the commit they go up to."""
+        """Segments that do not count, since the log has lost the commit they go up to."""
         return self._left_out
 
     def check(self, version: int | None, anchor: Callable[[int], str]) -> None:
@@ -149,7 +149,7 @@ class OutputIds:
         return _Either(frozenset(recent), self)
 
     def are_due(self, recent: Sequence[str], version: int) -> bool:
-        """Whether ids that are in no segment, of commits up to ``version``, are to be folded."""
+        """Return whether ids of commits up to ``version`` in no segment are to be folded."""
         many = len(recent) >= IDS_KEPT or version - self._folded >= VERSIONS_KEPT
         return many or bool(self._left_out)
 

@@ -40,7 +40,7 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """How many rows of a file are replaced, of how many; and whether it lacks all the columns."""
+    """The rows of a file that are replaced, of how many; and whether it lacks all the columns."""
 
     leaving: int
     rows: int

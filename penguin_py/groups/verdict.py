@@ -114,7 +114,7 @@ class GroupJudge:
         return Going(tuple(removes), tuple(mixed), rows)
 
     def lying(self, outputs: Sequence[str], version: int) -> dict[str, list[str]]:
-        """Those of the outputs that lie in files of their own, with these."""
+        """Return the outputs that lie in files of their own, with these."""
         return self._lying(self._delta.active_files(), outputs, version)[0] if outputs else {}
 
     def _lying(

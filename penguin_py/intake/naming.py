@@ -37,7 +37,7 @@ _OURS = re.compile(
 
 
 def is_grouped(path: str) -> bool:
-    """Whether a file belongs to a group: its manifest makes it known, and no listing does."""
+    """Return whether a file belongs to a group: its manifest makes it known, no listing."""
     return path.rpartition("/")[2].startswith(UNIT_FILE_PREFIX)
 
 

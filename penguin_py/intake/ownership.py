@@ -1,4 +1,4 @@
-"""Whose files are they: ours are taken at once, others' only once they are old enough.
+"""Ownership of files: ours are taken at once, others' only once they are old enough.
 
 An engine that rewrites a table (OPTIMIZE, a MERGE) writes its files first and commits
 them later, and dies in between at times. Taken before its commit, or instead of one

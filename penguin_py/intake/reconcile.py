@@ -56,7 +56,7 @@ class Findings:
 
     @property
     def due(self) -> tuple[Entry, ...]:
-        """Those to be looked into."""
+        """Return those to be looked into."""
         return (*self.stragglers, *self.retries, *self.overdue)
 
 
@@ -101,7 +101,7 @@ def came_since(chores: Mapping[str, int], copied: float) -> float:
 
 
 def safe_horizon(configured: float, removed_kept_secs: float) -> float:
-    """How old a straggler may be, in seconds: never as old as a removal the log may forget."""
+    """Return a straggler's greatest age in seconds: never that of a removal the log may forget."""
     return max(0.0, min(configured, removed_kept_secs - CLOCK_SKEW_SECS))
 
 

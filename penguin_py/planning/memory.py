@@ -156,7 +156,7 @@ def mirror_from_json(document: Any, where: str) -> Memory:
 def commit_document(
     app_id: str, memory: Memory, now: float, output_ids: Sequence[str]
 ) -> dict[str, Any]:
-    """What goes into commitInfo: the ``memory`` once this commit is in, and its own output ids.
+    """Return the commitInfo: the ``memory`` once this commit is in, and its own output ids.
 
     The memory's progress is as it is to be stored.
     """

@@ -361,7 +361,7 @@ def _of_output(
 
 
 def said_of_unknown(place: Key) -> str | None:
-    """What is to be said of an unknown key that stands elsewhere, or goes with other sources."""
+    """Return the hint for an unknown key that stands elsewhere, or goes with other sources."""
     if place[-2:] == ("event_time", "idle_after"):
         return "is a source's: give it in the event_time of the source that may be idle"
     is_a_sources = place[-3:-2] == ("sources",) and place[-1] == "event_time"

@@ -76,7 +76,7 @@ def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings, dri
 
 
 def folds(source: Asked, driver: str) -> bool:
-    """Whether values that look alike may be one for the source, which says nothing about it."""
+    """Return whether the source may take values for one that look alike, and does not tell."""
     texts = [text for _, text in texts_of(source)]
     return driver in _FOLDING and not any(map(_COMPARES.search, texts))
 

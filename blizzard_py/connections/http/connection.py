@@ -180,7 +180,7 @@ class HttpConnection:
         return shown(begun(source.pages, first_call(source, {})), source)
 
     def requests(self, window: Window) -> Sequence[dict[str, Any]]:
-        """What each task asks first, for `plan`: method, URL, params, body, without secrets."""
+        """Return each task's first request, for `plan`: method, URL, params, body; no secrets."""
         source = self._source
         return [
             shown(begun(source.pages, first_call(source, piece.sent)), source)

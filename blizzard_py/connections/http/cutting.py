@@ -61,7 +61,7 @@ def floored(value: dt.datetime, sent: PushFrom | PushTo) -> dt.datetime:
 
 
 def keeper(cut: Mapping[str, str], column: str, fields: Sequence[FieldSpec]) -> Kept:
-    """What takes the task's own records of a page's; ``column`` may be a path (``meta.at``)."""
+    """Return the filter that keeps the task's own records of a page; ``column`` may be a path."""
     if not cut:
         return lambda records: records
     sent, low, up_to = (

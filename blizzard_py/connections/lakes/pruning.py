@@ -24,7 +24,7 @@ from blizzard_py.connections.lakes.window import Range
 
 
 def orders_for(condition: str, schema: pa.Schema) -> dict[str, Ordered]:
-    """How the columns are compared of which the filter needs something, where that is exact."""
+    """Return how the filter's columns are compared, where that is exact."""
     found = parse(condition)
     names = {} if found is None else dict.fromkeys(need.column for need in found.needs)
     # A name may stand there twice, and nested columns have none of their own.
@@ -44,7 +44,7 @@ class Pruned:
     orders: Mapping[str, Ordered]
 
     def files(self, condition: str) -> list[PlannedFile]:
-        """Those that can have rows which the filter keeps, in their order."""
+        """Return the files that can have rows which the filter keeps, in their order."""
         found = parse(condition)
         needs = [] if found is None else _with_keys(found.needs, self.orders)
         return [

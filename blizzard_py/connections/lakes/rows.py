@@ -92,7 +92,7 @@ class Asked:
 
     @property
     def columns(self) -> list[str]:
-        """Those that decide which rows are read."""
+        """Return the columns that decide which rows are read."""
         window = () if self.window is None else self.window.columns
         return [*window, *(self.filter.columns if self.filter else ())]
 

@@ -54,7 +54,7 @@ def opened(storage: Storage, path: str, size: int) -> Iterator[TableFile]:
 
 @contextmanager
 def damage_told(where: str) -> Iterator[None]:
-    """What Arrow cannot read is a `SourceError` that names the file, not its rows."""
+    """Turn what Arrow cannot read into a `SourceError` that names the file, not its rows."""
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeError) as error:

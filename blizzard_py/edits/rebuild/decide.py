@@ -99,7 +99,7 @@ def bound_of(done_before: str, accepts: Callable[[str], bool]) -> bytes:
 def passed_unnoted(
     state: SourceState, paths: Iterable[str], *, is_journal_whole: bool = True
 ) -> set[str]:
-    """Those of the paths that a checkpoint says are done, and that nobody has noted yet.
+    """Return the paths that a checkpoint says are done, and that nobody has noted yet.
 
     What an original has done stands there and nowhere else until a sweep has noted it, and so does
     what an operator said at an earlier rebuild, and all that a journal lacks which is not whole.

@@ -94,7 +94,7 @@ class Evidence:
         return not self._anew_ts or not settled or len(self.unsettled(settled)) < len(settled)
 
     def unsettled(self, paths: Sequence[str]) -> list[str]:
-        """Those of the paths that the source itself has not settled."""
+        """Return which of the paths the source itself has not settled."""
         return self._set.unseen(self.ledger.not_settled(paths))
 
     def epochs(self) -> int:
@@ -107,7 +107,7 @@ class Evidence:
         )
 
     def elsewhere(self, paths: Sequence[str]) -> set[str]:
-        """Those of the paths that a replay or a backfill has settled, or has still to do.
+        """Return which of the paths a replay or a backfill has settled, or has still to do.
 
         After a start over what they had settled before comes again, as it does with a poll.
         """
@@ -244,7 +244,7 @@ class Evidence:
             yield entry.path[len(root) + 1 :]
 
     def places(self, batch: Batch) -> tuple[list[Place], bool]:
-        """Where each output of a batch is, and whether the log tells of all that was committed."""
+        """Return where each output of a batch is, and whether the log tells of all commits."""
         # Staged first: a rename that goes on meanwhile is found in its place then.
         with ThreadPoolExecutor(max_workers=self._parts.concurrency) as pool:
             places = list(pool.map(self._place, batch.outputs))
@@ -308,7 +308,7 @@ class Evidence:
             yield Doubt(f"batch {batch}, which the checkpoint counts on, is gone", moment_of(batch))
 
     def lacks_batches(self) -> bool:
-        """Whether the journal lacks batches of which the checkpoint, the newest, knows all."""
+        """Return whether the journal lacks batches that the checkpoint, being the newest, knows."""
         state = self._state
         if state is None or state.unfolded is None or not self._is_confirmed():
             return False

@@ -21,7 +21,7 @@ def can_count(path: str) -> bool:
 
 
 def unfolded_without(evidence: Evidence, flying: Container[str]) -> JournalTally | None:
-    """What the journal must hold besides; None where a batch to be ended is folded already."""
+    """Return what the journal must hold besides; None where a batch to end is folded already."""
     if any(batch in flying for batch in evidence.folded):
         return None  # the next sweep counts anew
     return tally_of(batch for batch in evidence.unfolded if batch not in flying)

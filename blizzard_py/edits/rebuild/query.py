@@ -111,7 +111,7 @@ def mended(
 
 
 def paths_of(parts: Parts, member: Parts, paths: Sequence[str]) -> list[str]:
-    """Those of the `mended` paths that are one source's, as it calls them."""
+    """Return the `mended` paths of one source, as it calls them."""
     if not parts.members:
         return list(paths)
     return [path for name, path in map(parted, paths) if name == member.source_name]

@@ -20,7 +20,7 @@ _NO_VERSION = 0
 def tombstone(
     new_id: str, epoch: int, now: float, document: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """What stands in the old checkpoint's place; ``document`` is the state while it is moved.
+    """Return the document for the old checkpoint's place; ``document`` is the state while it moves.
 
     ``epoch`` is that of the rename: whoever goes on under the new id has a higher one.
     """

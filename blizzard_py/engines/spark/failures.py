@@ -93,7 +93,7 @@ def _said_by_spark(text: str) -> str:
 
 
 def error_of_reading(error: Exception) -> BlizzardError | None:
-    """What a task's reader or kernel has raised, as it was raised; None if it is none of theirs.
+    """Return the error that a task's reader or kernel raised; None if it is none of theirs.
 
     Spark hands on text only, and whether trying again helps is a property of the type.
     """

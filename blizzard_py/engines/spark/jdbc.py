@@ -81,7 +81,7 @@ def _frame(spark: SparkSession, access: Access, statement: str, seconds: int) ->
 
 
 def said_by_database(access: Access, error: BaseException) -> BlizzardError | None:
-    """What a database has refused in a job that reads it; None if it was not the database."""
+    """Return the refusal of a database in a job that reads it; None if it was not the database."""
     text = f"{error}\n{getattr(error, '_stackTrace', '')}"
     return _judged(access, error) if _SQL_SAID.search(text) else None
 

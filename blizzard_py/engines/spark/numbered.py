@@ -17,7 +17,7 @@ NumberedFunction = Callable[[Iterable[int]], Iterator[str]]
 
 
 def reports_of(context: SparkContext, run: NumberedFunction, count: int, parts: int) -> list[str]:
-    """Return what ``run`` reports of the numbers from 0 to ``count``, in ``parts`` tasks of Spark.
+    """Return the reports of ``run`` on the numbers from 0 to ``count``, in ``parts`` Spark tasks.
 
     Not through a frame: a plan to analyse, optimise and generate code for is half of what Spark
     needs for a job of one small file. Raises what Spark raises.

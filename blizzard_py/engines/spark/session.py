@@ -79,7 +79,7 @@ class Session(Protocol):
         """
 
     def reports(self, run: NumberedFunction, count: int, parts: int) -> list[str]:
-        """What ``run`` reports of the numbers from 0 to ``count``, in ``parts`` tasks of Spark.
+        """Return the reports of ``run`` on numbers from 0 to ``count``, in ``parts`` Spark tasks.
 
         Raises what Spark raises.
         """

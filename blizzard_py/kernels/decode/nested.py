@@ -33,7 +33,7 @@ class Made:
 
 
 class NestedColumns:
-    """Those of a schema. Fields of structs that no column takes are told as `Watch` tells them."""
+    """The nested columns of a schema. Fields of structs without a column are told as by `Watch`."""
 
     def __init__(self, schema: RecordSchema, *, watched: bool, thorough: bool) -> None:
         fields = [spec for spec in schema.fields if is_nested(spec)]

@@ -28,7 +28,7 @@ _TYPES: dict[MetadataColumn, pa.DataType] = {
 
 
 def source_file_text(root: str, path: str) -> str:
-    """What ``_source_file`` says of a file below ``root``, also where its name is no UTF-8."""
+    """Return the ``_source_file`` of a file below ``root``, also where its name is no UTF-8."""
     return utf8_name(f"{root}/{path}")
 
 

@@ -39,7 +39,7 @@ from blizzard_py.slices.units.values import LONE, unit_name
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How units are read: ``grace`` and ``abstinent``, the ``limit`` of a run, ``min_units``.
+    """Terms of reading units: ``grace`` and ``abstinent``, the ``limit`` of a run, ``min_units``.
 
     ``everything`` also looks at the closed units, which are only counted else. With ``days_of``
     requests say whole days of that zone, and readings are cut there.
@@ -136,7 +136,7 @@ def due(
 
 
 def reading_of(unit: PlannedUnit, terms: Terms, now: datetime) -> UnitReading:
-    """What is saved of a unit that is executed, before it is read; ``now`` is that of `due`."""
+    """Return what is saved of a unit before it is read; ``now`` is that of `due`."""
     begin, end = unit.partition
     at = in_utc(now, "now")
     following = next_begin(unit.end, terms.shift, at, terms.days_of)

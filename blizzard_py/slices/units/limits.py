@@ -15,7 +15,7 @@ _WHOLE = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 
 
 def limit(text: Any) -> int | None:
-    """How many units a run executes at most: 500 for 0 and for nothing; None, no limit, for -1.
+    """Return how many units a run executes at most: 500 for 0 and for nothing; None for -1.
 
     Raises `UnitError` above 5,000 and for what is no such number.
     """

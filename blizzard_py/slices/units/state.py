@@ -89,7 +89,7 @@ class UnitsState:
 
 
 def unit_key(part_from: datetime, name: str) -> str:
-    """What a unit is told by: where its partition begins (an instant in UTC), and its name."""
+    """Return the key of a unit: its partition's beginning (an instant in UTC), and its name."""
     return f"{stamp(part_from)}/{name}"
 
 

@@ -52,7 +52,7 @@ class EarlierBatches:
         return list(self._found.values())
 
     def cut(self, paths: Sequence[str], found: Collection[EarlierBatch]) -> list[str]:
-        """Those of the paths of which a run brought rows in a batch that no journal holds any more.
+        """Return the paths of which a run brought rows in a batch that no journal holds any more.
 
         Not those that were replaced in one that does: that dealt with all before it.
         """
@@ -90,7 +90,7 @@ class EarlierBatches:
         return {path: tuple(names) for path, names in found.items()}
 
     def untold(self, paths: Iterable[str]) -> set[str]:
-        """Those of the paths of which no run says that it was done with them without a row."""
+        """Return the paths of which no run says that it was done with them without a row."""
         ledgers = [
             read_ledger(self._sink, source_id)
             for source_id in self._runs()

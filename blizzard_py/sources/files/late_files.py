@@ -65,7 +65,7 @@ class ChangedFiles:
         self._paths = self._stamps = digests_of(())
 
     def among(self, settled: Sequence[Entry], before: float, now: float) -> list[Entry]:
-        """Those of the settled files that were changed; ``before`` is when the last sweep began.
+        """Return the settled files that were changed; ``before`` is when the last sweep began.
 
         Raises `StateError`, `StorageError`.
         """

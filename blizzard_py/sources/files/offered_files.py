@@ -81,7 +81,7 @@ class OfferedFiles(Replacing, SetFiles):
 
 
 class LastTaken:
-    """When files were last taken, by the source or a replay of it, as far as journals tell."""
+    """The times at which files were last taken, by the source or a replay, as journals tell."""
 
     def __init__(self, parts: Parts) -> None:
         ids = (parts.letters_id, replays_of(parts.letters_id)[0])

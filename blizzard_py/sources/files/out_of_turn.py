@@ -75,7 +75,7 @@ class OutOfTurn:
         return replace(state, ledger=ledger.note_before(found) or state.ledger)
 
     def theirs(self, state: SourceState, entries: Sequence[Entry]) -> dict[str, str]:
-        """Those of the files that are another run's, with the reason; ``state`` claims them all.
+        """Return the files that are another run's, with the reason; ``state`` claims them all.
 
         What was ingested before an operator had this run start over counts no more.
         """
@@ -101,12 +101,12 @@ class OutOfTurn:
         return found
 
     def waiting(self, queue: Sequence[Entry]) -> set[str]:
-        """Those of the queued files that a run which finds files by scans has under way."""
+        """Return the queued files that a run which finds files by scans has under way."""
         runs = self._scanning() if queue else ()
         return self._claimed(runs).intersection(entry.path for entry in queue)
 
     def records_under_way(self, paths: Iterable[str]) -> set[str]:
-        """Those of the files of which a replay may be bringing single records just now.
+        """Return the files of which a replay may be bringing single records just now.
 
         What it has only queued it asks for again before it brings it (`ReplacedSince`).
         """
@@ -118,7 +118,7 @@ class OutOfTurn:
         return {path for path in paths if stem_of(path) in stems}
 
     def unfinished(self, entries: Sequence[Entry]) -> set[str]:
-        """Those of the files that any other run has still to do."""
+        """Return the files that any other run has still to do."""
         others = (self._replay_id, *self._scanning()) if entries else ()
         return self._claimed(others).intersection(entry.path for entry in entries)
 

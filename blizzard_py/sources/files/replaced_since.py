@@ -32,7 +32,7 @@ class ReplacedSince:
         self._runs = [_Run(sink, live_id, is_live=True), _Run(sink, replays_of(live_id)[0])]
 
     def of(self, paths: Iterable[str]) -> dict[str, str]:
-        """Those of a replay's record files that it has to leave out, with the reason.
+        """Return a replay's record files that it has to leave out, with the reason.
 
         Raises `StateError`, `StorageError`.
         """
@@ -88,5 +88,5 @@ class _Run:
                         self._ever[stem] = max(document.batch, self._ever.get(stem, ""))
 
     def has_replaced(self, stem: str, batch: str) -> bool:
-        """Whether the rows of a batch that are of this file were replaced, and its letters."""
+        """Return whether the file's rows of a batch were replaced, and its letters."""
         return batch in self._replaced.get(stem, ()) or batch < self._ever.get(stem, "")

@@ -40,7 +40,7 @@ _CUT = (
 
 
 class Replacements:
-    """Those of one run of a source.
+    """The replacements of one run of a source.
 
     Where files were not ``chosen`` by somebody who has looked, what nobody can account for is
     taken for rows that were cut from the journal.
@@ -54,7 +54,7 @@ class Replacements:
         self._earlier: dict[str, dict[str, Earlier]] = {}
 
     def forget(self) -> None:
-        """What was read is not to be believed any more."""
+        """Forget what was read: it is not to be believed any more."""
         self._batches = None
 
     @staticmethod

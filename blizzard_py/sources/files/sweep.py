@@ -203,7 +203,7 @@ def partitions_behind(state: SourceState, path: str) -> int:
 def verdicts(
     late: Sequence[Entry], source: SourceSettings, grace: float
 ) -> tuple[FinishedFile, ...]:
-    """What ``late_files`` says of late files, as outcomes of a batch that ingests nothing."""
+    """Return the outcomes of late files by ``late_files``, in a batch that ingests nothing."""
     outcome: Outcome = "quarantined" if source.late_files == "quarantine" else "reported"
     error = (
         "appeared where scans had passed already, later than the grace period of"

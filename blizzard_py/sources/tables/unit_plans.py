@@ -106,7 +106,7 @@ def batch_size(units: Units) -> int:
 
 
 def planned_reading(unit: PlannedUnit, units: Units, now: datetime) -> UnitReading:
-    """What is saved of a unit before it is read; as a whole where no part can be asked for."""
+    """Return what is saved of a unit before it is read; a whole where no part can be asked for."""
     if units.reads_parts:
         return reading_of(unit, units.terms, now)
     begin, end = unit.partition
@@ -115,7 +115,7 @@ def planned_reading(unit: PlannedUnit, units: Units, now: datetime) -> UnitReadi
 
 
 def asked_of(reading: UnitReading, units: Units) -> list[Values]:
-    """What the placeholders stand for in each slice of a reading; times are in the range's zone."""
+    """Return the placeholders' values in each slice of a reading; times are in the range's zone."""
     zone = clock_of(units.range.zone)
     begins = [moment(text).astimezone(zone) for text in reading.slices]
     ends = [*begins[1:], moment(reading.to).astimezone(zone)]

@@ -113,12 +113,15 @@ class FencedFile:
     def replace(self, document: Mapping[str, Any], version: str | None, epoch: int) -> None:
         """Put a state in the place of exactly the ``version`` that was looked at; None: of nothing.
 
-        For those who make a state anew where there is none that `take` could read. This
-        process is its writer from now on, in ``epoch``. Raises `FencedError` if there is
-        something else by now.
+        For those who make a state anew where there is none that `take` could read, and for one
+        change by hand. It is written in ``epoch`` and released: whoever does that writes no more.
+        Raises `FencedError` if there is something else by now.
         """
-        self._version, self._epoch = version, epoch
-        self.save(document)
+        self._version = version
+        try:
+            self._put(document, epoch, released=True)
+        except Conflict:
+            raise self._fenced(self._stored()) from None
 
     def now(self) -> float:
         """The store's time of the last save (epoch seconds), to be asked right after `take`.

@@ -110,7 +110,7 @@ def _release(worker: SourcePipeline) -> None:
     """Say that the source has no owner any more; where that cannot be said people are asked."""
     try:
         worker.release()
-    except StorageError as error:
+    except (StateError, StorageError) as error:
         get_logger(pipeline=worker.pipeline, source=worker.source_name).warning(
             "not_released", reason=str(error)
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -19,7 +19,9 @@ from blizzard_py.edits import unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.request_runner import Done, Executor, RequestRefused
 from blizzard_py.requests.document import Request
+from blizzard_py.slices.compare import shown
 from blizzard_py.slices.units.state import key_parts
+from blizzard_py.slices.units.values import unit_name, values_named
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.tables import unit_plans
@@ -38,7 +40,26 @@ _DECIDES_ROWS = (
     "transform",
     "deduplicate_by",
 )
-_DECIDES_READING = {"connection", "query", "table", "units", "watermark", "snapshot"}
+_DECIDES_READING = {
+    "connection",
+    "query",
+    "table",
+    "filter",
+    "request",
+    "records",
+    "pages",
+    "units",
+    "watermark",
+    "snapshot",
+}
+# Secrets, and how fast units are read, which may differ from machine to machine.
+_DECIDES_NOTHING: Any = {
+    "request": {"headers"},
+    "units": {
+        "values": {"from_": {"storage_options"}},
+        "advanced": {"max_units_per_run", "min_units", "parallel", "pacing"},
+    },
+}
 
 
 def executor_of(parts: Parts, source: Source[Any]) -> Executor:
@@ -61,7 +82,9 @@ def fingerprint_of(parts: Parts) -> str:
     ingest = asdict(parts.ingest)
     found = {
         "rows": {name: ingest[name] for name in _DECIDES_ROWS},
-        "source": parts.source.model_dump(mode="json", include=_DECIDES_READING),
+        "source": parts.source.model_dump(
+            mode="json", include=_DECIDES_READING, exclude=_DECIDES_NOTHING
+        ),
         "query": parts.query,
     }
     document = msgspec.json.encode(found, enc_hook=repr, order="sorted")
@@ -72,13 +95,26 @@ def _mark_units(
     parts: Parts, source: Source[Any], state: SourceState, request: Request, now: float
 ) -> Done:
     found = look_of(parts, source, state, now)
-    keys = request.select["units"]
+    keys = tuple(dict.fromkeys(request.select["units"]))
+    begins = {begin for begin, _ in found.laid.partitions}
     for key in keys:
-        try:
-            key_parts(key, "units")
-        except StateError as error:
-            raise RequestRefused(str(error)) from error
+        if not _is_unit(parts, key, begins):
+            # Its mark would stay for ever, and what asked for it would count as done.
+            raise RequestRefused(f"{shown(key)} is no unit of {parts.name}; see `blizzard plan`")
     return Done(unit_edits.with_marks(state, found, keys), {"units": len(keys)})
+
+
+def _is_unit(parts: Parts, key: str, begins: Container[dt.datetime]) -> bool:
+    """Return whether a key may be a unit's. Asks nobody: values in a table may be any."""
+    assert parts.asked is not None  # noqa: S101  # the caller has looked
+    units = parts.asked.units
+    assert units is not None  # noqa: S101  # the same
+    try:
+        begin, name = key_parts(key)
+        values_named(name, units.fields)
+    except (StateError, UnitError):
+        return False
+    return begin in begins and (units.listed is None or name in map(unit_name, units.listed))
 
 
 def _advance_watermark(

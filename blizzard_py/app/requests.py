@@ -22,10 +22,10 @@ from blizzard_py.app.wiring import NoEngine, owner_parts, source_pipeline
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import whoever
-from blizzard_py.ingest.request_runner import end_of, executed
+from blizzard_py.ingest.request_runner import end_of, judged
 from blizzard_py.requests.document import Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
-from blizzard_py.requests.progress import is_over
+from blizzard_py.requests.progress import RequestState, is_over
 from blizzard_py.requests.stored import RequestInvalid
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import require_current, world_of
@@ -87,13 +87,20 @@ def carried_out(
     """
     parts = owner_parts(config, where, NoEngine())
     store = CheckpointStore(parts.stores.sink, parts.id)
-    if store.load().raw is None:
-        raise EditRefused(f"{parts.name}: has no checkpoint; have it run once first")
+    seen = _stored(parts, store)
     mailbox = Mailbox(parts.stores.sink, parts.id)
     request = _request(parts, kind, select, why, waits.clock())
-    request_id, is_new = mailbox.submit(request)
+    request_id, is_new = mailbox.submit(request, seen.state.requests)
     waits.tell(f"request {request_id} for {parts.name}{'' if is_new else ', made before'}")
     return _followed(parts, store, mailbox, request_id, waits)
+
+
+def _stored(parts: Parts, store: CheckpointStore) -> Stored:
+    """Return the checkpoint. Raises `EditRefused` without one: it would be made from nothing."""
+    seen = store.load()
+    if seen.raw is None:
+        raise EditRefused(f"{parts.name}: has no checkpoint; have it run once first")
+    return seen
 
 
 def _followed(
@@ -101,10 +108,12 @@ def _followed(
 ) -> Result:
     began, told = waits.clock(), ""
     while True:
+        # The checkpoint first: what lacks its end after that was not done before that, and a write
+        # in the place of what was seen is refused if somebody does it since.
+        seen = _stored(parts, store)
         end = mailbox.ended(request_id)
         if end is not None:
             return Result(request_id, end.state, end.reason, end.counts)
-        seen = store.load()
         known = seen.state.requests.get(request_id)
         if known is not None and is_over(known.state):
             return Result(request_id, known.state, known.reason, known.counts)
@@ -129,24 +138,30 @@ def _owner(writer: Writer) -> str:
 
 
 def _done_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, now: float) -> str:
-    """Do the request as the source's owner; why it could not be, empty if it was.
+    """Do the request as the source's owner, or cancel it; why it could not be, empty if it was.
 
     A daemon that started meanwhile refuses the write, and has the request to do then.
     """
-    request = mailbox.read(request_id)
     found = source_pipeline(parts)
     executor = executor_of(parts, found.source)
     after = seen.state
     try:
         require_current(seen.state, parts, world_of(parts, seen.state))
-        after = executed(executor, seen.state, request_id, request, now)
-        why = f"request {request_id}: {request.kind}{f', {request.why}' if request.why else ''}"
+        is_cancelled = mailbox.is_cancelled(request_id)
+        after = judged(mailbox, executor, seen.state, request_id, now, is_cancelled=is_cancelled)
+        known = after.requests.get(request_id)
+        if known is None:
+            return "it was removed from the mailbox; give the command again"
+        if after.requests == seen.state.requests:
+            return known.reason  # it waits, as before
+        request = _readable(mailbox, request_id)
+        said = "" if request is None or not request.why else f", {request.why}"
+        why = f"request {request_id}: {known.kind} {known.state}{said}"
         checkpoint_edit.change(found, seen, lambda _state: after, now, why)
     except (EditRefused, StateError) as error:
         return str(error)
     finally:
         found.close()
-    known = after.requests[request_id]
     end = end_of(known)
     if end is None:
         return known.reason
@@ -175,9 +190,13 @@ def listed(config: Config) -> Iterator[Listed]:
         yield from open_requests(parts)
         mailbox = Mailbox(parts.stores.sink, parts.id)
         for request_id in mailbox.contents().ended:
-            end = mailbox.ended(request_id)
+            request = _readable(mailbox, request_id)
+            try:
+                end = mailbox.ended(request_id)
+            except RequestInvalid as error:
+                yield Listed(parts.name, request_id, request, "ended", str(error), {})
+                continue
             if end is not None:
-                request = _readable(mailbox, request_id)
                 yield Listed(parts.name, request_id, request, end.state, end.reason, end.counts)
 
 
@@ -212,14 +231,29 @@ def cancelled(config: Config, request_id: str, why: str, now: float) -> Result:
         contents = mailbox.contents()
         if request_id in contents.ended:
             end = mailbox.ended(request_id)
-            raise EditRefused(
-                f"{request_id}: is over already: {'gone' if end is None else end.state}"
-            )
+            raise _over(request_id, "gone" if end is None else end.state)
         if request_id in contents.open:
             at = dt.datetime.fromtimestamp(now, dt.UTC).isoformat(timespec="seconds")
             mailbox.cancel(request_id, whoever(), at, redacted(why))
+            # Looked at last, or what is done meanwhile would count as cancelled.
+            known = _known(parts).get(request_id)
+            if known is not None and is_over(known.state) and known.state != "cancelled":
+                raise _over(request_id, known.state)
             return Result(request_id, "cancelled")
     raise EditRefused(f"there is no request {request_id}; `blizzard requests list` names them")
+
+
+def _over(request_id: str, state: str) -> EditRefused:
+    return EditRefused(f"{request_id}: is over already: {state}")
+
+
+def _known(parts: Parts) -> Mapping[str, RequestState]:
+    """Return what the checkpoint says of requests: nothing where it is gone or damaged."""
+    try:
+        found = read_state(parts.stores.sink, parts.id)
+    except StateError:
+        return {}
+    return {} if found is None else found.requests
 
 
 def _owners(config: Config) -> Iterator[Parts]:

@@ -59,7 +59,9 @@ def print_result(result: Result, done: str) -> int:
     if result.state in {"open", "waiting"}:
         why = f": {result.reason}" if result.reason else " by any daemon yet"
         click.echo(
-            printable(f"{result.id} is not done{why}. It stays; `blizzard requests` shows it."),
+            printable(
+                f"{result.id} is not done{why}. It stays; `blizzard requests list CONFIG` shows it."
+            ),
             err=True,
         )
         return OPEN
@@ -164,5 +166,8 @@ def cancel(config: Path, request_id: str, why: str) -> int:
     Needs nothing but the table's directory, so it works also where the source cannot be reached.
     """
     result = cancelled(load_config(config), request_id, why.strip(), time.time())
-    click.echo(f"{result.id} is cancelled: the next look of its daemon, or command, ends it.")
+    click.echo(
+        f"{result.id} is cancelled, if nobody does it at this moment: the next look of its daemon,"
+        " or the command that follows it, ends it."
+    )
     return 0

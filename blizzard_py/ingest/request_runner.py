@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from blizzard_core.errors import BlizzardError, NotFound, StorageError
 from blizzard_core.log import get_logger
+from blizzard_py.requests.contents import Contents
 from blizzard_py.requests.document import Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState, State, is_over, with_state, without
@@ -60,7 +61,7 @@ def executed(
         known = with_state(state.requests, request_id, request.kind, end, reason, now, counts)
         return replace(after, requests=known)
 
-    if request.config and request.config != executor.config:
+    if request.config != executor.config:
         return noted(
             state,
             "waiting",
@@ -72,6 +73,47 @@ def executed(
     except RequestRefused as error:
         return noted(state, "rejected", str(error))
     return noted(done.state, "done", "", done.counts)
+
+
+def judged(
+    mailbox: Mailbox,
+    executor: Executor,
+    state: SourceState,
+    request_id: str,
+    now: float,
+    *,
+    is_cancelled: bool,
+) -> SourceState:
+    """Return the state with a request of the mailbox done, waiting, rejected or cancelled.
+
+    One that is not there leaves it as it is. For whoever owns the source, a daemon or a command.
+    Raises `StorageError`.
+    """
+    kind = ""
+
+    def noted(end: State, reason: str) -> SourceState:
+        known = with_state(state.requests, request_id, kind, end, reason, now)
+        return replace(state, requests=known)
+
+    try:
+        request = mailbox.read(request_id)
+        kind = request.kind
+        if not is_cancelled:
+            return executed(executor, state, request_id, request, now)
+    except NotFound:
+        return state
+    except RequestInvalid as error:
+        if not is_cancelled:
+            return noted("rejected", str(error))
+    return noted("cancelled", _why_cancelled(mailbox, request_id))
+
+
+def _why_cancelled(mailbox: Mailbox, request_id: str) -> str:
+    try:
+        found = mailbox.cancellation(request_id)
+    except RequestInvalid:
+        return ""
+    return "" if found is None else f"{found.why or 'no reason given'} ({found.by})"
 
 
 def end_of(known: RequestState) -> End | None:
@@ -105,79 +147,92 @@ class RequestRunner:
         self._monotonic = monotonic
         self._heard: str | None = None
         self._listed = 0.0
+        self._told = ""
         self._log = get_logger(source=name)
 
     def is_called(self) -> bool:
-        """Return whether there may be something new. Never raises: the next cycle will."""
+        """Return whether there may be something new since a look. Never raises: the next will."""
         try:
-            return self._mailbox.bell() != self._heard
+            return self._heard is not None and self._mailbox.bell() != self._heard
         except StorageError:
             return False
 
     def attend(self, state: SourceState, save: Callable[[SourceState], SourceState]) -> SourceState:
         """Do what was asked since; the state to go on with. No batch may be in flight.
 
-        Raises `StorageError`, and what ``save`` raises.
+        A mailbox that cannot be read or written costs requests alone: they are looked for again by
+        the next poll. Raises what ``save`` raises.
         """
-        bell, now = self._mailbox.bell(), self._monotonic()
-        is_first = self._heard is None
-        if not is_first and bell == self._heard and now - self._listed < _LIST_SECS:
-            return state
-        contents = self._mailbox.contents()
-        before = state
-        # What has its record needs no mention any more.
-        state = replace(state, requests=without(state.requests, contents.ended))
+        now, is_first = self._monotonic(), self._heard is None
+        try:
+            bell = self._mailbox.bell()
+            if not is_first and bell == self._heard and now - self._listed < _LIST_SECS:
+                return state
+            contents = self._mailbox.contents()
+        except StorageError as error:
+            return self._left(state, error)
+        after, failed = self._seen_through(state, contents)
+        state = after if after.requests == state.requests else save(after)
+        try:
+            self._record(state)
+            if is_first or now - self._listed >= _LIST_SECS:
+                # Of each of them the mention went before, or it would stand for a new one.
+                self._mailbox.prune(self._clock() - _KEPT_SECS)
+        except StorageError as error:
+            failed = error
+        if failed is not None:
+            return self._left(state, failed)
+        # Only what was seen through is not looked for again.
+        self._heard, self._listed, self._told = bell, now, ""
+        return state
+
+    def _seen_through(
+        self, state: SourceState, contents: Contents
+    ) -> tuple[SourceState, StorageError | None]:
+        """The state with all done that is open, and why one of them could not be read."""
+        # What has its record needs no mention any more, nor what waits and was removed.
+        gone = {each for each, known in state.requests.items() if known.state == "waiting"}
+        gone = gone.difference(contents.open).union(contents.ended)
+        state = replace(state, requests=without(state.requests, gone))
+        failed = None
         for request_id in contents.open:
-            state = self._taken(state, request_id, cancelled=request_id in contents.cancelled)
-        if state.requests != before.requests:
-            state = save(state)
+            is_cancelled = request_id in contents.cancelled
+            try:
+                state = self._taken(state, request_id, is_cancelled=is_cancelled)
+            except StorageError as error:
+                failed = error
+        return state, failed
+
+    def _record(self, state: SourceState) -> None:
         for request_id, known in state.requests.items():
             end = end_of(known)
             if end is not None:
                 self._mailbox.end(request_id, end)
-        if is_first or now - self._listed >= _LIST_SECS:
-            # Of each of them the mention went before, or it would stand for a new one of its name.
-            self._mailbox.prune(self._clock() - _KEPT_SECS)
-        # Only what was seen through is not looked for again.
-        self._heard, self._listed = bell, now
+
+    def _left(self, state: SourceState, error: StorageError) -> SourceState:
+        """The state to go on with where the mailbox could not be seen through; say so once."""
+        if str(error) != self._told:
+            self._told = str(error)
+            self._log.warning("requests_unreadable", reason=self._told)
         return state
 
-    def _taken(self, state: SourceState, request_id: str, *, cancelled: bool) -> SourceState:
+    def _taken(self, state: SourceState, request_id: str, *, is_cancelled: bool) -> SourceState:
         """The state with one request done, refused, cancelled, or waiting."""
         known = state.requests.get(request_id)
         if known is not None and is_over(known.state):
             return state
-        after = self._judged(state, request_id, cancelled=cancelled)
+        after = judged(
+            self._mailbox,
+            self._executor,
+            state,
+            request_id,
+            self._clock(),
+            is_cancelled=is_cancelled,
+        )
         found = after.requests.get(request_id)
         if found is not None and found is not known:
             self._tell(request_id, found)
         return after
-
-    def _judged(self, state: SourceState, request_id: str, *, cancelled: bool) -> SourceState:
-        now, kind = self._clock(), ""
-
-        def noted(end: State, reason: str) -> SourceState:
-            known = with_state(state.requests, request_id, kind, end, reason, now)
-            return replace(state, requests=known)
-
-        try:
-            request = self._mailbox.read(request_id)
-            kind = request.kind
-            if not cancelled:
-                return executed(self._executor, state, request_id, request, now)
-        except NotFound:
-            return state
-        except RequestInvalid as error:
-            if not cancelled:
-                return noted("rejected", str(error))
-        return noted("cancelled", self._why_cancelled(request_id))
-
-    def _why_cancelled(self, request_id: str) -> str:
-        try:
-            found = self._mailbox.cancellation(request_id)
-        except RequestInvalid:
-            return ""
-        return "" if found is None else f"{found.why or 'no reason given'} ({found.by})"
 
     def _tell(self, request_id: str, found: RequestState) -> None:
         log = self._log.bind(request=request_id, kind=found.kind)

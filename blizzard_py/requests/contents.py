@@ -11,7 +11,8 @@ from blizzard_py.requests.stored import invalid
 
 REQUEST, CANCEL, ENDED = ".json", ".cancel.json", ".ended.json"
 
-_ID = re.compile(r"[0-9a-f]{8}\.[1-9][0-9]*")
+# With its endings it stays a name that every store takes.
+_ID = re.compile(r"[0-9a-f]{8}\.[1-9][0-9]{0,17}")
 _NAME = re.compile(rf"(?P<id>{_ID.pattern})(?P<rest>[./].+)", re.DOTALL)
 
 # Objects by the id of their request and the rest of their name.

@@ -15,7 +15,9 @@ it next lists the mailbox.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 
 from blizzard_core.bounds import REQUEST_BYTES, REQUEST_CHARACTERS
 from blizzard_core.errors import Conflict, NotFound, StorageError
@@ -31,8 +33,10 @@ from blizzard_py.requests.contents import (
     contents_of,
     grouped,
     last_number,
+    number_of,
 )
 from blizzard_py.requests.document import Request, digest, inputs, request_of
+from blizzard_py.requests.progress import RequestState, is_over
 from blizzard_py.requests.records import Cancel, End, cancel_of, end_of
 from blizzard_py.requests.stored import RequestInvalid, encoded
 
@@ -42,6 +46,7 @@ REQUESTS_FOLDER = "_blizzard/requests"
 _BELL_BYTES = 64
 # Numbers that other commands may take while one looks for its own.
 _NUMBERS_TRIED = 20
+_NONE: Mapping[str, RequestState] = MappingProxyType({})
 
 
 class Mailbox:
@@ -51,26 +56,36 @@ class Mailbox:
         self._sink = sink
         self._folder = f"{REQUESTS_FOLDER}/{source_id}"
 
-    def submit(self, request: Request, *, once_more: bool = True) -> tuple[str, bool]:
+    def submit(
+        self,
+        request: Request,
+        known: Mapping[str, RequestState] = _NONE,
+        *,
+        once_more: bool = True,
+    ) -> tuple[str, bool]:
         """Put a request and ring; return its id and whether it is new.
 
         An equal one is followed while it is open and not cancelled. Without ``once_more`` one that
-        was cancelled or has ended is followed as well. Raises `RequestInvalid` if the owner would
-        refuse the document.
+        was cancelled or has ended is followed as well. ``known`` are those that the checkpoint
+        mentions: an id is never given again, even if the mailbox was emptied or is another one
+        since, or what was done would count for what is new. Raises `RequestInvalid` if the owner
+        would refuse the document.
         """
         raw = encoded(request)
         request_of(raw, f"{request.kind} for {self._folder}", "correct the command")
         stem = digest(request)
         found = self._found(f"{stem}.")
         contents = contents_of(found)
-        known = [each for each in contents.open if each not in contents.cancelled]
+        over = {each for each, state in known.items() if is_over(state.state)}
+        same = [e for e in contents.open if e not in contents.cancelled and e not in over]
         if not once_more:
             others = reversed((*contents.ended, *contents.open))
-            known += [each for each in others if each not in known]
-        for each in known:
+            same += [each for each in others if each not in same]
+        for each in same:
             if self._is_equal(each, request):
                 return self._followed(each)
-        first = last_number(found) + 1
+        used = (number_of(each) for each in known if each.startswith(f"{stem}."))
+        first = max(last_number(found), *used, 0) + 1
         for number in range(first, first + _NUMBERS_TRIED):
             request_id = f"{stem}.{number}"
             try:
@@ -130,6 +145,10 @@ class Mailbox:
         with suppress(Conflict):
             self._sink.put_if(self._path(request_id, CANCEL), encoded(cancel), None)
         self.ring()
+
+    def is_cancelled(self, request_id: str) -> bool:
+        """Return whether somebody has cancelled a request, in readable form or not."""
+        return self._sink.stat(self._path(request_id, CANCEL)) is not None
 
     def cancellation(self, request_id: str) -> Cancel | None:
         """Return who cancelled a request, None if nobody did. Raises `RequestInvalid`."""

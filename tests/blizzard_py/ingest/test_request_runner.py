@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 
 from blizzard_core.checkpoint.writer import Writer
-from blizzard_core.errors import FencedError
+from blizzard_core.errors import AccessDenied, FencedError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app import requests as wired
+from blizzard_py.app.request_effects import fingerprint_of
 from blizzard_py.app.requests import Result, Waits, cancelled, carried_out, listed
+from blizzard_py.app.wiring import NoEngine, owner_parts
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.requests.mailbox import Mailbox
@@ -116,8 +119,12 @@ def test_a_command_may_take_over(shop: UnitShop) -> None:
     with contextlib.closing(shop.worker()) as daemon:
         polls(daemon)
         assert mark(shop, take_over=True).state == "done"
-        with pytest.raises(FencedError):
-            mark(shop, lambda: polls(daemon))
+        assert shop.checkpoint()["writer"]["released"] is True  # the next command need not ask
+        path = shop.lake / "_blizzard" / "requests" / ID / "00c0ffee.1.json"
+        path.write_text("{}")
+        mailbox(shop).ring()
+        with pytest.raises(FencedError):  # to refuse it is a save
+            polls(daemon)
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -183,6 +190,156 @@ def test_a_request_that_makes_no_sense_is_refused_and_live_work_goes_on(shop: Un
     assert "2020-13-01" in found[odd.id].reason
     assert "9.9.9" in found["00c0ffee.1"].reason
     assert shop.texts() == ["C", "a", "b"]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_command_that_follows_does_nothing_that_was_cancelled(shop: UnitShop) -> None:
+    with contextlib.closing(shop.worker()) as daemon:
+        polls(daemon)
+
+        def cancels_and_ends() -> None:
+            [found] = listed(shop.config())
+            cancelled(shop.config(), found.id, "a typo", 0.0)
+            daemon.release()
+
+        assert mark(shop, cancels_and_ends).state == "cancelled"
+    shop.run()
+    assert shop.texts() == ["a", "b"]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_command_that_was_paused_does_nothing_twice(
+    shop: UnitShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = Mailbox.ended
+    pauses = iter([True])
+
+    def pausing(box: Mailbox, request_id: str) -> Any:
+        found = ask(box, request_id)
+        if next(pauses, False):  # the daemon does all of it, forgets it, and ends
+            polls(daemon)
+            box.ring()
+            polls(daemon)
+            daemon.release()
+        return found
+
+    with contextlib.closing(shop.worker()) as daemon:
+        polls(daemon)
+        monkeypatch.setattr(Mailbox, "ended", pausing)
+        assert mark(shop).state == "done"
+    assert shop.checkpoint()["units"]["redo"] == []
+    assert shop.texts() == ["A", "b"]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_command_makes_no_checkpoint_of_one_that_was_lost(shop: UnitShop) -> None:
+    path = shop.lake / "_blizzard" / f"{ID}_checkpoint.json"
+    with contextlib.closing(shop.worker()) as daemon:
+        polls(daemon)
+        with pytest.raises(EditRefused, match="has no checkpoint"):
+            mark(shop, path.unlink)
+    assert not path.exists()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_request_is_new_where_the_mailbox_was_emptied(shop: UnitShop) -> None:
+    with contextlib.closing(shop.worker()) as daemon:
+        polls(daemon)
+        first = mark(shop, lambda: polls(daemon))
+        daemon.release()
+    shutil.rmtree(shop.lake / "_blizzard" / "requests")
+    shop.execute("UPDATE answers SET text = text || '2'")
+    assert mark(shop).id != first.id
+    shop.run()
+    assert shop.texts() == ["A2", "b"]
+
+
+@pytest.mark.parametrize("operation", ["read_range", "list_range", "put_atomic"])
+@pytest.mark.usefixtures("elsewhere")
+def test_live_work_goes_on_without_access_to_the_mailbox(
+    shop: UnitShop, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    with contextlib.closing(shop.worker()) as daemon:
+        polls(daemon)
+        mark(shop, wait=False)
+        given = getattr(LocalStorage, operation)
+
+        def refuses(store: LocalStorage, path: str, *rest: Any) -> Any:
+            if "_blizzard/requests" in path:
+                raise AccessDenied(path)
+            return given(store, path, *rest)
+
+        shop.put(("2020-02-22T10:00:00", "s1", "C"))
+        shop.passes(days=1)
+        with monkeypatch.context() as patched:
+            patched.setattr(LocalStorage, operation, refuses)
+            shop.run()
+            assert "C" in shop.texts()
+    shop.run()
+    assert shop.texts() == ["A", "C", "b"]
+    assert {each.state for each in listed(shop.config())} == {"done"}
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_waiting_request_that_is_removed_is_forgotten(shop: UnitShop) -> None:
+    with contextlib.closing(shop.worker()) as daemon:
+        polls(daemon)
+        shop.document["pipelines"]["p"]["error_handling"] = {"on_bad_record": "fail"}
+        result = mark(shop, lambda: polls(daemon))
+        (shop.lake / "_blizzard" / "requests" / ID / f"{result.id}.json").unlink()
+        mailbox(shop).ring()
+        polls(daemon)
+    assert shop.checkpoint().get("requests") is None
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_what_is_done_is_not_called_cancelled(
+    shop: UnitShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.closing(shop.worker()) as daemon:
+        polls(daemon)
+        result = mark(shop, wait=False)
+        with monkeypatch.context() as patched:  # it is not recorded yet
+            patched.setattr(Mailbox, "end", lambda *_: None)
+            polls(daemon)
+        with pytest.raises(EditRefused, match="is over already: done"):
+            cancelled(shop.config(), result.id, "", 0.0)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_damaged_record_costs_itself_alone(shop: UnitShop) -> None:
+    result = mark(shop, wait=False)
+    folder = shop.lake / "_blizzard" / "requests" / ID
+    (folder / "0badbeef.1.ended.json").write_text("{nope")
+    (folder / f"0badbeef.{'9' * 200}.json").write_text("{}")
+    shop.run()
+    found = {each.id: each.state for each in listed(shop.config())}
+    assert found == {"0badbeef.1": "ended", result.id: "done"}
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "2020-01-07T00:00:00.000Z/{}",
+        "2050-01-01T00:00:00.000Z/{}",
+        "2020-01-01T00:00:00.000Z/other",
+    ],
+)
+def test_a_unit_that_there_is_not_is_not_marked(shop: UnitShop, unit: str) -> None:
+    result = mark(shop, units=[unit])
+    assert (result.state, "is no unit of p/answers" in result.reason) == ("rejected", True)
+    assert shop.checkpoint()["units"]["redo"] == []
+
+
+def test_the_fingerprint_is_of_what_decides_rows(shop: UnitShop) -> None:
+    def fingerprint() -> str:
+        return fingerprint_of(owner_parts(shop.config(), WHERE, NoEngine()))
+
+    before = fingerprint()
+    shop.units["advanced"] = {"parallel": 2, "max_units_per_run": 7}
+    assert fingerprint() == before
+    shop.source["filter"] = "survey = 's1'"
+    assert fingerprint() != before
 
 
 def test_a_source_without_units_refuses_to_mark_them(tmp_path: Path) -> None:

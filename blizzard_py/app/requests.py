@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
 from blizzard_core.checkpoint.writer import Writer, is_running
-from blizzard_core.errors import NotFound, StateError
+from blizzard_core.errors import NotFound, StateError, StorageError
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_py.app.request_effects import executor_of, fingerprint_of
@@ -165,7 +166,8 @@ def _done_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, no
     end = end_of(known)
     if end is None:
         return known.reason
-    mailbox.end(request_id, end)
+    with suppress(StorageError):  # the checkpoint says it, and the next daemon records it
+        mailbox.end(request_id, end)
     return ""
 
 
@@ -206,17 +208,20 @@ def open_requests(parts: Parts) -> Iterator[Listed]:
     Raises `StateError`, `StorageError`.
     """
     mailbox = Mailbox(parts.stores.sink, parts.home_id)
-    found = mailbox.contents().open
-    stored = read_state(parts.stores.sink, parts.home_id) if found else None
+    found = mailbox.contents()
+    stored = read_state(parts.stores.sink, parts.home_id) if found.open else None
     known = {} if stored is None else stored.requests
-    for request_id in found:
+    for request_id in found.open:
         state = known.get(request_id)
+        reason = "" if state is None else state.reason
+        if request_id in found.cancelled and (state is None or not is_over(state.state)):
+            reason = "cancelled, which the source's next look will record"
         yield Listed(
             parts.name,
             request_id,
             _readable(mailbox, request_id),
             "open" if state is None else state.state,
-            "" if state is None else state.reason,
+            reason,
             {} if state is None else state.counts,
         )
 

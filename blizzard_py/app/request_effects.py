@@ -17,7 +17,7 @@ from blizzard_core.errors import StateError, UnitError
 from blizzard_py.connections.asking import Units
 from blizzard_py.edits import unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.ingest.request_runner import Done, Executor, RequestRefused
+from blizzard_py.ingest.request_runner import Applied, RequestEffects, RequestRefused
 from blizzard_py.requests.document import Request
 from blizzard_py.slices.compare import shown
 from blizzard_py.slices.units.state import key_parts
@@ -62,10 +62,10 @@ _DECIDES_NOTHING: Any = {
 }
 
 
-def executor_of(parts: Parts, source: Source[Any]) -> Executor:
+def effects_of(parts: Parts, source: Source[Any]) -> RequestEffects:
     """Return how a source does requests. Asks nobody."""
 
-    def apply(state: SourceState, request: Request, now: float) -> Done:
+    def apply(state: SourceState, request: Request, now: float) -> Applied:
         effect = _EFFECTS[request.kind]
         try:
             return effect(parts, source, state, request, now)
@@ -74,7 +74,7 @@ def executor_of(parts: Parts, source: Source[Any]) -> Executor:
         except UnitError as error:
             raise RequestRefused("; ".join(error.problems)) from error
 
-    return Executor(apply, fingerprint_of(parts))
+    return RequestEffects(apply, fingerprint_of(parts))
 
 
 def fingerprint_of(parts: Parts) -> str:
@@ -93,7 +93,7 @@ def fingerprint_of(parts: Parts) -> str:
 
 def _mark_units(
     parts: Parts, source: Source[Any], state: SourceState, request: Request, now: float
-) -> Done:
+) -> Applied:
     found = look_of(parts, source, state, now)
     keys = tuple(dict.fromkeys(request.select["units"]))
     begins = {begin for begin, _ in found.laid.partitions}
@@ -101,7 +101,7 @@ def _mark_units(
         if not _is_unit(parts, key, begins):
             # Its mark would stay for ever, and what asked for it would count as done.
             raise RequestRefused(f"{shown(key)} is no unit of {parts.name}; see `blizzard plan`")
-    return Done(unit_edits.with_marks(state, found, keys), {"units": len(keys)})
+    return Applied(unit_edits.with_marks(state, found, keys), {"units": len(keys)})
 
 
 def _is_unit(parts: Parts, key: str, begins: Container[dt.datetime]) -> bool:
@@ -119,17 +119,17 @@ def _is_unit(parts: Parts, key: str, begins: Container[dt.datetime]) -> bool:
 
 def _advance_watermark(
     parts: Parts, _source: Source[Any], state: SourceState, request: Request, now: float
-) -> Done:
+) -> Applied:
     # Arrow's functions, which no poll needs.
     from blizzard_py.edits.event_time import advanced  # noqa: PLC0415  # see above
 
     if parts.event_time is None:
         raise RequestRefused(f"{parts.name}: its pipeline has no query over event_time")
     to_ms = request.select["to_ms"]
-    return Done(advanced(state, parts.event_time, parts.branches, to_ms, now), {})
+    return Applied(advanced(state, parts.event_time, parts.branches, to_ms, now), {})
 
 
-_EFFECTS: Mapping[str, Callable[[Parts, Source[Any], SourceState, Request, float], Done]] = {
+_EFFECTS: Mapping[str, Callable[[Parts, Source[Any], SourceState, Request, float], Applied]] = {
     "mark_units": _mark_units,
     "advance_watermark": _advance_watermark,
 }

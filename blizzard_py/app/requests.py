@@ -18,7 +18,7 @@ from blizzard_core.checkpoint.writer import Writer, is_running
 from blizzard_core.errors import NotFound, StateError, StorageError
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
-from blizzard_py.app.request_effects import executor_of, fingerprint_of
+from blizzard_py.app.request_effects import effects_of, fingerprint_of
 from blizzard_py.app.wiring import NoEngine, owner_parts, source_pipeline
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
@@ -50,7 +50,7 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RequestResult:
     """The end of a request: ``state`` is that of `RequestState`, ``open`` where nobody took it."""
 
     id: str
@@ -80,7 +80,7 @@ def carried_out(
     select: Mapping[str, Any],
     why: str,
     waits: Waits,
-) -> Result:
+) -> RequestResult:
     """Submit a request and see it done, by whoever owns the source; its end.
 
     Where nobody accepts it in time it stays, and its state is ``open``. Raises `EditRefused` where
@@ -106,7 +106,7 @@ def _stored(parts: Parts, store: CheckpointStore) -> Stored:
 
 def _followed(
     parts: Parts, store: CheckpointStore, mailbox: Mailbox, request_id: str, waits: Waits
-) -> Result:
+) -> RequestResult:
     began, told = waits.clock(), ""
     while True:
         # The checkpoint first: what lacks its end after that was not done before that, and a write
@@ -114,22 +114,22 @@ def _followed(
         seen = _stored(parts, store)
         end = mailbox.ended(request_id)
         if end is not None:
-            return Result(request_id, end.state, end.reason, end.counts)
+            return RequestResult(request_id, end.state, end.reason, end.counts)
         known = seen.state.requests.get(request_id)
         if known is not None and is_over(known.state):
-            return Result(request_id, known.state, known.reason, known.counts)
+            return RequestResult(request_id, known.state, known.reason, known.counts)
         reason = "" if known is None else known.reason
         if waits.take_over or seen.writer is None or is_running(seen.writer) is False:
             reason = _done_here(parts, seen, mailbox, request_id, waits.clock())
             if not reason:
                 continue
             if store.load().raw == seen.raw:  # there is nobody to wait for
-                return Result(request_id, "open" if known is None else known.state, reason)
+                return RequestResult(request_id, "open" if known is None else known.state, reason)
         elif not told:
             told = _owner(seen.writer)
             waits.tell(f"{told} does it; following. Ctrl-C ends following, not the request.")
         if not waits.wait or waits.clock() - began > _PATIENCE_SECS:
-            return Result(request_id, "open" if known is None else known.state, reason)
+            return RequestResult(request_id, "open" if known is None else known.state, reason)
         waits.sleep(_LOOK_SECS)
 
 
@@ -144,12 +144,12 @@ def _done_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, no
     A daemon that started meanwhile refuses the write, and has the request to do then.
     """
     found = source_pipeline(parts)
-    executor = executor_of(parts, found.source)
+    effects = effects_of(parts, found.source)
     after = seen.state
     try:
         require_current(seen.state, parts, world_of(parts, seen.state))
         is_cancelled = mailbox.is_cancelled(request_id)
-        after = judged(mailbox, executor, seen.state, request_id, now, is_cancelled=is_cancelled)
+        after = judged(mailbox, effects, seen.state, request_id, now, is_cancelled=is_cancelled)
         known = after.requests.get(request_id)
         if known is None:
             return "it was removed from the mailbox; give the command again"
@@ -172,7 +172,7 @@ def _done_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, no
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedRequest:
     """A request of a source, as people see it; ``request`` is None where it cannot be read."""
 
     source: str
@@ -183,7 +183,7 @@ class Listed:
     counts: Mapping[str, int]
 
 
-def listed(config: Config) -> Iterator[Listed]:
+def listed(config: Config) -> Iterator[ListedRequest]:
     """Yield the requests of every source: those that are open, then those that ended.
 
     Raises `StateError`, `StorageError`.
@@ -196,13 +196,15 @@ def listed(config: Config) -> Iterator[Listed]:
             try:
                 end = mailbox.ended(request_id)
             except RequestInvalid as error:
-                yield Listed(parts.name, request_id, request, "ended", str(error), {})
+                yield ListedRequest(parts.name, request_id, request, "ended", str(error), {})
                 continue
             if end is not None:
-                yield Listed(parts.name, request_id, request, end.state, end.reason, end.counts)
+                yield ListedRequest(
+                    parts.name, request_id, request, end.state, end.reason, end.counts
+                )
 
 
-def open_requests(parts: Parts) -> Iterator[Listed]:
+def open_requests(parts: Parts) -> Iterator[ListedRequest]:
     """Yield the requests that a source, or who shares its checkpoint, has still to do.
 
     Raises `StateError`, `StorageError`.
@@ -216,7 +218,7 @@ def open_requests(parts: Parts) -> Iterator[Listed]:
         reason = "" if state is None else state.reason
         if request_id in found.cancelled and (state is None or not is_over(state.state)):
             reason = "cancelled, which the source's next look will record"
-        yield Listed(
+        yield ListedRequest(
             parts.name,
             request_id,
             _readable(mailbox, request_id),
@@ -226,7 +228,7 @@ def open_requests(parts: Parts) -> Iterator[Listed]:
         )
 
 
-def cancelled(config: Config, request_id: str, why: str, now: float) -> Result:
+def cancelled(config: Config, request_id: str, why: str, now: float) -> RequestResult:
     """Have a request not be done, if nobody has done it yet. Raises `EditRefused`, `StorageError`.
 
     Needs neither the source nor the configuration that the request was made for.
@@ -244,7 +246,7 @@ def cancelled(config: Config, request_id: str, why: str, now: float) -> Result:
             known = _known(parts).get(request_id)
             if known is not None and is_over(known.state) and known.state != "cancelled":
                 raise _over(request_id, known.state)
-            return Result(request_id, "cancelled")
+            return RequestResult(request_id, "cancelled")
     raise EditRefused(f"there is no request {request_id}; `blizzard requests list` names them")
 
 

@@ -12,7 +12,7 @@ from blizzard_core.errors import NotFound, UnitError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.query_sources import QuerySource
 from blizzard_py.app.request_effects import configured, look
-from blizzard_py.app.requests import Result, Waits, carried_out
+from blizzard_py.app.requests import RequestResult, Waits, carried_out
 from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
@@ -98,7 +98,7 @@ def letters_of_units(config: Config, where: tuple[str, str], letter_id: str | No
 
 def replay_units(
     config: Config, where: tuple[str, str], found: Letters, waits: Waits
-) -> Result | None:
+) -> RequestResult | None:
     """Have the units of letters read again, and put the letters away once that is done.
 
     Their rows are replaced, so nothing comes twice. The request's end, None where there are no

@@ -24,7 +24,7 @@ from blizzard_core.storage.nowhere import Nowhere
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import join
 from blizzard_py.app.queries.asking import Asks, asking_of, uri_of
-from blizzard_py.app.request_effects import executor_of
+from blizzard_py.app.request_effects import effects_of
 from blizzard_py.engines.lazy import LazyEngine, StoppableEngine, WithSession
 from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
@@ -168,7 +168,7 @@ def source_pipeline(
         fresh=fresh,
         admission=admission,
         jobs=_jobs_of(parts),
-        executor=partial(executor_of, parts),
+        effects=partial(effects_of, parts),
     )
 
 

@@ -21,7 +21,7 @@ from blizzard_core.cli import (
 )
 from blizzard_core.text import printable
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.requests import Listed, Result, Waits, cancelled, listed
+from blizzard_py.app.requests import ListedRequest, RequestResult, Waits, cancelled, listed
 
 # The exit code where nobody has accepted a request yet; it stays.
 OPEN = 7
@@ -51,7 +51,7 @@ def following() -> Iterator[None]:
         raise
 
 
-def print_result(result: Result, done: str) -> int:
+def print_result(result: RequestResult, done: str) -> int:
     """Print the end of a request; the exit code. ``done`` is said where it was done."""
     if result.state == "done":
         click.echo(done, nl=bool(done))
@@ -100,7 +100,7 @@ def list_requests(config: Path, as_json: bool) -> int:
     return 0
 
 
-def _line(found: Listed) -> list[str | None]:
+def _line(found: ListedRequest) -> list[str | None]:
     request = found.request
     if request is None:
         return [found.source, found.id, "cannot be read", found.state, None, None]
@@ -128,7 +128,7 @@ def show(config: Path, request_id: str, as_json: bool) -> int:
     return 1
 
 
-def _facts(found: Listed) -> Iterator[tuple[str, str]]:
+def _facts(found: ListedRequest) -> Iterator[tuple[str, str]]:
     yield "source", found.source
     yield "state", found.state
     if found.reason:

@@ -32,7 +32,7 @@ class RequestRefused(BlizzardError):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Applied:
     """The state with a request's effect, and what people are told of it, as counts."""
 
     state: SourceState
@@ -40,18 +40,18 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Executor:
+class RequestEffects:
     """A source's way to do requests: their effects, and the fingerprint of what decides its rows.
 
     ``apply`` is pure but for what the source may be asked, and raises `RequestRefused`.
     """
 
-    apply: Callable[[SourceState, Request, float], Done]
+    apply: Callable[[SourceState, Request, float], Applied]
     config: str
 
 
 def executed(
-    executor: Executor, state: SourceState, request_id: str, request: Request, now: float
+    effects: RequestEffects, state: SourceState, request_id: str, request: Request, now: float
 ) -> SourceState:
     """Return the state with a request done, or waiting for its configuration, or refused. Pure."""
 
@@ -61,7 +61,7 @@ def executed(
         known = with_state(state.requests, request_id, request.kind, end, reason, now, counts)
         return replace(after, requests=known)
 
-    if request.config != executor.config:
+    if request.config != effects.config:
         return noted(
             state,
             "waiting",
@@ -69,7 +69,7 @@ def executed(
             " the request",
         )
     try:
-        done = executor.apply(state, request, now)
+        done = effects.apply(state, request, now)
     except RequestRefused as error:
         return noted(state, "rejected", str(error))
     return noted(done.state, "done", "", done.counts)
@@ -77,7 +77,7 @@ def executed(
 
 def judged(
     mailbox: Mailbox,
-    executor: Executor,
+    effects: RequestEffects,
     state: SourceState,
     request_id: str,
     now: float,
@@ -99,7 +99,7 @@ def judged(
         request = mailbox.read(request_id)
         kind = request.kind
         if not is_cancelled:
-            return executed(executor, state, request_id, request, now)
+            return executed(effects, state, request_id, request, now)
     except NotFound:
         return state
     except RequestInvalid as error:
@@ -135,14 +135,14 @@ class RequestRunner:
     def __init__(
         self,
         mailbox: Mailbox,
-        executor: Executor,
+        effects: RequestEffects,
         name: str,
         clock: Callable[[], float],
         monotonic: Callable[[], float],
     ) -> None:
         """``clock`` tells epoch seconds, for people; ``monotonic`` when to look for requests."""
         self._mailbox = mailbox
-        self._executor = executor
+        self._effects = effects
         self._clock = clock
         self._monotonic = monotonic
         self._heard: str | None = None
@@ -223,7 +223,7 @@ class RequestRunner:
             return state
         after = judged(
             self._mailbox,
-            self._executor,
+            self._effects,
             state,
             request_id,
             self._clock(),

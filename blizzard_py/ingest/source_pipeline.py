@@ -46,7 +46,7 @@ from blizzard_core.storage.clock import StoreClock
 from blizzard_core.watermark.progress import observed
 from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
-from blizzard_py.ingest.request_runner import Executor, RequestRunner
+from blizzard_py.ingest.request_runner import RequestEffects, RequestRunner
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.job import FinishedFile
 from blizzard_py.requests.mailbox import Mailbox
@@ -79,14 +79,14 @@ class SourcePipeline(SourceView):
         admission: Admission = anybody,
         begins_over: Callable[[SourceState], bool] | None = None,
         jobs: Jobs | None = None,
-        executor: Callable[[Source[Any]], Executor] | None = None,
+        effects: Callable[[Source[Any]], RequestEffects] | None = None,
     ) -> None:
         """``opens`` makes the source. ``fresh`` insists on a cold start where state is missing.
 
         ``admission`` may leave the source to whoever works on it (`FencedError`).
 
         ``jobs`` make outputs of a batch's files; without them each batch is a job of the engine.
-        ``executor`` does what operators request of the source; without it nothing is taken.
+        ``effects`` does what operators request of the source; without it nothing is taken.
 
         With ``begins_over`` an operator has it ingest again what was done, so what replays took
         before counts no more; it says whether to begin over, given what an earlier run has left.
@@ -111,10 +111,10 @@ class SourcePipeline(SourceView):
         super().__init__(parts, opens(parts, upkeep))
         self._requests = (
             None
-            if executor is None
+            if effects is None
             else RequestRunner(
                 Mailbox(parts.stores.sink, parts.id),
-                executor(self.source),
+                effects(self.source),
                 parts.name,
                 self._clock,
                 parts.monotonic,

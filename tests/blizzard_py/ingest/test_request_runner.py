@@ -17,7 +17,7 @@ from blizzard_core.errors import AccessDenied, FencedError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app import requests as wired
 from blizzard_py.app.request_effects import fingerprint_of
-from blizzard_py.app.requests import Result, Waits, cancelled, carried_out, listed
+from blizzard_py.app.requests import RequestResult, Waits, cancelled, carried_out, listed
 from blizzard_py.app.wiring import NoEngine, owner_parts
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -59,7 +59,7 @@ def mark(
     wait: bool = True,
     take_over: bool = False,
     units: list[str] | None = None,
-) -> Result:
+) -> RequestResult:
     """A command that has January read again; ``between`` is what happens while it waits."""
     turns = iter(range(1000))
     waits = Waits(
@@ -106,7 +106,7 @@ def test_a_daemon_does_a_request_and_is_not_fenced(shop: UnitShop) -> None:
 def test_a_request_that_nobody_takes_stays_and_the_same_command_finds_it(shop: UnitShop) -> None:
     shop.worker().cycle(threading.Event())
     first, second = mark(shop), mark(shop, wait=False)
-    assert first == second == Result(first.id, "open")
+    assert first == second == RequestResult(first.id, "open")
     assert [found.id for found in listed(shop.config())] == [first.id]
     shop.run()
     assert shop.texts() == ["A", "b"]

@@ -23,6 +23,10 @@ from blizzard_py.state.source_state import SourceState
 
 # Looked for this often also where the bell was not heard, in seconds.
 _LIST_SECS = 3600.0
+# So many are read by one look: live work is not to wait for all that somebody may put there.
+_AT_ONCE = 100
+# No bell has this text: there is more to look for.
+_MORE = "more"
 # A request and how it ended stay that long, in seconds of the store's clock.
 _KEPT_SECS = 30 * 86_400.0
 
@@ -184,6 +188,8 @@ class RequestRunner:
             return self._left(state, failed)
         # Only what was seen through is not looked for again.
         self._heard, self._listed, self._told = bell, now, ""
+        if len(contents.open) > _AT_ONCE and any(e not in state.requests for e in contents.open):
+            self._heard = _MORE
         return state
 
     def _seen_through(
@@ -195,7 +201,8 @@ class RequestRunner:
         gone = gone.difference(contents.open).union(contents.ended)
         state = replace(state, requests=without(state.requests, gone))
         failed = None
-        for request_id in contents.open:
+        # New ones first: those that wait are many only if somebody has made a mistake.
+        for request_id in sorted(contents.open, key=state.requests.__contains__)[:_AT_ONCE]:
             is_cancelled = request_id in contents.cancelled
             try:
                 state = self._taken(state, request_id, is_cancelled=is_cancelled)

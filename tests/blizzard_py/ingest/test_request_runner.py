@@ -356,6 +356,23 @@ def test_a_source_that_never_ran_takes_no_request(tmp_path: Path) -> None:
         mark(UnitShop(tmp_path), units=["2020-01-01"])
 
 
+@pytest.mark.usefixtures("elsewhere")
+def test_of_many_requests_some_are_done_at_a_time(
+    shop: UnitShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blizzard_py.ingest.request_runner._AT_ONCE", 2)
+    keys = list(shop.checkpoint()["units"]["open"])
+    for number in range(5):
+        mark(shop, wait=False, units=keys[: 1 + number % 2] * (1 + number))
+    with contextlib.closing(shop.worker()) as daemon:
+        done = []
+        for _ in range(4):
+            daemon.cycle(threading.Event())
+            done.append([each.state for each in listed(shop.config())].count("done"))
+        assert done[:3] == [2, 4, 5]
+        assert not daemon.is_called()
+
+
 @pytest.mark.parametrize("by", ["the command", "the daemon"])
 def test_a_request_is_done_once_over_deaths_at_every_change(
     shop: UnitShop, monkeypatch: pytest.MonkeyPatch, by: str

@@ -83,7 +83,13 @@ def picture(sight: Sight, now: float, height: int) -> Group:
     ]
     tables = [_table_row(each, now) for each in sight.committing]
     errors = [Text(printable(text), "red") for text in sight.errors[:_ERRORS]]
-    room = max(2, height - _AROUND - len(errors))
+    requests = [
+        Text(printable(f"{pipeline}/{name}: request {each['id']} is {each['state']}"), "yellow")
+        for pipeline, block in sight.document["pipelines"].items()
+        for name, found in block["sources"].items()
+        for each in found["requests"]
+    ][:_ERRORS]
+    room = max(2, height - _AROUND - len(errors) - len(requests))
     shown_tables = _worst(tables, max(1, room // 3))
     shown = _worst(sources, max(1, room - len(shown_tables)))
     left_out = len(sources) - len(shown) + len(tables) - len(shown_tables)
@@ -93,6 +99,7 @@ def picture(sight: Sight, now: float, height: int) -> Group:
         _table(_SOURCES, shown),
         Text(),
         _table(_TABLES, shown_tables) if tables else Text("no Penguin has saved anything yet"),
+        *requests,
         *errors,
         Text(f"{clock}, Ctrl-C ends{more}", "dim"),
     )

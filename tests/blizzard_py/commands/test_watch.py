@@ -33,6 +33,7 @@ def source(**given: Any) -> dict[str, Any]:
         "lag": {"secs": 0.0, "files": 0, "complete": True, "apart": None, "error": None},
         "dead_letters": {"letters": 0, "complete": True},
         "refused": {"files": 0, "rows": 0, "outputs": []},
+        "requests": [],
         "in_flight": [],
         "totals": {"rows": 1_234_567},
         **given,
@@ -83,6 +84,16 @@ def test_both_daemons_are_told_of_and_what_is_wrong_is_red() -> None:
     assert "\x1b[31m" in red
     [fine] = [line for line in lines if "events/main" in line]
     assert "\x1b[31m" not in fine
+
+
+def test_requests_that_are_not_done_are_shown() -> None:
+    asked = {"id": "7f3a9c2e.1", "kind": "mark_units", "by": "a", "state": "waiting", "reason": ""}
+    [line] = [
+        line
+        for line in shown(sight_of({"main": source(requests=[asked])}))
+        if "request 7f3a9c2e.1 is waiting" in line
+    ]
+    assert "events/main" in line
 
 
 def test_names_are_whole_at_80_columns_and_foreign_text_is_harmless() -> None:

@@ -24,8 +24,8 @@ from tests.simulation.world import World
 
 @guard("saves replace whatever is there, whoever wrote it")
 def fenced_saves(_world: World) -> Iterator[None]:
-    def put(self: Any, document: Any, epoch: int) -> None:
-        data = fence.encode({**document, "writer": self._writer(epoch)})
+    def put(self: Any, document: Any, epoch: int, *, released: bool = False) -> None:
+        data = fence.encode({**document, "writer": self._writer(epoch, released=released)})
         self._storage.put_atomic(self._path, data)
 
     with mock.patch.object(FencedFile, "_put", put):
@@ -34,8 +34,8 @@ def fenced_saves(_world: World) -> Iterator[None]:
 
 @guard("a refused save is believed without looking whether it was our own")
 def read_back(_world: World) -> Iterator[None]:
-    def put(self: Any, document: Any, epoch: int) -> None:
-        data = fence.encode({**document, "writer": self._writer(epoch)})
+    def put(self: Any, document: Any, epoch: int, *, released: bool = False) -> None:
+        data = fence.encode({**document, "writer": self._writer(epoch, released=released)})
         self._version = self._storage.put_if(self._path, data, self._version)
 
     with mock.patch.object(FencedFile, "_put", put):

@@ -39,7 +39,6 @@ from blizzard_py.app.new_fields import schema_diff
 from blizzard_py.app.operations import is_asked
 from blizzard_py.app.query_validation import validate_asked
 from blizzard_py.app.replacing import replace_range
-from blizzard_py.app.requests import carried_out
 from blizzard_py.app.validation import checkpoint_notes, validate_pipelines
 from blizzard_py.commands import (
     checkpoint,
@@ -58,7 +57,7 @@ from blizzard_py.commands import (
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.printing import print_plan, print_schema, print_schema_diff, print_status
 from blizzard_py.commands.replacing import answer_replacement
-from blizzard_py.commands.requests import following, print_result, waits
+from blizzard_py.commands.requests import mark_units
 from blizzard_py.explain import lines
 from blizzard_py.sources.ranges import Range
 
@@ -357,19 +356,7 @@ def backfill(
     if unit_operations.is_by_units(loaded, (pipeline, source)):
         if replay or anew or replace or save or chunk:
             raise click.UsageError("work units take --from, --to and --values alone")
-        only = [name.strip() for name in values.split(",") if name.strip()]
-        keys = unit_operations.units_between(loaded, (pipeline, source), (first, last), only)
-        with following():
-            found = carried_out(
-                loaded,
-                (pipeline, source),
-                "mark_units",
-                {"units": list(keys)},
-                f"backfill from {first} to {last}",
-                waits(no_wait=False, take_over=False),
-            )
-        told = f"{len(keys):,} units are read again from their beginning by the next poll."
-        return print_result(found, told)
+        return mark_units(loaded, (pipeline, source), (first, last), values)
     if values:
         raise click.UsageError("--values is for sources of work units")
     if is_asked(loaded, (pipeline, source)):

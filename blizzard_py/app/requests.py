@@ -22,7 +22,7 @@ from blizzard_py.app.request_effects import effects_of, fingerprint_of
 from blizzard_py.app.wiring import NoEngine, owner_parts, source_pipeline
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
-from blizzard_py.edits.notes import whoever
+from blizzard_py.edits.notes import Note, whoever
 from blizzard_py.ingest.request_runner import end_of, judged
 from blizzard_py.requests.document import Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
@@ -158,7 +158,8 @@ def _done_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, no
         request = _readable(mailbox, request_id)
         said = "" if request is None or not request.why else f", {request.why}"
         why = f"request {request_id}: {known.kind} {known.state}{said}"
-        checkpoint_edit.change(found, seen, lambda _state: after, now, why)
+        # As it is: `change` would take a source that has done nothing yet for one that starts over.
+        checkpoint_edit.put(found, seen, after, Note(whoever(), now, why))
     except (EditRefused, StateError) as error:
         return str(error)
     finally:

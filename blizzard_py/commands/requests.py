@@ -19,9 +19,18 @@ from blizzard_core.cli import (
     print_json,
     print_table,
 )
+from blizzard_core.settings.document import Config
 from blizzard_core.text import printable
+from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.requests import ListedRequest, RequestResult, Waits, cancelled, listed
+from blizzard_py.app.requests import (
+    ListedRequest,
+    RequestResult,
+    Waits,
+    cancelled,
+    carried_out,
+    listed,
+)
 
 # The exit code where nobody has accepted a request yet; it stays.
 OPEN = 7
@@ -67,6 +76,26 @@ def print_result(result: RequestResult, done: str) -> int:
         return OPEN
     click.echo(printable(f"{result.id} was {result.state}: {result.reason}"), err=True)
     return 1
+
+
+def mark_units(config: Config, where: tuple[str, str], ends: tuple[str, str], values: str) -> int:
+    """Request that units are read again: those with time between ``ends``; the exit code.
+
+    ``values`` narrows them down, as a list with commas. Raises `EditRefused`.
+    """
+    only = [name.strip() for name in values.split(",") if name.strip()]
+    keys = unit_operations.units_between(config, where, ends, only)
+    with following():
+        result = carried_out(
+            config,
+            where,
+            "mark_units",
+            {"units": list(keys)},
+            f"backfill from {ends[0]} to {ends[1]}",
+            waits(no_wait=False, take_over=False),
+        )
+    told = f"{len(keys):,} units are read again from their beginning by the next poll."
+    return print_result(result, told)
 
 
 @click.group(

@@ -23,7 +23,7 @@ from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Sto
 from blizzard_py.edits.notes import Note, whoever
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.slices.units.state import UnitsState
-from blizzard_py.sources.stale import adopted, was_published, world_of
+from blizzard_py.sources.stale import World, adopted, was_published, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
 from blizzard_py.sources.tables.windows import is_below, text_of
 from blizzard_py.sources.tables.work import progress_of_text
@@ -242,26 +242,19 @@ def change(
     """
     check_settled(source, seen.state)
     parts = source.parts
-    store = CheckpointStore(source.sink, source.id)
     world = world_of(parts, seen.state)
-    writer = 0 if seen.writer is None else seen.writer.epoch
-    epoch = max(writer, (world.record or FenceRecord()).epoch) + 1
     after = edit(seen.state)
-    note = Note(
-        whoever(),
-        now,
-        why or _what(seen.state, after),
-        runs=published_by(source.sink, parts.letters_id),
-    )
+    why = why or _what(seen.state, after)
     # What of several sources is done stands with each of them, and none of it at the top.
     if after.progress.state == "Initial" and not after.members:
         # It starts over: also what replays have ingested comes again, and what is late then
         # is not to look like what was settled before.
+        now_there = CheckpointStore(source.sink, source.id).now()
         ledger = Ledger(source.sink, source.id)
-        ledger.load((), epoch)
+        ledger.load((), _next_epoch(seen, world))
         after = replace(
             after,
-            anew_ts=begins_at(source.sink, parts.letters_id, store.now(), parts.concurrency),
+            anew_ts=begins_at(source.sink, parts.letters_id, now_there, parts.concurrency),
             ledger=ledger.begin_anew(),
             unfolded=JournalTally(),
             last_batch="",
@@ -270,7 +263,27 @@ def change(
     elif after.columns != seen.state.columns:
         # The operator says from where to read, whatever the checkpoint knew.
         after = adopted(replace(after, last_batch=""), parts, world)
-    return store.swap(seen, after, epoch, note)
+    return _swapped(source, seen, after, world, Note(whoever(), now, why))
+
+
+def put(source: SourcePipeline, seen: Stored, after: SourceState, note: Note) -> str | None:
+    """Put a state there as it is; the path of the backup. Raises as `change`."""
+    check_settled(source, seen.state)
+    return _swapped(source, seen, after, world_of(source.parts, seen.state), note)
+
+
+def _swapped(
+    source: SourcePipeline, seen: Stored, after: SourceState, world: World, note: Note
+) -> str | None:
+    runs = published_by(source.sink, source.parts.letters_id)
+    store = CheckpointStore(source.sink, source.id)
+    return store.swap(seen, after, _next_epoch(seen, world), replace(note, runs=runs))
+
+
+def _next_epoch(seen: Stored, world: World) -> int:
+    """Return the epoch of the checkpoint that takes the place of what was seen."""
+    written = 0 if seen.writer is None else seen.writer.epoch
+    return max(written, (world.record or FenceRecord()).epoch) + 1
 
 
 def _what(before: SourceState, after: SourceState) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,12 @@ from blizzard_core.checkpoint.fence import FencedFile, writer_of
 from blizzard_core.errors import FencedError, NotFound
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_py.edits.rename.copies import copy_folder, copy_letters, count_below
-from blizzard_py.edits.rename.current import RenameRefused, check_current
+from blizzard_py.edits.rename.current import (
+    RenameRefused,
+    check_current,
+    check_free,
+    check_requests,
+)
 from blizzard_py.edits.rename.documents import (
     buried_epoch,
     moved_identity,
@@ -23,12 +28,10 @@ from blizzard_py.edits.rename.documents import (
 )
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.inferred_schema import schema_path
-from blizzard_py.requests.mailbox import Mailbox
-from blizzard_py.sources.cold_start import work_of
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
 from blizzard_py.state.committers import applied_groups
-from blizzard_py.state.fence_record import FenceFile, FenceRecord, fence_path, with_move
+from blizzard_py.state.fence_record import FenceFile
 from blizzard_py.state.siblings import RECORDS_SUFFIX, checkpoints, siblings_of
 from blizzard_py.state.source_state import Identity, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
@@ -93,11 +96,12 @@ class Rename:
                 f" told by it, and no other id could replace them; give it `id: {self._old}`"
             )
         if target is None and self._old != self._new:
-            self._check_free()
-            for source_id in siblings_of(self._sink, self._old):
+            check_requests(self._sink, self._old)
+            runs = siblings_of(self._sink, self._old)
+            check_free(self._sink, self._old, self._new, map(self._new_of, runs))
+            for source_id in runs:
                 self._check_run(source_id, self._document(source_id) or {})
             self._check_groups()
-            runs = siblings_of(self._sink, self._old)
             left = [old for old in runs if MOVED_TO not in (self._document(old) or {})]
             check_current(self._parts, self._old, (self._old, *left))
         return self._told(held, begun=target is not None)
@@ -291,43 +295,6 @@ class Rename:
             raise RenameRefused(
                 f"{old} was renamed to {buried[MOVED_TO]} before; use that name's configuration"
             )
-
-    def _check_free(self) -> None:
-        """Raise `RenameRefused` if there is work under the new name already."""
-        if self._document(self._new) is not None:
-            raise RenameRefused(
-                f"{self._where(self._new)} exists: that name has a state already; choose another"
-                f" name, or keep the state's with `id: {self._old}`"
-            )
-        waiting = Mailbox(self._sink, self._old).contents().open
-        if waiting:
-            raise RenameRefused(
-                f"{self._old} has requests that are not done, {waiting[0]} for one; have it run"
-                " under the old names, or cancel them with `blizzard requests cancel`"
-            )
-        record = FenceFile(self._sink, self._old).read() or FenceRecord()
-        moved = with_move(self._sink, self._old, record) or record
-        if moved.moved_to == self._new and not record.moved_to:
-            return  # a run has died, and an older checkpoint was put back since
-        runs = map(self._new_of, siblings_of(self._sink, self._old))
-        for new in dict.fromkeys([self._new, *siblings_of(self._sink, self._new), *runs]):
-            if (left := next(self._left_of(new), None)) is not None:
-                raise RenameRefused(
-                    f"there was work under the new name {new} before, which would count as this"
-                    f" source's: {left}; choose another name, or keep the state's with"
-                    f" `id: {self._old}`"
-                )
-
-    def _left_of(self, new: str) -> Iterator[str]:
-        """Return what tells of earlier work under an id."""
-        if self._document(new) is not None:
-            yield f"{self._where(new)} exists"
-        record = with_move(self._sink, new, FenceFile(self._sink, new).read())
-        if record is not None and (record.moved_to or record.number):
-            moved = record.moved_to and f"the state was renamed to {record.moved_to}"
-            what = moved or f"batch {record.batch} was committed"
-            yield f"{self._sink.uri}/{fence_path(new)} says that {what}"
-        yield from work_of(self._sink, new)
 
     def _check_run(self, source_id: str, document: Mapping[str, Any]) -> None:
         """Raise `RenameRefused` for a replay that has a group to make known under the old name."""

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.errors import AccessDenied, FencedError
 from blizzard_core.storage.local import LocalStorage
+from blizzard_py.__main__ import main
 from blizzard_py.app import requests as wired
 from blizzard_py.app.request_effects import fingerprint_of
 from blizzard_py.app.requests import RequestResult, Waits, cancelled, carried_out, listed
@@ -340,6 +342,19 @@ def test_the_fingerprint_is_of_what_decides_rows(shop: UnitShop) -> None:
     assert fingerprint() == before
     shop.source["filter"] = "survey = 's1'"
     assert fingerprint() != before
+
+
+@pytest.mark.parametrize("unit", [JANUARY, "2020-13-01"])
+def test_a_command_changes_nothing_else_of_a_source_that_begins(shop: UnitShop, unit: str) -> None:
+    place = [str(shop.path()), "--pipeline", WHERE[0], "--source", WHERE[1]]
+    done = CliRunner().invoke(main, ["checkpoint", "reset", *place, "--units", "--yes"])
+    assert done.exit_code == 0, done.output
+    before = shop.checkpoint()
+    mark(shop, units=[unit])
+    after = shop.checkpoint()
+    assert before["watermark"] == {"state": "Initial"}
+    for key in ("anew_ts", "ledger", "unfolded", "last_batch", "committed"):
+        assert after.get(key) == before.get(key)
 
 
 def test_a_source_without_units_refuses_to_mark_them(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def actions_of(raw: bytes, where: str, kinds: Collection[str] = ()) -> list[Acti
 
 
 def _remedy(where: str) -> str:
-    """What to do about a file of the log that is not understood."""
+    """Return the remedy for a file of the log that is not understood."""
     return _REMEDY if ".checkpoint." in where.rpartition("/")[2] else _COMMIT_REMEDY
 
 

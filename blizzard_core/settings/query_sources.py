@@ -102,7 +102,7 @@ class QuerySource(CommonSource):
 
     @property
     def replaces(self) -> bool:
-        """Whether a second reading replaces the first one's rows, so that rows have `_unit`."""
+        """Return whether a second reading replaces the first's rows; then rows have `_unit`."""
         return self.units is not None or self.snapshot or self.marks.reread == "replace"
 
     @property

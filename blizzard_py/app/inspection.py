@@ -25,7 +25,7 @@ from blizzard_py.app.queries.asking import selection_of
 from blizzard_py.app.queries.plan import plan_of
 from blizzard_py.app.queries.unit_explain import explained_unit
 from blizzard_py.app.queries.unit_plan import unit_plan_of
-from blizzard_py.app.requests import open_requests
+from blizzard_py.app.requests import find_open_requests
 from blizzard_py.app.validation import table_problems
 from blizzard_py.app.wiring import (
     NoEngine,
@@ -301,7 +301,7 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
                 "state": found.state,
                 "reason": found.reason,
             }
-            for found in open_requests(source.parts)
+            for found in find_open_requests(source.parts)
         ],
         "totals": asdict(state.totals),
         "unexpected": list(state.unexpected),

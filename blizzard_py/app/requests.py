@@ -23,11 +23,11 @@ from blizzard_py.app.wiring import NoEngine, owner_parts, source_pipeline
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, whoever
-from blizzard_py.ingest.request_runner import end_of, judged
+from blizzard_py.ingest.request_runner import decide_request, end_record
+from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.document import Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState, is_over
-from blizzard_py.requests.stored import RequestInvalid
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import require_current, world_of
 from blizzard_py.state.checkpoint_file import read_state
@@ -73,7 +73,7 @@ def _request(parts: Parts, kind: Kind, select: Mapping[str, Any], why: str, now:
     )
 
 
-def carried_out(
+def submit_and_follow(
     config: Config,
     where: tuple[str, str],
     kind: Kind,
@@ -88,15 +88,15 @@ def carried_out(
     """
     parts = owner_parts(config, where, NoEngine())
     store = CheckpointStore(parts.stores.sink, parts.id)
-    seen = _stored(parts, store)
+    seen = _load(parts, store)
     mailbox = Mailbox(parts.stores.sink, parts.id)
     request = _request(parts, kind, select, why, waits.clock())
     request_id, is_new = mailbox.submit(request, seen.state.requests)
     waits.tell(f"request {request_id} for {parts.name}{'' if is_new else ', made before'}")
-    return _followed(parts, store, mailbox, request_id, waits)
+    return _follow(parts, store, mailbox, request_id, waits)
 
 
-def _stored(parts: Parts, store: CheckpointStore) -> Stored:
+def _load(parts: Parts, store: CheckpointStore) -> Stored:
     """Return the checkpoint. Raises `EditRefused` without one: it would be made from nothing."""
     seen = store.load()
     if seen.raw is None:
@@ -104,14 +104,14 @@ def _stored(parts: Parts, store: CheckpointStore) -> Stored:
     return seen
 
 
-def _followed(
+def _follow(
     parts: Parts, store: CheckpointStore, mailbox: Mailbox, request_id: str, waits: Waits
 ) -> RequestResult:
     began, told = waits.clock(), ""
     while True:
         # The checkpoint first: what lacks its end after that was not done before that, and a write
         # in the place of what was seen is refused if somebody does it since.
-        seen = _stored(parts, store)
+        seen = _load(parts, store)
         end = mailbox.ended(request_id)
         if end is not None:
             return RequestResult(request_id, end.state, end.reason, end.counts)
@@ -120,7 +120,7 @@ def _followed(
             return RequestResult(request_id, known.state, known.reason, known.counts)
         reason = "" if known is None else known.reason
         if waits.take_over or seen.writer is None or is_running(seen.writer) is False:
-            reason = _done_here(parts, seen, mailbox, request_id, waits.clock())
+            reason = _do_here(parts, seen, mailbox, request_id, waits.clock())
             if not reason:
                 continue
             if store.load().raw == seen.raw:  # there is nobody to wait for
@@ -138,7 +138,7 @@ def _owner(writer: Writer) -> str:
     return "the daemon" if found is None else f"the daemon on {found.host} (pid {found.pid})"
 
 
-def _done_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, now: float) -> str:
+def _do_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, now: float) -> str:
     """Do the request as the source's owner, or cancel it; why it could not be, empty if it was.
 
     A daemon that started meanwhile refuses the write, and has the request to do then.
@@ -149,7 +149,9 @@ def _done_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, no
     try:
         require_current(seen.state, parts, world_of(parts, seen.state))
         is_cancelled = mailbox.is_cancelled(request_id)
-        after = judged(mailbox, effects, seen.state, request_id, now, is_cancelled=is_cancelled)
+        after = decide_request(
+            mailbox, effects, seen.state, request_id, now, is_cancelled=is_cancelled
+        )
         known = after.requests.get(request_id)
         if known is None:
             return "it was removed from the mailbox; give the command again"
@@ -164,7 +166,7 @@ def _done_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, no
         return str(error)
     finally:
         found.close()
-    end = end_of(known)
+    end = end_record(known)
     if end is None:
         return known.reason
     with suppress(StorageError):  # the checkpoint says it, and the next daemon records it
@@ -184,13 +186,13 @@ class ListedRequest:
     counts: Mapping[str, int]
 
 
-def listed(config: Config) -> Iterator[ListedRequest]:
+def find_requests(config: Config) -> Iterator[ListedRequest]:
     """Yield the requests of every source: those that are open, then those that ended.
 
     Raises `StateError`, `StorageError`.
     """
     for parts in _owners(config):
-        yield from open_requests(parts)
+        yield from find_open_requests(parts)
         mailbox = Mailbox(parts.stores.sink, parts.id)
         for request_id in mailbox.contents().ended:
             request = _readable(mailbox, request_id)
@@ -205,7 +207,7 @@ def listed(config: Config) -> Iterator[ListedRequest]:
                 )
 
 
-def open_requests(parts: Parts) -> Iterator[ListedRequest]:
+def find_open_requests(parts: Parts) -> Iterator[ListedRequest]:
     """Yield the requests that a source, or who shares its checkpoint, has still to do.
 
     Raises `StateError`, `StorageError`.
@@ -218,7 +220,7 @@ def open_requests(parts: Parts) -> Iterator[ListedRequest]:
         state = known.get(request_id)
         reason = "" if state is None else state.reason
         if request_id in found.cancelled and (state is None or not is_over(state.state)):
-            reason = "cancelled, which the source's next look will record"
+            reason = "cancelled; the source's next poll records it"
         yield ListedRequest(
             parts.name,
             request_id,
@@ -229,7 +231,7 @@ def open_requests(parts: Parts) -> Iterator[ListedRequest]:
         )
 
 
-def cancelled(config: Config, request_id: str, why: str, now: float) -> RequestResult:
+def cancel_request(config: Config, request_id: str, why: str, now: float) -> RequestResult:
     """Have a request not be done, if nobody has done it yet. Raises `EditRefused`, `StorageError`.
 
     Needs neither the source nor the configuration that the request was made for.
@@ -243,7 +245,7 @@ def cancelled(config: Config, request_id: str, why: str, now: float) -> RequestR
         if request_id in contents.open:
             at = dt.datetime.fromtimestamp(now, dt.UTC).isoformat(timespec="seconds")
             mailbox.cancel(request_id, whoever(), at, redacted(why))
-            # Looked at last, or what is done meanwhile would count as cancelled.
+            # Read last, or what is done meanwhile would count as cancelled.
             known = _known(parts).get(request_id)
             if known is not None and is_over(known.state) and known.state != "cancelled":
                 raise _over(request_id, known.state)

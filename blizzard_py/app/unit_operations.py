@@ -12,7 +12,7 @@ from blizzard_core.errors import NotFound, UnitError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.query_sources import QuerySource
 from blizzard_py.app.request_effects import configured, look
-from blizzard_py.app.requests import RequestResult, Waits, carried_out
+from blizzard_py.app.requests import RequestResult, Waits, submit_and_follow
 from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
@@ -102,12 +102,12 @@ def replay_units(
     """Have the units of letters read again, and put the letters away once that is done.
 
     Their rows are replaced, so nothing comes twice. The request's end, None where there are no
-    letters. Raises as `carried_out` does.
+    letters. Raises as `submit_and_follow` does.
     """
     if not found.units:
         return None
     select = {"units": list(found.units)}
-    result = carried_out(config, where, "mark_units", select, "replay of letters", waits)
+    result = submit_and_follow(config, where, "mark_units", select, "replay of letters", waits)
     if result.state == "done":
         # Whoever dies here has marked them: doing it once more reads them once more.
         parts = parts_of(config, where, NoEngine())

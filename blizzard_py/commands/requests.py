@@ -27,9 +27,9 @@ from blizzard_py.app.requests import (
     ListedRequest,
     RequestResult,
     Waits,
-    cancelled,
-    carried_out,
-    listed,
+    cancel_request,
+    find_requests,
+    submit_and_follow,
 )
 
 # The exit code where nobody has accepted a request yet; it stays.
@@ -86,7 +86,7 @@ def mark_units(config: Config, where: tuple[str, str], ends: tuple[str, str], va
     only = [name.strip() for name in values.split(",") if name.strip()]
     keys = unit_operations.units_between(config, where, ends, only)
     with following():
-        result = carried_out(
+        result = submit_and_follow(
             config,
             where,
             "mark_units",
@@ -117,7 +117,7 @@ def requests() -> None:
 @command
 def list_requests(config: Path, as_json: bool) -> int:
     """List the requests of all sources: who asked for what, and how it went. Writes nothing."""
-    found = list(listed(load_config(config)))
+    found = list(find_requests(load_config(config)))
     if as_json:
         print_json({"requests": [asdict(each) for each in found]})
         return 0
@@ -144,7 +144,7 @@ def _line(found: ListedRequest) -> list[str | None]:
 @command
 def show(config: Path, request_id: str, as_json: bool) -> int:
     """Show one request: what it selects, who asked and why, and how it went. Writes nothing."""
-    for each in listed(load_config(config)):
+    for each in find_requests(load_config(config)):
         if each.id != request_id:
             continue
         if as_json:
@@ -194,9 +194,9 @@ def cancel(config: Path, request_id: str, why: str) -> int:
 
     Needs nothing but the table's directory, so it works also where the source cannot be reached.
     """
-    result = cancelled(load_config(config), request_id, why.strip(), time.time())
+    result = cancel_request(load_config(config), request_id, why.strip(), time.time())
     click.echo(
-        f"{result.id} is cancelled, if nobody does it at this moment: the next look of its daemon,"
+        f"{result.id} is cancelled, if nobody does it at this moment: the next poll of its daemon,"
         " or the command that follows it, ends it."
     )
     return 0

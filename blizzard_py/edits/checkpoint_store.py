@@ -109,7 +109,9 @@ class CheckpointStore:
         found = self._sink.stat(path)
         self._sink.delete(path)
         if found is None:
-            raise Unavailable(f"{self._sink.uri}/{path}: was removed as soon as it was put; again")
+            raise Unavailable(
+                f"{self._sink.uri}/{path}: was removed as soon as it was put; give the command again"
+            )
         return found.modified
 
     def swap(self, seen: Stored, after: SourceState, epoch: int, note: Note) -> str | None:

@@ -38,7 +38,7 @@ from blizzard_py.state.transitions import (
     rename_outputs,
     renumbered,
     restart_batch,
-    with_names_given,
+    with_last_output,
 )
 
 # So often a batch runs again for new columns: each time brings as many as a job tells of.
@@ -145,7 +145,7 @@ class BatchRunner:
     def _fresh(self, state: SourceState, count: int) -> tuple[SourceState, list[str]]:
         """So many names of outputs, with the state that whoever names the next ones has to know."""
         names = self._names.fresh(count, self._now(), state.last_output)
-        return with_names_given(state, names), names
+        return with_last_output(state, names), names
 
     def _check_published(self, batch: Batch, nowhere: Sequence[PlannedOutput]) -> None:
         """Raise `StateError` for outputs that are nowhere, unless the table knows them."""

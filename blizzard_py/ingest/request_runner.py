@@ -1,4 +1,4 @@
-"""Operators' requests, executed by the owner of a source's checkpoint.
+"""Operators' requests, execute by the owner of a source's checkpoint.
 
 A request takes effect in the save that says that it did, so over any deaths it does so once. Its
 end record is put after that save, from what it says; a request of which the checkpoint knows the
@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 from blizzard_core.errors import BlizzardError, NotFound, StorageError
 from blizzard_core.log import get_logger
+from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.contents import Contents
 from blizzard_py.requests.document import Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState, State, is_over, with_state, without
 from blizzard_py.requests.records import End
-from blizzard_py.requests.stored import RequestInvalid
 from blizzard_py.state.source_state import SourceState
 
 # Looked for this often also where the bell was not heard, in seconds.
@@ -54,7 +54,7 @@ class RequestEffects:
     config: str
 
 
-def executed(
+def execute(
     effects: RequestEffects, state: SourceState, request_id: str, request: Request, now: float
 ) -> SourceState:
     """Return the state with a request done, or waiting for its configuration, or refused. Pure."""
@@ -79,7 +79,7 @@ def executed(
     return noted(done.state, "done", "", done.counts)
 
 
-def judged(
+def decide_request(
     mailbox: Mailbox,
     effects: RequestEffects,
     state: SourceState,
@@ -103,7 +103,7 @@ def judged(
         request = mailbox.read(request_id)
         kind = request.kind
         if not is_cancelled:
-            return executed(effects, state, request_id, request, now)
+            return execute(effects, state, request_id, request, now)
     except NotFound:
         return state
     except RequestInvalid as error:
@@ -120,7 +120,7 @@ def _why_cancelled(mailbox: Mailbox, request_id: str) -> str:
     return "" if found is None else f"{found.why or 'no reason given'} ({found.by})"
 
 
-def end_of(known: RequestState) -> End | None:
+def end_record(known: RequestState) -> End | None:
     """Return the record of a request that is over, None of another."""
     if known.state == "waiting":
         return None
@@ -174,8 +174,8 @@ class RequestRunner:
                 return state
             contents = self._mailbox.contents()
         except StorageError as error:
-            return self._left(state, error)
-        after, failed = self._seen_through(state, contents)
+            return self._go_on_without(state, error)
+        after, failed = self._process_open(state, contents)
         state = after if after.requests == state.requests else save(after)
         try:
             self._record(state)
@@ -185,14 +185,14 @@ class RequestRunner:
         except StorageError as error:
             failed = error
         if failed is not None:
-            return self._left(state, failed)
+            return self._go_on_without(state, failed)
         # Only what was seen through is not looked for again.
         self._heard, self._listed, self._told = bell, now, ""
         if len(contents.open) > _AT_ONCE and any(e not in state.requests for e in contents.open):
             self._heard = _MORE
         return state
 
-    def _seen_through(
+    def _process_open(
         self, state: SourceState, contents: Contents
     ) -> tuple[SourceState, StorageError | None]:
         """The state with all done that is open, and why one of them could not be read."""
@@ -205,30 +205,32 @@ class RequestRunner:
         for request_id in sorted(contents.open, key=state.requests.__contains__)[:_AT_ONCE]:
             is_cancelled = request_id in contents.cancelled
             try:
-                state = self._taken(state, request_id, is_cancelled=is_cancelled)
+                state = self._process_one(state, request_id, is_cancelled=is_cancelled)
             except StorageError as error:
                 failed = error
         return state, failed
 
     def _record(self, state: SourceState) -> None:
         for request_id, known in state.requests.items():
-            end = end_of(known)
+            end = end_record(known)
             if end is not None:
                 self._mailbox.end(request_id, end)
 
-    def _left(self, state: SourceState, error: StorageError) -> SourceState:
+    def _go_on_without(self, state: SourceState, error: StorageError) -> SourceState:
         """The state to go on with where the mailbox could not be seen through; say so once."""
         if str(error) != self._told:
             self._told = str(error)
             self._log.warning("requests_unreadable", reason=self._told)
         return state
 
-    def _taken(self, state: SourceState, request_id: str, *, is_cancelled: bool) -> SourceState:
+    def _process_one(
+        self, state: SourceState, request_id: str, *, is_cancelled: bool
+    ) -> SourceState:
         """The state with one request done, refused, cancelled, or waiting."""
         known = state.requests.get(request_id)
         if known is not None and is_over(known.state):
             return state
-        after = judged(
+        after = decide_request(
             self._mailbox,
             self._effects,
             state,
@@ -238,10 +240,10 @@ class RequestRunner:
         )
         found = after.requests.get(request_id)
         if found is not None and found is not known:
-            self._tell(request_id, found)
+            self._log_state(request_id, found)
         return after
 
-    def _tell(self, request_id: str, found: RequestState) -> None:
+    def _log_state(self, request_id: str, found: RequestState) -> None:
         log = self._log.bind(request=request_id, kind=found.kind)
         match found.state:
             case "done":

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.requests.stored import invalid
+from blizzard_py.requests.codec import invalid
 
 REQUEST, CANCEL, ENDED = ".json", ".cancel.json", ".ended.json"
 

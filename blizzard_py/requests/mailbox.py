@@ -23,6 +23,7 @@ from blizzard_core.bounds import REQUEST_BYTES, REQUEST_CHARACTERS
 from blizzard_core.errors import Conflict, NotFound, StorageError
 from blizzard_core.storage.protocol import Storage, listed
 from blizzard_core.text import shortened
+from blizzard_py.requests.codec import RequestInvalid, encoded
 from blizzard_py.requests.contents import (
     CANCEL,
     ENDED,
@@ -38,7 +39,6 @@ from blizzard_py.requests.contents import (
 from blizzard_py.requests.document import Request, digest, inputs, request_of
 from blizzard_py.requests.progress import RequestState, is_over
 from blizzard_py.requests.records import Cancel, End, cancel_of, end_of
-from blizzard_py.requests.stored import RequestInvalid, encoded
 
 REQUESTS_FOLDER = "_blizzard/requests"
 

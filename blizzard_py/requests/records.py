@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from blizzard_py.requests.codec import Text, fitted, parsed
 from blizzard_py.requests.progress import Ended
-from blizzard_py.requests.stored import Text, fitted, parsed
 
 T = TypeVar("T")
 

@@ -69,7 +69,7 @@ def name_outputs(
     )
 
 
-def with_names_given(state: SourceState, names: Sequence[str]) -> SourceState:
+def with_last_output(state: SourceState, names: Sequence[str]) -> SourceState:
     """Names of outputs were given: those that are given next are above them."""
     return replace(state, last_output=max([state.last_output, *names]))
 

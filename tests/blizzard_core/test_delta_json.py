@@ -85,7 +85,7 @@ def test_a_log_that_lacks_a_commit_tells_no_transactions(there: tuple[int, ...])
 
 
 @pytest.mark.parametrize("torn", [b"\n", b"\x00" * 60, b'{"txn":{"appId":"a","version":2'])
-def test_a_torn_commit_is_not_taken_for_an_empty_one(torn: bytes) -> None:
+def test_a_torn_commit_is_refused(torn: bytes) -> None:
     storage = MemoryStorage()
     whole = b'{"txn":{"appId":"a","version":1}}\n'
     for number, raw in enumerate((whole, torn, whole)):

@@ -275,7 +275,7 @@ def test_state_of_before_a_rename_is_refused_under_its_old_name(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("left", ["a tombstone", "a replay"])
-def test_lost_state_is_no_cold_start_beside_what_is_left(tmp_path: Path, left: str) -> None:
+def test_lost_state_with_remains_is_no_cold_start(tmp_path: Path, left: str) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
     drill.arrive(0)
     name = "date=2024-01-20/1600-bad.ndjson.gz"

@@ -321,7 +321,7 @@ def test_a_name_with_work_of_before_is_refused(path: str, data: bytes) -> None:
     assert world.sink.objects == before
 
 
-def test_a_name_that_was_left_is_taken_back_by_an_id() -> None:
+def test_an_old_name_returns_by_id() -> None:
     world = MovingWorld()
     world.rename()
     for path in [path for path in world.sink.objects if "/events_main" in path]:

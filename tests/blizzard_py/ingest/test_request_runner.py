@@ -19,7 +19,13 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app import requests as wired
 from blizzard_py.app.request_effects import fingerprint_of
-from blizzard_py.app.requests import RequestResult, Waits, cancelled, carried_out, listed
+from blizzard_py.app.requests import (
+    RequestResult,
+    Waits,
+    cancel_request,
+    find_requests,
+    submit_and_follow,
+)
 from blizzard_py.app.wiring import NoEngine, owner_parts
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -72,7 +78,7 @@ def mark(
         take_over=take_over,
     )
     select = {"units": units or [january(shop)]}
-    return carried_out(shop.config(), WHERE, "mark_units", select, "a test", waits)
+    return submit_and_follow(shop.config(), WHERE, "mark_units", select, "a test", waits)
 
 
 def polls(worker: SourcePipeline) -> None:
@@ -100,7 +106,7 @@ def test_a_daemon_does_a_request_and_is_not_fenced(shop: UnitShop) -> None:
         assert (result.state, result.counts) == ("done", {"units": 1})
         assert shop.texts() == ["A", "b"]
         polls(daemon)
-        [found] = listed(shop.config())
+        [found] = find_requests(shop.config())
         assert (found.state, found.id) == ("done", result.id)
 
 
@@ -109,7 +115,7 @@ def test_a_request_that_nobody_takes_stays_and_the_same_command_finds_it(shop: U
     shop.worker().cycle(threading.Event())
     first, second = mark(shop), mark(shop, wait=False)
     assert first == second == RequestResult(first.id, "open")
-    assert [found.id for found in listed(shop.config())] == [first.id]
+    assert [found.id for found in find_requests(shop.config())] == [first.id]
     shop.run()
     assert shop.texts() == ["A", "b"]
     third = mark(shop, wait=False)  # it has ended: this is a request of its own
@@ -168,15 +174,15 @@ def test_a_request_of_another_configuration_waits_for_it(shop: UnitShop) -> None
 @pytest.mark.usefixtures("elsewhere")
 def test_a_cancelled_request_is_not_done(shop: UnitShop) -> None:
     result = mark(shop, wait=False)
-    cancelled(shop.config(), result.id, "a typo", 0.0)
-    cancelled(shop.config(), result.id, "a typo", 0.0)
+    cancel_request(shop.config(), result.id, "a typo", 0.0)
+    cancel_request(shop.config(), result.id, "a typo", 0.0)
     shop.run()
-    [found] = listed(shop.config())
+    [found] = find_requests(shop.config())
     assert (found.state, shop.texts()) == ("cancelled", ["a", "b"])
     with pytest.raises(EditRefused, match="is over already: cancelled"):
-        cancelled(shop.config(), result.id, "", 0.0)
+        cancel_request(shop.config(), result.id, "", 0.0)
     with pytest.raises(EditRefused, match=r"there is no request 00000000\.1"):
-        cancelled(shop.config(), "00000000.1", "", 0.0)
+        cancel_request(shop.config(), "00000000.1", "", 0.0)
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -187,7 +193,7 @@ def test_a_request_that_makes_no_sense_is_refused_and_live_work_goes_on(shop: Un
     shop.put(("2020-02-22T10:00:00", "s1", "C"))
     shop.passes(days=1)
     shop.run()
-    found = {each.id: each for each in listed(shop.config())}
+    found = {each.id: each for each in find_requests(shop.config())}
     assert found[odd.id].state == "rejected"
     assert "2020-13-01" in found[odd.id].reason
     assert "9.9.9" in found["00c0ffee.1"].reason
@@ -200,8 +206,8 @@ def test_a_command_that_follows_does_nothing_that_was_cancelled(shop: UnitShop) 
         polls(daemon)
 
         def cancels_and_ends() -> None:
-            [found] = listed(shop.config())
-            cancelled(shop.config(), found.id, "a typo", 0.0)
+            [found] = find_requests(shop.config())
+            cancel_request(shop.config(), found.id, "a typo", 0.0)
             daemon.release()
 
         assert mark(shop, cancels_and_ends).state == "cancelled"
@@ -279,7 +285,7 @@ def test_live_work_goes_on_without_access_to_the_mailbox(
             assert "C" in shop.texts()
     shop.run()
     assert shop.texts() == ["A", "C", "b"]
-    assert {each.state for each in listed(shop.config())} == {"done"}
+    assert {each.state for each in find_requests(shop.config())} == {"done"}
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -305,7 +311,7 @@ def test_what_is_done_is_not_called_cancelled(
             patched.setattr(Mailbox, "end", lambda *_: None)
             polls(daemon)
         with pytest.raises(EditRefused, match="is over already: done"):
-            cancelled(shop.config(), result.id, "", 0.0)
+            cancel_request(shop.config(), result.id, "", 0.0)
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -315,7 +321,7 @@ def test_a_damaged_record_costs_itself_alone(shop: UnitShop) -> None:
     (folder / "0badbeef.1.ended.json").write_text("{nope")
     (folder / f"0badbeef.{'9' * 200}.json").write_text("{}")
     shop.run()
-    found = {each.id: each.state for each in listed(shop.config())}
+    found = {each.id: each.state for each in find_requests(shop.config())}
     assert found == {"0badbeef.1": "ended", result.id: "done"}
 
 
@@ -383,7 +389,7 @@ def test_of_many_requests_some_are_done_at_a_time(
         done = []
         for _ in range(4):
             daemon.cycle(threading.Event())
-            done.append([each.state for each in listed(shop.config())].count("done"))
+            done.append([each.state for each in find_requests(shop.config())].count("done"))
         assert done[:3] == [2, 4, 5]
         assert not daemon.is_called()
 
@@ -410,7 +416,7 @@ def test_a_request_is_done_once_over_deaths_at_every_change(
             mark(shop)
         shop.run()
         assert shop.texts() == [str(at), "b"]
-        assert {each.state for each in listed(shop.config())} == {"done"}
+        assert {each.state for each in find_requests(shop.config())} == {"done"}
         shop.run()
         assert shop.checkpoint().get("requests") is None
         if not mortal.deaths:

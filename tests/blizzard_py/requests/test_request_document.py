@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core import bounds
+from blizzard_py.requests.codec import RequestInvalid, encoded
 from blizzard_py.requests.document import Kind, Request, digest, inputs, request_of
 from blizzard_py.requests.records import Cancel, End, cancel_of, end_of
-from blizzard_py.requests.stored import RequestInvalid, encoded
 
 WHERE = "mem://bucket/_blizzard/requests/events_main/7f3a9c2e.1.json"
 UNIT = "2024-01-28T00:00:00.000Z/eu"
@@ -109,7 +109,7 @@ def test_all_that_decides_counts_for_the_digest(change: dict[str, Any]) -> None:
     assert digest(replace(REQUEST, **change)) != digest(REQUEST)
 
 
-def test_names_that_are_no_utf8_are_kept() -> None:
+def test_names_without_utf8_round_trip() -> None:
     request = replace(REQUEST, select={"units": ["date=1/\udcff\udce9.json"]}, why="Grüße")
     stored = encoded(request)
     assert "Grüße".encode() in stored

@@ -16,11 +16,11 @@ from blizzard_core.errors import Conflict, NotFound, Unavailable
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.requests import mailbox as module
+from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.contents import Contents
 from blizzard_py.requests.document import Request, digest, inputs
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.records import Cancel, End
-from blizzard_py.requests.stored import RequestInvalid
 from tests.support.gcs_server import GcsServer
 from tests.support.memory_store import Died, MemoryStorage
 from tests.support.s3_server import S3Server
@@ -406,7 +406,7 @@ def test_a_request_that_is_not_there_is_not_cancelled() -> None:
     assert not sink.objects
 
 
-def test_a_cancellation_that_failed_anywhere_is_given_again() -> None:
+def test_cancel_is_repeated_after_any_failure() -> None:
     def cancel(mail: Mailbox) -> None:
         mail.cancel(ONE, "bob", AT, "wrong day")
 
@@ -477,7 +477,7 @@ def test_a_prune_that_failed_anywhere_opens_nothing_again() -> None:
         assert list(sink.objects) == [f"{FOLDER}/bell"]
 
 
-def test_a_request_given_while_it_is_pruned_is_new() -> None:
+def test_submit_during_prune_is_new() -> None:
     for sink in each_failure(ended, lambda mail: mail.prune(1.0)):
         request_id, is_new = box(sink).submit(REQUEST)
         assert is_new

@@ -63,7 +63,7 @@ def test_the_same_state_again_is_no_change() -> None:
     assert with_state(requests, A, "mark_units", "waiting", "other", 99.0)[A].at == 99.0
 
 
-def test_nothing_that_was_given_is_changed() -> None:
+def test_transitions_change_no_input() -> None:
     requests, counts = waiting(A), {"units": 1}
     after = with_state(requests, A, "mark_units", "done", "", 1.0, counts)
     counts["units"] = 2

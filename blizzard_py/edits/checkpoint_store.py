@@ -110,7 +110,7 @@ class CheckpointStore:
         self._sink.delete(path)
         if found is None:
             raise Unavailable(
-                f"{self._sink.uri}/{path}: was removed as soon as it was put; give the command again"
+                f"{self._sink.uri}/{path}: was gone as soon as it was put; give the command again"
             )
         return found.modified
 

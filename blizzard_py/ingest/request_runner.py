@@ -179,7 +179,7 @@ class RequestRunner:
         state = after if after.requests == state.requests else save(after)
         try:
             self._record(state)
-            if is_first or now - self._listed >= _LIST_SECS:
+            if contents.ended and (is_first or now - self._listed >= _LIST_SECS):
                 # Of each of them the mention went before, or it would stand for a new one.
                 self._mailbox.prune(self._clock() - _KEPT_SECS)
         except StorageError as error:

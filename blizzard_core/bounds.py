@@ -214,6 +214,11 @@ REQUEST_CHARACTERS = 500
 Beyond: the request is refused; texts of a cancellation are cut
 Test: test_request_document.py::test_long_texts_are_refused
 """
+REQUEST_FILES = 10_000
+"""Files that a request names
+Beyond: the request is refused; name fewer at once
+Test: test_request_document.py::test_too_many_files_are_refused
+"""
 REQUEST_UNITS = 20_000
 """Work units of a request that marks them
 Beyond: the request is refused; mark fewer at once

@@ -118,15 +118,25 @@ def is_new(progress: Progress, path: str) -> bool:
 
     While the depth is not known only root files were done, so no directory was looked at.
     """
-    if closed_by(progress, path) is not None:
+    if is_passed(progress, path):
         return False
-    partition, name = split(path, path.count("/") if progress.depth is None else progress.depth)
+    partition, name = _split(progress, path)
     known = progress.partitions.get(partition)
-    if known is not None:
-        if known.before is not None and order_key(name) <= order_key(known.before):
-            return False
-        return name not in known.done
-    return True
+    return known is None or name not in known.done
+
+
+def is_passed(progress: Progress, path: str) -> bool:
+    """Return whether no scan lists a path any more, whoever has done it."""
+    if closed_by(progress, path) is not None:
+        return True
+    partition, name = _split(progress, path)
+    known = progress.partitions.get(partition)
+    before = None if known is None else known.before
+    return before is not None and order_key(name) <= order_key(before)
+
+
+def _split(progress: Progress, path: str) -> tuple[str, str]:
+    return split(path, path.count("/") if progress.depth is None else progress.depth)
 
 
 def closed_by(progress: Progress, path: str) -> str | None:

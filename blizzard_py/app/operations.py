@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,6 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.signals import INTERRUPTED, stop_on_signals
 from blizzard_core.storage.opening import open_storage
-from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.wiring import (
     NoEngine,
     owner_parts,
@@ -28,13 +27,10 @@ from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, Unread
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
 from blizzard_py.engines.lazy import LazyEngine
-from blizzard_py.explain import located
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
 from blizzard_py.replay import (
     Drain,
-    Given,
-    GivenFiles,
     Outcome,
     Replay,
     Report,
@@ -103,84 +99,6 @@ def replay(
     if stop.is_set() and len(report.outcomes) < len(chosen):
         return replace(report, exit_code=max(report.exit_code, INTERRUPTED))
     return report
-
-
-def ingest(
-    config: Config,
-    uris: Sequence[str],
-    names: tuple[str | None, str | None],
-    *,
-    insist: bool,
-    dry_run: bool,
-) -> dict[tuple[str, str], Given]:
-    """Return what became of the given files, by source. ``names`` narrow the sources down.
-
-    Of a source that was not looked at before a signal came nothing is told but `INTERRUPTED`.
-    Raises `ConfigError` for a URI that lies below no source's root, or below several.
-    """
-    chosen = _by_source(config, uris, names)
-    for where in chosen:
-        refuse_rows(config, where, "`blizzard ingest`")
-    if dry_run:
-        return {
-            where: _given_files(config, where, NoEngine(), never, insist=insist).preview(paths)
-            for where, paths in chosen.items()
-        }
-    found: dict[tuple[str, str], Given] = {}
-    with draining(config, "blizzard-ingest") as (engine, drain, stop):
-        for where, paths in chosen.items():
-            if stop.is_set():
-                found[where] = Given((), 0, INTERRUPTED)
-                continue
-            files = _given_files(config, where, engine, drain, insist=insist)
-            found[where] = files.run(paths)
-    return found
-
-
-def _given_files(
-    config: Config, where: tuple[str, str], engine: Engine, drain: Drain, *, insist: bool
-) -> GivenFiles:
-    live = live_parts(config, where)
-    return GivenFiles(live, file_parts(live, engine), drain, insist=insist)
-
-
-def _by_source(
-    config: Config, uris: Sequence[str], names: tuple[str | None, str | None]
-) -> dict[tuple[str, str], list[str]]:
-    """The paths of the files below their sources, each once."""
-    roots = {
-        where: source.source_uri
-        for where in sources_of(config, *names)
-        if isinstance(source := source_of(config, where), SourceSettings)
-    }
-    if not roots:
-        raise ConfigError(
-            "--pipeline, --source",
-            ["has no files to ingest; `blizzard backfill` reads what a table or an API has again"],
-        )
-    chosen: dict[tuple[str, str], dict[str, None]] = {}
-    problems: list[str] = []
-    for uri in uris:
-        homes = {
-            where: place.path
-            for where, root in roots.items()
-            if (place := located(uri, {"/".join(where): root})).path
-        }
-        match list(homes.items()):
-            case [(where, path)]:
-                chosen.setdefault(where, {})[path] = None
-            case []:
-                known = ", ".join(sorted(set(roots.values())))
-                problems.append(f"{uri}: names no file below {known}")
-            case several:
-                listed_names = ", ".join("/".join(where) for where, _ in several)
-                problems.append(
-                    f"{uri}: lies below the roots of {listed_names}; say which with --pipeline and"
-                    " --source"
-                )
-    if problems:
-        raise ConfigError("URI", problems)
-    return {where: list(paths) for where, paths in chosen.items()}
 
 
 @contextmanager

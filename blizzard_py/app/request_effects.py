@@ -9,11 +9,13 @@ import datetime as dt
 import hashlib
 from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from blizzard_core.errors import StateError, UnitError
+from blizzard_py.app.selecting import select
 from blizzard_py.connections.asking import Units
 from blizzard_py.edits import unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
@@ -74,7 +76,7 @@ def effects_of(parts: Parts, source: Source[Any]) -> RequestEffects:
         except UnitError as error:
             raise RequestRefused("; ".join(error.problems)) from error
 
-    return RequestEffects(apply, fingerprint_of(parts))
+    return RequestEffects(apply, partial(select, parts), fingerprint_of(parts))
 
 
 def fingerprint_of(parts: Parts) -> str:
@@ -129,9 +131,21 @@ def _advance_watermark(
     return Applied(advanced(state, parts.event_time, parts.branches, to_ms, now), {})
 
 
+def _reingest(
+    parts: Parts, _source: Source[Any], state: SourceState, _request: Request, _now: float
+) -> Applied:
+    if not parts.has_files or parts.query is not None:
+        raise RequestRefused(
+            f"{parts.name}: files are ingested by request of a source of files alone, that has no"
+            " query over event time"
+        )
+    return Applied(state, {}, is_running=True)
+
+
 _EFFECTS: Mapping[str, Callable[[Parts, Source[Any], SourceState, Request, float], Applied]] = {
     "mark_units": _mark_units,
     "advance_watermark": _advance_watermark,
+    "reingest": _reingest,
 }
 
 

@@ -12,7 +12,7 @@ from blizzard_core.errors import NotFound, UnitError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.query_sources import QuerySource
 from blizzard_py.app.request_effects import configured, look
-from blizzard_py.app.requests import RequestResult, Waits, submit_and_follow
+from blizzard_py.app.submit import Order, RequestResult, Waits, submit_and_follow
 from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
@@ -107,7 +107,9 @@ def replay_units(
     if not found.units:
         return None
     select = {"units": list(found.units)}
-    result = submit_and_follow(config, where, "mark_units", select, "replay of letters", waits)
+    result = submit_and_follow(
+        config, where, Order("mark_units", select, why="replay of letters"), waits
+    )
     if result.state == "done":
         # Whoever dies here has marked them: doing it once more reads them once more.
         parts = parts_of(config, where, NoEngine())

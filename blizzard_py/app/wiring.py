@@ -159,7 +159,11 @@ def owner_parts(config: Config, where: tuple[str, str], engine: Engine) -> Parts
 
 
 def source_pipeline(
-    parts: Parts, *, fresh: bool = False, admission: Admission = anybody
+    parts: Parts,
+    *,
+    fresh: bool = False,
+    admission: Admission = anybody,
+    requests_only: bool = False,
 ) -> SourcePipeline:
     """One source as its settings describe it; the one place that chooses its kind."""
     return SourcePipeline(
@@ -168,6 +172,7 @@ def source_pipeline(
         fresh=fresh,
         admission=admission,
         jobs=_jobs_of(parts),
+        requests_only=requests_only,
         effects=partial(effects_of, parts),
     )
 

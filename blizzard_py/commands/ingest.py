@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,18 @@ from blizzard_core.cli import (
     print_json,
     print_table,
 )
-from blizzard_core.signals import INTERRUPTED
 from blizzard_core.text import are, counted
-from blizzard_py.app import operations
 from blizzard_py.app.configuration import load_config
+from blizzard_py.app.reingest import Given
+from blizzard_py.app.reingest import ingest as ingest_files
 from blizzard_py.commands.options import source_options
-from blizzard_py.replay import Given
+from blizzard_py.commands.requests import (
+    following,
+    no_wait_option,
+    print_result,
+    take_over_option,
+    waits,
+)
 
 
 @click.command(
@@ -44,6 +51,8 @@ from blizzard_py.replay import Given
     help="Also files of which nobody knows whether their rows are in: look there first.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
+@no_wait_option
+@take_over_option
 @json_option
 @log_level_option
 @command
@@ -54,50 +63,63 @@ def ingest(
     source: str | None,
     insist: bool,
     dry_run: bool,
+    no_wait: bool,
+    take_over: bool,
     as_json: bool,
 ) -> int:
-    """Ingest the files at the URIs exactly once, whatever their names, beside the daemon.
+    """Ingest the files at the URIs exactly once, whatever their names, by a request.
 
     Late files, hidden ones, other endings, closed partitions: all are taken. They must
-    lie below a source's root. A file that a daemon has still to do is left to it, one
-    whose rows are in is refused, but done where an earlier run of this command brought them.
-    Killed at any moment, the same command goes on where it was. Exit codes: 0 all are in or
-    left to the daemon, 1 some are missing, refused or were given up, 2 bad configuration or
-    usage, 3 another replay has taken over, 130 interrupted.
+    lie below a source's root. The daemon that runs does it, or this command where none
+    runs. A file that polls have still to do is left to them, one whose rows are in is left out.
+    Given again the same command finds its request and follows it. Exit codes: 0 all are in or
+    left to polls, 1 some are missing, refused or were given up, 2 bad configuration or
+    usage, 7 no daemon has taken the request yet, 130 interrupted; the request stays.
     """
-    loaded = load_config(config)
-    found = operations.ingest(loaded, uris, (pipeline, source), insist=insist, dry_run=dry_run)
+    how = waits(no_wait=no_wait, take_over=take_over)
+    if as_json:  # a program that reads the output gets the document alone
+        how = replace(how, tell=lambda _line: None)
+    with following():
+        found = ingest_files(
+            load_config(config), uris, (pipeline, source), None if dry_run else how, insist=insist
+        )
+    code = max(map(_exit_code, found.values()), default=0)
     if as_json:
-        print_json(_document(found))
+        print_json({**_document(found), "exit_code": code})
     else:
         _print(found, dry_run=dry_run)
-    return max((given.exit_code for given in found.values()), default=0)
+    return code
 
 
-def _document(found: dict[tuple[str, str], Given]) -> dict[str, Any]:
+def _exit_code(given: Given) -> int:
+    code = 0 if given.request is None else print_result(given.request, "")
+    return code or int(given.is_unmended)
+
+
+def _document(found: Mapping[tuple[str, str], Given]) -> dict[str, Any]:
     return {
         "files": [
             {"source": "/".join(where), **asdict(told)}
             for where, given in found.items()
             for told in given.files
         ],
+        "requests": [given.request.id for given in found.values() if given.request is not None],
         "rows": sum(given.rows for given in found.values()),
-        "exit_code": max((given.exit_code for given in found.values()), default=0),
     }
 
 
-def _print(found: dict[tuple[str, str], Given], *, dry_run: bool) -> None:
+def _print(found: Mapping[tuple[str, str], Given], *, dry_run: bool) -> None:
     told = [("/".join(where), file) for where, given in found.items() for file in given.files]
     print_table(
         ("source", "file", "state", "why"),
         ([name, file.path, file.state, file.reason] for name, file in told),
     )
-    if any(given.exit_code == INTERRUPTED for given in found.values()):
-        click.echo("Interrupted before all was done: run the same command again.")
     if not dry_run:
         states = Counter(file.state for _, file in told)
         rows = sum(given.rows for given in found.values())
         files = counted(states["ingested"], "file")
         click.echo(f"{counted(rows, 'row')} of {files} {are(rows)} in.")
-        if states["done"]:
-            click.echo(f"{counted(states['done'], 'file')} {are(states['done'])} in from before.")
+        if states["present"]:
+            click.echo(
+                f"{counted(states['present'], 'file')} {are(states['present'])} in from before."
+            )

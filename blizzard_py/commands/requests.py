@@ -23,14 +23,8 @@ from blizzard_core.settings.document import Config
 from blizzard_core.text import printable
 from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.requests import (
-    ListedRequest,
-    RequestResult,
-    Waits,
-    cancel_request,
-    find_requests,
-    submit_and_follow,
-)
+from blizzard_py.app.requests import ListedRequest, cancel_request, find_requests
+from blizzard_py.app.submit import Order, RequestResult, Waits, submit_and_follow
 
 # The exit code where nobody has accepted a request yet; it stays.
 OPEN = 7
@@ -65,7 +59,10 @@ def print_result(result: RequestResult, done: str) -> int:
     if result.state == "done":
         click.echo(done, nl=bool(done))
         return 0
-    if result.state in {"open", "waiting"}:
+    if result.exit_code:
+        click.echo(printable(f"{result.id} is not done: {result.reason}; it stays."), err=True)
+        return result.exit_code
+    if result.state in {"open", "waiting", "running"}:
         why = f": {result.reason}" if result.reason else " by any daemon yet"
         click.echo(
             printable(
@@ -89,9 +86,7 @@ def mark_units(config: Config, where: tuple[str, str], ends: tuple[str, str], va
         result = submit_and_follow(
             config,
             where,
-            "mark_units",
-            {"units": list(keys)},
-            f"backfill from {ends[0]} to {ends[1]}",
+            Order("mark_units", {"units": list(keys)}, why=f"backfill from {ends[0]} to {ends[1]}"),
             waits(no_wait=False, take_over=False),
         )
     told = f"{len(keys):,} units are read again from their beginning by the next poll."

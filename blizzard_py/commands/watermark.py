@@ -12,7 +12,7 @@ from blizzard_core.cli import GuidedGroup, command, config_argument, log_level_o
 from blizzard_core.text import counted
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_state import ending_by
-from blizzard_py.app.requests import submit_and_follow
+from blizzard_py.app.submit import Order, submit_and_follow
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.query_change import change_query
 from blizzard_py.commands.requests import (
@@ -88,9 +88,8 @@ def advance(
     def submit(reason: str) -> int:
         with following():
             how = waits(no_wait=no_wait, take_over=take_over)
-            result = submit_and_follow(
-                loaded, where, "advance_watermark", {"to_ms": to_ms}, reason, how
-            )
+            order = Order("advance_watermark", {"to_ms": to_ms}, why=reason)
+            result = submit_and_follow(loaded, where, order, how)
         return print_result(result, then)
 
     then = "The next batch does it."

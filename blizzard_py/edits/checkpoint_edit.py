@@ -22,6 +22,8 @@ from blizzard_core.watermark.progress import PartitionProgress, Progress, closed
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, whoever
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.requests.mailbox import Mailbox
+from blizzard_py.requests.progress import first_running, with_state
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.sources.stale import World, adopted, was_published, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
@@ -34,6 +36,7 @@ from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.siblings import begins_at
 from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.transitions import without_request
 
 
 def stored(source: SourcePipeline) -> Stored:
@@ -243,7 +246,7 @@ def change(
     check_settled(source, seen.state)
     parts = source.parts
     world = world_of(parts, seen.state)
-    after = edit(seen.state)
+    after = _without_requested(source, seen.state, edit(seen.state), now)
     why = why or _what(seen.state, after)
     # What of several sources is done stands with each of them, and none of it at the top.
     if after.progress.state == "Initial" and not after.members:
@@ -264,6 +267,27 @@ def change(
         # The operator says from where to read, whatever the checkpoint knew.
         after = adopted(replace(after, last_batch=""), parts, world)
     return _swapped(source, seen, after, world, Note(whoever(), now, why))
+
+
+def _without_requested(
+    source: SourcePipeline, seen: SourceState, after: SourceState, now: float
+) -> SourceState:
+    """The state with the requests as they were seen, and without files that they were to bring.
+
+    One that runs is to be over first, or cancelled, which needs no daemon. Raises `EditRefused`.
+    """
+    requests, mailbox = seen.requests, Mailbox(source.sink, source.id)
+    while running := first_running(requests):
+        if not mailbox.is_cancelled(running):
+            raise EditRefused(
+                f"request {running} is under way; have the daemon finish it, or cancel it first:"
+                f" `blizzard requests cancel CONFIG {running}`"
+            )
+        kind, why = requests[running].kind, "cancelled before the checkpoint was changed"
+        requests = with_state(requests, running, kind, "cancelled", why, now)
+    for request in {file.request for file in after.queue if file.request}:
+        after = without_request(after, request)
+    return replace(after, requests=requests)
 
 
 def put(source: SourcePipeline, seen: Stored, after: SourceState, note: Note) -> str | None:

@@ -35,7 +35,8 @@ Verdicts:
 * ``quarantined``: ``dead_letter`` has the error (``timestamp`` is ISO 8601, as in the letter);
   only ``object`` if it is gone;
 * ``pending``: ``pending.behind`` is ``in_flight`` (in a batch), ``retry``,
-  ``late_queue``, ``min_age``, ``apart`` (its partition is not looked at) or ``poll`` (new);
+  ``late_queue``, ``requested`` (by an operator), ``min_age``, ``apart`` (its partition is not
+  looked at) or ``poll`` (new);
 * ``late``: it appeared after scans had passed its name, and is left out or waits for the sweep;
 * ``closed``: below the floor, and no journal holds it;
 * ``done``: where scans of its partition start or below, and no journal holds it;

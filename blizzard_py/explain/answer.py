@@ -40,6 +40,7 @@ from blizzard_py.state.source_state import SourceState
 
 # By how much the clocks of a source and of the table may differ.
 CLOCK_SLACK_SECS = 5.0
+_REQUESTED = "ingested by request, longer ago than the journal tells of; polls pass it"
 _LONG_AGO = (
     "ingested by `blizzard dlq replay` or `blizzard ingest`, longer ago than the journal tells of"
 )
@@ -66,9 +67,9 @@ def explain(
     entry = story.entry
     if entry is not None:
         base = replace(base, file=File(entry.size, entry.modified))
-    if story.ignored is not None:
-        return _ignored(parts, base, story, story.ignored)
     state = _state(parts, parts.id)
+    if story.ignored is not None and not _is_known(parts, state, path):
+        return _ignored(parts, base, story, story.ignored)
     standing = story.beside(state)
     partition, name = standing.place
     base = replace(base, compared_with=standing.compared, partition=partition, name=name)
@@ -76,17 +77,22 @@ def explain(
     known = _in_work_or_replayed(parts, state, base, entry, backfills)
     if known is not None:
         return known
-    new = entry is not None and standing.is_new()
+    new = entry is not None and story.ignored is None and standing.is_new()
     found = _journaled(parts, path, entry, backfills, state.anew_ts, thorough=not new)
     if found is not None:
         return _settled(parts, base, found, story, backfills, again=new)
     if entry is None:
         reason = "no such file, and neither the checkpoint nor the journal knows of one"
         return replace(base, verdict="missing", reason=reason)
-    if new:
-        wait = standing.next_poll()
-        return replace(base, verdict="pending", reason=wait.reason, pending=wait)
-    return _passed(parts, standing, base)
+    return _new(parts, state, standing, base) if new else _passed(parts, standing, base)
+
+
+def _new(parts: Parts, state: SourceState, standing: Standing, base: Explanation) -> Explanation:
+    """The answer for a file that polls have still to come to."""
+    if state.ahead and _has_rows(parts, base.path or ""):
+        return replace(base, verdict="ingested", reason=_REQUESTED)
+    wait = standing.next_poll()
+    return replace(base, verdict="pending", reason=wait.reason, pending=wait)
 
 
 def _in_work_or_replayed(
@@ -120,6 +126,18 @@ def _ignored(parts: Parts, base: Explanation, story: Story, why: str) -> Explana
     if given is None:
         return replace(base, verdict="ignored", reason=why)
     return _settled(parts, base, given, story, {}, again=False)
+
+
+def _is_known(parts: Parts, state: SourceState, path: str) -> bool:
+    """Return whether a request has taken a file whose name no poll takes."""
+    if waiting(state, path, 0) is not None:
+        return True
+    return read_ledger(parts.stores.sink, parts.id).settled_as(path) is not None
+
+
+def _has_rows(parts: Parts, path: str) -> bool:
+    """Return whether a file that polls have still to come to was brought by a request before."""
+    return read_ledger(parts.stores.sink, parts.id).settled_as(path) == "rows"
 
 
 def _state(parts: Parts, source_id: str) -> SourceState:

@@ -37,6 +37,10 @@ def waiting(
             f" (retry {tries} of {max_retries}, then it is quarantined)"
         )
         return Waiting("retry", reason, tries=tries, max_tries=max_retries)
-    if any(entry.path == path for entry in state.queue):
+    queued = next((file for file in state.queue if file.path == path), None)
+    if queued is not None and queued.request:
+        reason = f"taken by request {queued.request}, and queued for a batch of it"
+        return Waiting("requested", reason)
+    if queued is not None:
         return Waiting("late_queue", "late, and queued for the next batch (late_files: ingest)")
     return None

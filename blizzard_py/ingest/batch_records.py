@@ -1,4 +1,4 @@
-"""Records of a committed batch: its object in the journal, and its dead letters.
+"""Records of a committed batch: its object in the journal, its dead letters, a request's report.
 
 Of several sources that share batches each has a journal and letters of its own, and gets its part.
 """
@@ -9,6 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from blizzard_core.log import get_logger
 from blizzard_py.dead_letters.writer import DeadLetterWriter
+from blizzard_py.job import FinishedFile
+from blizzard_py.requests.mailbox import Mailbox
+from blizzard_py.requests.report import ReportLine, outcomes_name
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.members import of_source, part_of
@@ -22,6 +25,7 @@ class BatchRecords:
         self._sink = parts.stores.sink
         self._members = {each.source_name: _Records(each) for each in parts.members}
         self._own = _Records(parts)
+        self._mailbox = Mailbox(parts.stores.sink, parts.id)
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     def tell(self, state: SourceState, batch: Batch) -> None:
@@ -35,6 +39,11 @@ class BatchRecords:
         for files, lines in zip(letters, records, strict=True):
             if files or lines:
                 self._log.info("dead_letters", batch=batch.batch, files=files, records=lines)
+
+        if batch.request:
+            self._mailbox.put_report(
+                batch.request, outcomes_name(batch.batch), map(_line_of, batch.finished)
+            )
 
     def journaled(self, flying: Sequence[Batch]) -> list[Batch]:
         """Return the batches that the journal has; with several sources, that of the first.
@@ -64,6 +73,10 @@ class BatchRecords:
             part = part_of(batch, name, is_first=name == first)
             if part is not None:
                 yield name, each, part
+
+
+def _line_of(file: FinishedFile) -> ReportLine:
+    return ReportLine(file.path, file.outcome, file.error, file.rows)
 
 
 class _Records:

@@ -203,7 +203,8 @@ class BatchRunner:
             self.bytes_per_sec = sum(f.size for f in batch.files) / secs
         self._is_first = False
         finished = judge_outcomes(result, state.retries, self._parts.errors.advanced.max_retries)
-        self._tolerance.check(finished)
+        if not batch.request:  # what fails again has its letter, and others wait
+            self._tolerance.check(finished)
         bad = [file for file in finished if file.bad_rows]
         if bad:
             log.warning(
@@ -363,7 +364,7 @@ class BatchRunner:
         if not files and not self._jobs.has_due(state):
             return Ingested(IngestResult((), tuple(lost), 0))
         job = IngestJob(
-            self.settle(batch.files),
+            _settings_of(batch, self.settle(batch.files)),
             join(staging_of(self._parts.id, self._epoch(), batch.batch), str(batch.attempt)),
             prefix,
             tuple(files),
@@ -376,6 +377,13 @@ class BatchRunner:
         if result.rows_dropped:
             self._log.info("rows_dropped", batch=batch.batch, rows=result.rows_dropped)
         return replace(ingested, result=replace(result, files=(*result.files, *lost)))
+
+
+def _settings_of(batch: Batch, settings: IngestSettings) -> IngestSettings:
+    """Return what a batch's job is run with: a request is not stopped by what fails again."""
+    if not batch.request or settings.on_bad_record != "fail":
+        return settings
+    return replace(settings, on_bad_record="quarantine_file")
 
 
 def _check_complete(files: list[JobFile], result: IngestResult) -> None:

@@ -1,4 +1,4 @@
-"""Operators' requests, execute by the owner of a source's checkpoint.
+"""Operators' requests, executed by the owner of a source's checkpoint.
 
 A request takes effect in the save that says that it did, so over any deaths it does so once. Its
 end record is put after that save, from what it says; a request of which the checkpoint knows the
@@ -8,18 +8,30 @@ while its store or server is down.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from blizzard_core.errors import BlizzardError, NotFound, StorageError
 from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry
 from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.contents import Contents
 from blizzard_py.requests.document import Request
 from blizzard_py.requests.mailbox import Mailbox
-from blizzard_py.requests.progress import RequestState, State, is_over, with_state, without
+from blizzard_py.requests.progress import (
+    RequestState,
+    State,
+    first_running,
+    is_over,
+    with_page,
+    with_state,
+    without,
+)
 from blizzard_py.requests.records import End
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.requests.report import ReportLine, page_name
+from blizzard_py.state.source_state import SourceState, queued, under_way
+from blizzard_py.state.transitions import without_batch, without_request
 
 # Looked for this often also where the bell was not heard, in seconds.
 _LIST_SECS = 3600.0
@@ -27,6 +39,14 @@ _LIST_SECS = 3600.0
 _AT_ONCE = 100
 # No bell has this text: there is more to look for.
 _MORE = "more"
+# So many pages are read by one look, where nothing of them is to do.
+_PAGES_AT_ONCE = 20
+# So often a batch of a request is tried.
+_ATTEMPTS = 3
+_FAILING = (
+    "its batch with {} ended three times without a result, by an error or the death of the process;"
+    " the log says why. Mend that and give the command again: it leaves out what is in"
+)
 # A request and how it ended stay that long, in seconds of the store's clock.
 _KEPT_SECS = 30 * 86_400.0
 
@@ -37,20 +57,41 @@ class RequestRefused(BlizzardError):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The state with a request's effect, and what people are told of it, as counts."""
+    """The state with a request's effect, and what people are told of it, as counts.
+
+    One that brings files is ``running`` from then on.
+    """
 
     state: SourceState
     counts: Mapping[str, int]
+    is_running: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A page of what a request selects: files to bring, and of all that were looked at a line.
+
+    ``cursor`` is where the next page begins, and with ``is_last`` there is none.
+    """
+
+    files: tuple[Entry, ...]
+    lines: tuple[ReportLine, ...]
+    cursor: str
+    is_last: bool
+    ahead: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RequestEffects:
     """A source's way to do requests: their effects, and the fingerprint of what decides its rows.
 
-    ``apply`` is pure but for what the source may be asked, and raises `RequestRefused`.
+    ``apply`` is pure but for what the source may be asked, and raises `RequestRefused`. So does
+    ``select``, which reads the page of a selection that begins at a cursor, the first at ``""``;
+    it writes nothing.
     """
 
     apply: Callable[[SourceState, Request, float], Applied]
+    select: Callable[[SourceState, Request, str, float], Selected]
     config: str
 
 
@@ -76,7 +117,39 @@ def execute(
         done = effects.apply(state, request, now)
     except RequestRefused as error:
         return noted(state, "rejected", str(error))
-    return noted(done.state, "done", "", done.counts)
+    return noted(done.state, "running" if done.is_running else "done", "", done.counts)
+
+
+def with_selected(state: SourceState, request_id: str, found: Selected, now: float) -> SourceState:
+    """Return the state with a page of a request's files in the queue. Pure."""
+    known = set(under_way(state))
+    fresh = [queued(entry, request_id) for entry in found.files if entry.path not in known]
+    counts = Counter(line.state for line in found.lines)
+    requests = with_page(
+        state.requests, request_id, found.cursor, counts, now, is_read=found.is_last
+    )
+    ahead = tuple(dict.fromkeys((*state.ahead, *found.ahead)))
+    return replace(state, queue=(*state.queue, *fresh), requests=requests, ahead=ahead)
+
+
+def failed(state: SourceState, request_id: str, reason: str, now: float) -> SourceState:
+    """Return the state with a request given up; what it brought stays. Pure."""
+    kind = state.requests[request_id].kind
+    known = with_state(state.requests, request_id, kind, "failed", reason, now)
+    return replace(without_request(state, request_id), requests=known)
+
+
+def without_failing(state: SourceState, now: float) -> SourceState:
+    """Return the state without a request whose batch has ended without a result too often. Pure.
+
+    Whether its process died or its job failed: live work goes on.
+    """
+    for batch in state.in_flight:
+        if batch.request and batch.phase == "running" and batch.attempt >= _ATTEMPTS:
+            state = without_batch(state, batch)
+            if batch.request in state.requests:
+                state = failed(state, batch.request, _FAILING.format(batch.files[0].path), now)
+    return state
 
 
 def decide_request(
@@ -109,7 +182,8 @@ def decide_request(
     except RequestInvalid as error:
         if not is_cancelled:
             return noted("rejected", str(error))
-    return noted("cancelled", _why_cancelled(mailbox, request_id))
+    cancelled = noted("cancelled", _why_cancelled(mailbox, request_id))
+    return without_request(cancelled, request_id)
 
 
 def _why_cancelled(mailbox: Mailbox, request_id: str) -> str:
@@ -122,7 +196,7 @@ def _why_cancelled(mailbox: Mailbox, request_id: str) -> str:
 
 def end_record(known: RequestState) -> End | None:
     """Return the record of a request that is over, None of another."""
-    if known.state == "waiting":
+    if known.state == "waiting" or known.state == "running":  # noqa: PLR1714  # it narrows the type
         return None
     return End(
         kind=known.kind,
@@ -152,6 +226,8 @@ class RequestRunner:
         self._heard: str | None = None
         self._listed = 0.0
         self._told = ""
+        # What kept the last look from being whole.
+        self.error: StorageError | None = None
         self._log = get_logger(source=name)
 
     def is_called(self) -> bool:
@@ -161,12 +237,51 @@ class RequestRunner:
         except StorageError:
             return False
 
-    def attend(self, state: SourceState, save: Callable[[SourceState], SourceState]) -> SourceState:
-        """Do what was asked since; the state to go on with. No batch may be in flight.
+    def attend(
+        self, state: SourceState, save: Callable[[SourceState], SourceState], epoch: int
+    ) -> SourceState:
+        """Do what was asked since, and go on with what runs; the state to go on with.
 
-        A mailbox that cannot be read or written costs requests alone: they are looked for again by
-        the next poll. Raises what ``save`` raises.
+        No batch may be in flight. ``epoch`` is that of the checkpoint. A mailbox that cannot be
+        read or written costs requests alone: they are looked for again by the next poll. Raises
+        what ``save`` raises.
         """
+        self.error = None
+        state = self._look(state, save)
+        for _ in range(_PAGES_AT_ONCE):
+            running = first_running(state.requests)
+            if not running or any(file.request == running for file in state.queue):
+                break
+            try:
+                after = self._with_next_page(state, running, epoch)
+            except StorageError as error:
+                return self._go_on_without(state, error)
+            state = save(after)
+            try:
+                self._record(state)
+            except StorageError as error:
+                return self._go_on_without(state, error)
+        return state
+
+    def _with_next_page(self, state: SourceState, request_id: str, epoch: int) -> SourceState:
+        """The state with the next page of a request, whose report is written, or with its end."""
+        known, now = state.requests[request_id], self._clock()
+        if known.is_read:
+            done = with_state(state.requests, request_id, known.kind, "done", "", now)
+            self._log_state(request_id, done[request_id])
+            return replace(state, requests=done)
+        try:
+            request = self._mailbox.read(request_id)
+            found = self._effects.select(state, request, known.cursor, now)
+        except (RequestRefused, RequestInvalid, NotFound) as error:
+            after = failed(state, request_id, str(error), now)
+            self._log_state(request_id, after.requests[request_id])
+            return after
+        self._mailbox.put_report(request_id, page_name(known.pages, epoch), found.lines)
+        return with_selected(state, request_id, found, now)
+
+    def _look(self, state: SourceState, save: Callable[[SourceState], SourceState]) -> SourceState:
+        """What is new in the mailbox, done; and what has ended, recorded."""
         now, is_first = self._monotonic(), self._heard is None
         try:
             bell = self._mailbox.bell()
@@ -218,6 +333,7 @@ class RequestRunner:
 
     def _go_on_without(self, state: SourceState, error: StorageError) -> SourceState:
         """The state to go on with where the mailbox could not be seen through; say so once."""
+        self.error = error
         if str(error) != self._told:
             self._told = str(error)
             self._log.warning("requests_unreadable", reason=self._told)
@@ -228,7 +344,9 @@ class RequestRunner:
     ) -> SourceState:
         """The state with one request done, refused, cancelled, or waiting."""
         known = state.requests.get(request_id)
-        if known is not None and is_over(known.state):
+        if known is not None and (
+            is_over(known.state) or (known.state == "running" and not is_cancelled)
+        ):
             return state
         after = decide_request(
             self._mailbox,
@@ -252,5 +370,9 @@ class RequestRunner:
                 log.info("request_cancelled", reason=found.reason)
             case "rejected":
                 log.warning("request_rejected", reason=found.reason)
+            case "running":
+                log.info("request_running")
+            case "failed":
+                log.error("request_failed", reason=found.reason)
             case "waiting":
                 log.warning("request_waiting", reason=found.reason)

@@ -23,8 +23,7 @@ the checkpoint, so an error is handled by the same code as a crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 from uuid_utils import uuid7
@@ -38,33 +37,32 @@ from blizzard_core.errors import (
     FencedError,
     NotFound,
     StateError,
+    StorageError,
     Unavailable,
     Unfinished,
 )
 from blizzard_core.log import get_logger
 from blizzard_core.storage.clock import StoreClock
-from blizzard_core.watermark.progress import observed
 from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
-from blizzard_py.ingest.request_runner import RequestEffects, RequestRunner
+from blizzard_py.ingest.request_runner import RequestEffects, RequestRunner, without_failing
 from blizzard_py.ingest.source_view import SourceView
+from blizzard_py.ingest.start import Start
+from blizzard_py.ingest.turns import Turns
 from blizzard_py.job import FinishedFile
 from blizzard_py.requests.mailbox import Mailbox
+from blizzard_py.requests.progress import has_more
 from blizzard_py.sources.activity import SourceActivity
-from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.protocol import Opener, Source, Upkeep, Work
+from blizzard_py.sources.protocol import NoWork, Opener, Requested, Source, Upkeep, Work
 from blizzard_py.sources.stale import look
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
-from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.fence_record import FenceFile, FenceRecord
-from blizzard_py.state.journal_tally import JournalTally, above
+from blizzard_py.state.journal_tally import above
 from blizzard_py.state.last_error import ErrorNote
 from blizzard_py.state.retries import waiting
-from blizzard_py.state.siblings import begins_at
-from blizzard_py.state.source_state import NO_BATCH, Batch, SourceState, checkpoint_path
-from blizzard_py.state.stream_state import watched_query
-from blizzard_py.state.transitions import begin_batch, clamp_times, rested
+from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
+from blizzard_py.state.transitions import begin_batch, rested
 
 
 class SourcePipeline(SourceView):
@@ -79,11 +77,14 @@ class SourcePipeline(SourceView):
         admission: Admission = anybody,
         begins_over: Callable[[SourceState], bool] | None = None,
         jobs: Jobs | None = None,
+        requests_only: bool = False,
         effects: Callable[[Source[Any]], RequestEffects] | None = None,
     ) -> None:
         """``opens`` makes the source. ``fresh`` insists on a cold start where state is missing.
 
         ``admission`` may leave the source to whoever works on it (`FencedError`).
+
+        With ``requests_only`` it does what operators asked for, and does not look at the source.
 
         ``jobs`` make outputs of a batch's files; without them each batch is a job of the engine.
         ``effects`` does what operators request of the source; without it nothing is taken.
@@ -95,8 +96,6 @@ class SourcePipeline(SourceView):
         self.activity = parts.activity or SourceActivity(
             parts.name, parts.stores.source.uri, parts.clock
         )
-        self._fresh = fresh
-        self._begins_over = begins_over
         self._clock = StoreClock(parts.clock, parts.monotonic)
         self._file = FencedFile(parts.stores.sink, checkpoint_path(parts.id), admission)
         self._fence = FenceFile(parts.stores.sink, parts.id)
@@ -109,6 +108,8 @@ class SourcePipeline(SourceView):
             self.activity,
         )
         super().__init__(parts, opens(parts, upkeep))
+        self._requests_only = requests_only
+        self._start = Start(parts, self.source, self._clock, fresh, begins_over)
         self._requests = (
             None
             if effects is None
@@ -125,6 +126,8 @@ class SourcePipeline(SourceView):
         self._limits = parts.limits
         self._items = f"{self.source.items}(s) of {parts.stores.source.uri}"
         self._note = ErrorNote(parts.stores.sink, parts.id, parts.clock)
+        # Whether a store did not answer last: then nothing is held against a batch.
+        self._is_store_away = False
         # The state that is gone on from; None where it has to be read first.
         self._state: SourceState | None = None
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
@@ -164,7 +167,9 @@ class SourcePipeline(SourceView):
 
     def _tried(self, stop: StopEvent) -> bool:
         try:
-            return self._cycle(stop)
+            busy = self._cycle(stop)
+            self._is_store_away = False
+            return busy
         except (FencedError, StateError, NotFound):
             self._state = None
             # What one that was replaced finds missing its successor has removed, and to it the
@@ -172,9 +177,9 @@ class SourcePipeline(SourceView):
             self._file.check()
             self._fence.check()
             raise
-        except BaseException:
+        except BaseException as error:
             # What was saved last is the truth; see the module's docstring.
-            self._state = None
+            self._state, self._is_store_away = None, isinstance(error, StorageError)
             raise
 
     def _cycle(self, stop: StopEvent) -> bool:
@@ -182,23 +187,26 @@ class SourcePipeline(SourceView):
         self._state = state  # what recovery has loaded is not to be loaded again, without an epoch
         self._checked(state)
         if self._requests is not None:
-            state = self._requests.attend(state, self._save)
+            state = self._requests.attend(state, self._save, self._file.epoch)
             self._state = state
+        if self._requests_only:
+            return self._cycle_of_requests(state, stop)
         plan = self.source.plan(state)
         state, found, work = plan.state, plan.found, plan.work
+        requested = self.source.requested(state, found.scanned.ended)
         scanned = found.scanned
         cost = (found.requests, found.keys)
         took = scanned.ended - scanned.began
         if not self.parts.members:  # each of several has told what its own look has found
             self.activity.polled(took, work.files, found.young, cost, found.apart)
-        if not work and not self._jobs.has_due(state):
+        if not (work or requested.work or self._jobs.has_due(state)):
             state = self._rest(state)
             self._complain(state, waiting(state, scanned.ended))
             # What lies behind a bounded scan is looked at without a pause.
-            return scanned.until is not None
+            return scanned.until is not None or self._has_more_requested(state)
 
-        self._batches.settle(work.files)
-        state, finished = self._work_off(state, work, scanned.ended, stop)
+        self._batches.settle((*work.files, *requested.work.files))
+        state, finished = self._work_off(state, work, requested, scanned.ended, stop)
         self._state = state
         done = sum(f.outcome != "retry" for f in finished)
         if finished and not done:
@@ -207,7 +215,26 @@ class SourcePipeline(SourceView):
                 f"{len(finished)} {self._items} cannot be read and will be tried again,"
                 f" first {first.path}: {first.error}"
             )
-        return done > 0 and found.again
+        return (done > 0 and found.again) or bool(requested.work.files)
+
+    def _cycle_of_requests(self, state: SourceState, stop: StopEvent) -> bool:
+        """Do what operators asked for, and nothing else of the source; True if any file was."""
+        now = self._clock()
+        requested = self.source.requested(state, now)
+        if not requested.work:
+            asked = {entry.path for entry in state.queue if entry.request}
+            self._complain(state, waiting(state, now) & asked)
+            if self._requests is not None and self._requests.error is not None:
+                raise self._requests.error
+            return self._has_more_requested(state)
+        self._batches.settle(requested.work.files)
+        state, _ = self._work_off(state, NoWork(), requested, now, stop)
+        self._state = state
+        return True
+
+    def _has_more_requested(self, state: SourceState) -> bool:
+        blocked = self._requests is None or self._requests.error is not None
+        return not blocked and has_more(state.requests)
 
     def _rest(self, state: SourceState) -> SourceState:
         """Nothing to do: say so."""
@@ -233,47 +260,60 @@ class SourcePipeline(SourceView):
             )
 
     def _work_off(
-        self, state: SourceState, work: Work, seen_ts: float, stop: StopEvent
+        self, state: SourceState, work: Work, asked: Requested, seen_ts: float, stop: StopEvent
     ) -> tuple[SourceState, list[FinishedFile]]:
         """Files in batches, all if they can be read; while one is published the next is ingested.
 
-        The save that makes a batch's outputs count writes the next batch down, too.
+        The save that makes a batch's outputs count writes the next batch down, too. Returns the
+        outcomes of live files.
         """
         finished: list[FinishedFile] = []
         if stop.is_set():
             return state, finished
-        self.meter.found(len(work), work.size)
-        state, batch = self._next_batch(state, work, seen_ts)
-        self._save(state)
-        ingesting: Ingesting | None = self._batches.start(state, batch)
-        following: Batch | None = None
-        try:
-            while ingesting is not None:
-                state, ready, started = self._batches.prepare(state, ingesting)
-                ingesting = following = None
-                # Where nothing of a batch could be read the store is rather down than the
-                # files bad: what else waits is not tried one after the other.
-                readable = any(file.outcome != "retry" for file in ready.finished)
-                if work and readable and not stop.is_set() and not self.is_called():
-                    state, following = self._next_batch(state, work, seen_ts)
-                self._save(state)
-                if following is not None:
-                    ingesting = self._batches.start(state, following)
-                state = self._batches.finish(state, ready, started, work)
-                finished += ready.finished
-        except BaseException:
-            if ingesting is not None:
-                self._batches.abandon(ingesting)
-            raise
+        requested = asked.work
+        self.meter.found(len(work) + len(requested), work.size + requested.size)
+        due = self.parts.monotonic() + self.poll_interval_secs
+        turns = Turns(work, asked, self._limits, lambda: self.parts.monotonic() >= due)
+        state, following = self._next_batch(state, turns, seen_ts, beside=None)
+        while following is not None:
+            self._save(state)
+            ingesting: Ingesting | None = self._batches.start(state, following)
+            following = None
+            try:
+                while ingesting is not None:
+                    state, ready, started = self._batches.prepare(state, ingesting)
+                    ingesting = None
+                    # Where nothing of a batch could be read the store is rather down than the
+                    # files bad: what else waits is not tried one after the other.
+                    readable = any(file.outcome != "retry" for file in ready.finished)
+                    goes_on = readable and not stop.is_set() and not self.is_called()
+                    if goes_on:
+                        state, following = self._next_batch(state, turns, seen_ts, beside=ready)
+                    self._save(state)
+                    if following is not None:
+                        ingesting = self._batches.start(state, following)
+                    state = self._batches.finish(state, ready, started, work)
+                    following = None
+                    finished += () if ready.request else ready.finished
+                if goes_on:
+                    state, following = self._next_batch(state, turns, seen_ts, beside=None)
+            except BaseException:
+                if ingesting is not None:
+                    self._batches.abandon(ingesting)
+                raise
         return state, finished
 
     def _next_batch(
-        self, state: SourceState, work: Work, seen_ts: float
-    ) -> tuple[SourceState, Batch]:
-        """The state with the next batch begun."""
-        chosen = work.take(self._limits, self._batches.bytes_per_sec)
+        self, state: SourceState, turns: Turns, seen_ts: float, *, beside: Batch | None
+    ) -> tuple[SourceState, Batch | None]:
+        """The state with the next batch begun ``beside`` another one; None if none may begin."""
+        is_beside = beside is not None and bool(beside.request)
+        turn = turns.next(self._batches.bytes_per_sec, is_beside_request=is_beside)
+        if turn is None:
+            return state, None
         name = above(str(uuid7()), state.last_batch)
-        batch = Batch(name, 1, "running", self._clock(), chosen, seen_ts)
+        begun = self._clock()
+        batch = Batch(name, 1, "running", begun, turn.files, seen_ts, request=turn.request)
         return begin_batch(state, batch), batch
 
     def _finish(
@@ -296,17 +336,17 @@ class SourcePipeline(SourceView):
         record = self._fence.read()
         found = self._file.take(
             lambda document, where: self._checked(state_from_json(document, where)),
-            self._first_document,
+            self._start.first_document,
             (record or FenceRecord()).epoch,
         )
         # Who is replaced by that may have published since the record was read.
         record = self._fence.read()
         self._clock.set(self._file.now())
-        state, changed = self._begun(found, first=first)
+        state, changed = self._start.begun(found, self._file.epoch, is_first=first)
         if changed:
             # Or each start, and each error is one, would begin anew to wait, or not begin over.
             self._save(state)
-        self._batches.anew_ts = max(state.anew_ts, self._live_anew_ts())
+        self._batches.anew_ts = max(state.anew_ts, self._start.live_anew_ts())
         self.activity.knows(state)
         known, state = state, self.source.reconciled(state, look(self.parts, record, found))
         state = self._batches.as_journaled(state)
@@ -315,82 +355,16 @@ class SourcePipeline(SourceView):
         if (state.last_batch, state.committed) != (known.last_batch, known.committed):
             # Or a copy that is made before the next save could be brought back unnoticed.
             self._save(state)
+        if not self._is_store_away:
+            kept, state = state, without_failing(state, self._clock())
+            if state is not kept:
+                self._save(state)
         for batch in state.in_flight:
             state = self._batches.recover(state, batch)
         if found is not None:
             self._batches.clear_older()
             checkpoint.sweep_temporaries(self.sink, self.checkpoint_path)
         return state
-
-    def _begun(self, found: SourceState | None, *, first: bool) -> tuple[SourceState, bool]:
-        """What a start goes on with, and whether that is to be saved before anything else."""
-        state = self._cold() if found is None else whole(self.sink, self.id, found)
-        # Once a process: what it has finished itself it does not begin over.
-        over = first and self._begins_over is not None and self._begins_over(state)
-        if over:
-            # The journal stays, and so does what it must hold.
-            cold = replace(self._cold(), ledger=state.ledger, unfolded=state.unfolded)
-            cold = replace(cold, totals=state.totals, last_batch=state.last_batch)
-            state = replace(cold, last_output=state.last_output, committed=state.committed)
-        again = self._begins_anew(state)
-        if (found is None and self._fresh) or again:
-            state = replace(state, anew_ts=self._begins_at())
-        ledger = state.ledger
-        if again or self._starts_over(state):
-            # What was settled before is not to hide what is late from now on, or comes again.
-            state = self.source.begin_anew(state, self._file.epoch)
-        kept = replace(state, source=self.parts.identity)
-        watch, stream = self.parts.watch, state.stream
-        if stream is not None and stream.is_watched:
-            # Nobody watches it any more, or by another column, of which it says nothing.
-            same = watch is not None and stream.query == watched_query(watch.column)
-            kept = replace(kept, stream=stream if same else None)
-        state = clamp_times(kept, self._clock())
-        if found is not None and found.source is None:
-            # The original's, or an older release's.
-            state = replace(state, progress=observed(state.progress, self._clock()))
-        return state, state != kept or state.ledger != ledger or over
-
-    def _begins_at(self) -> float:
-        if self.parts.suffix:
-            return self._clock()  # what was done before a range began over its batches tell
-        width = self.parts.concurrency
-        return begins_at(self.sink, self.parts.letters_id, self._clock(), width)
-
-    def _live_anew_ts(self) -> float:
-        """Return when the live source was last started over, for a replay or a backfill of it."""
-        if not self.parts.suffix:
-            return 0.0
-        found = checkpoint.load(self.sink, checkpoint_path(self.parts.letters_id), state_from_json)
-        return 0.0 if found is None else found.anew_ts
-
-    def _cold(self) -> SourceState:
-        # Of an insisted start also whoever starts next has to know, if we die at once.
-        # Then there may be batches of before, too, which the first look at the journal tells of.
-        anew, last = (self.parts.clock(), "") if self._fresh else (0.0, NO_BATCH)
-        return SourceState(
-            source=self.parts.identity,
-            anew_ts=anew,
-            last_batch=last,
-            unfolded=None if self._fresh else JournalTally(),
-        )
-
-    def _first_document(self) -> Mapping[str, Any]:
-        """Return what to write where there is no checkpoint, unless there was one."""
-        if not self._fresh:
-            check_cold_start(self.parts)
-        return state_to_json(self._cold(), self.parts.clock())
-
-    def _begins_anew(self, state: SourceState) -> bool:
-        """Whether what was done is to be ingested again; its first look saves that it has begun."""
-        again = self._begins_over is not None
-        return again and state.origin is None and state.progress.state == "Initial"
-
-    def _starts_over(self, state: SourceState) -> bool:
-        """Return whether this is an insisted start from nothing that has not done anything yet."""
-        cold = state.origin is None and state.progress.state == "Initial"
-        idle = not (state.in_flight or state.ledger)
-        return bool(state.anew_ts) and cold and idle and not self.parts.suffix
 
     def _checked(self, state: SourceState) -> SourceState:
         self.check(state)

@@ -21,13 +21,11 @@ The live watermarks are never written. The steps, and what a death after each me
 
 A file that is another's to ingest is left to it: one that the live daemon has
 still to do or will find late, and one that was ingested since its letter. Two
-replays at once fence each other. ``blizzard ingest`` (`blizzard_py.replay.given`) puts
-the files that it is given into the queue of ``~replay``, in step 2, and ``--replace``
-(`blizzard_py.replay.replacing`) files that were ingested before.
+replays at once fence each other. ``--replace`` (`blizzard_py.replay.replacing`) puts files that
+were ingested before into the queue of ``~replay``, in step 2.
 """
 
 from blizzard_py.replay.choosing import ReplaceRefused
-from blizzard_py.replay.given import Given, GivenFiles, Told
 from blizzard_py.replay.replacing import Replacement, Replacing
 from blizzard_py.replay.run import Drain, Outcome, Replay, Report
 from blizzard_py.replay.sources import file_parts, record_parts, records_uri
@@ -35,8 +33,6 @@ from blizzard_py.replay.taken import Taken
 
 __all__ = [
     "Drain",
-    "Given",
-    "GivenFiles",
     "Outcome",
     "ReplaceRefused",
     "Replacement",
@@ -44,7 +40,6 @@ __all__ = [
     "Replay",
     "Report",
     "Taken",
-    "Told",
     "file_parts",
     "record_parts",
     "records_uri",

@@ -1,4 +1,4 @@
-"""Claims on files that a replay or ``blizzard ingest`` would take: theirs, or another run's.
+"""Claims on files that a replay or a request would take: theirs, or another run's.
 
 This is what keeps rows from coming twice: a letter may be written for a batch that is
 not finished, a file may have two letters, the live daemon may still have it to do, and
@@ -157,7 +157,7 @@ class Claims:
             taken = any(path in under_way(state) for state in self._taken)
             return Claim("waits", waits, open=not taken)
         if self._ledger.settled_as(path) == "rows":
-            return Claim("rows", "the live daemon has ingested it")
+            return Claim("rows", "its rows are in")
         for source_id, ledger in self._ledgers.items():
             if ledger.settled_as(path) == "rows":
                 return Claim("rows", f"the backfill {self._range_of(source_id)} has ingested it")
@@ -200,6 +200,10 @@ class Claims:
     def _is_new(self, path: str) -> bool:
         """Return whether the live daemon's polls will find it."""
         return self._is_candidate(path) and self._known.finds(path)
+
+    def is_ahead(self, path: str) -> bool:
+        """Return whether polls that do not look at a file of that name yet will find it later."""
+        return self._is_candidate(path) and is_new(self._state.progress, path)
 
     def _sweep_takes(self, path: str) -> bool:
         """Return whether the late sweep would ingest the file, which no poll finds."""

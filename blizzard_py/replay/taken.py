@@ -22,7 +22,13 @@ from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.ledger import Ledger as BatchLedger
-from blizzard_py.state.source_state import Closing, SourceState, ToReplace, checkpoint_path
+from blizzard_py.state.source_state import (
+    Closing,
+    SourceState,
+    ToReplace,
+    checkpoint_path,
+    queued,
+)
 
 
 class Taken:
@@ -84,7 +90,7 @@ class Taken:
         self._save(
             replace(
                 state,
-                queue=(*state.queue, *fresh),
+                queue=(*state.queue, *map(queued, fresh)),
                 letters=tuple(dict.fromkeys((*state.letters, *letters_taken))),
                 replacing=dict(state.replacing)
                 | {entry.path: wanted[entry.path] for entry in fresh if entry.path in wanted},

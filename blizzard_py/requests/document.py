@@ -20,10 +20,13 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from blizzard_core.bounds import REQUEST_UNITS
+from blizzard_core.bounds import REQUEST_FILES, REQUEST_UNITS
 from blizzard_py.requests.codec import Text, canonical, fitted, invalid, parsed, unknown
 
-Kind = Literal["mark_units", "advance_watermark"]
+Kind = Literal["mark_units", "advance_watermark", "reingest"]
+
+# Kinds that bring files, over many batches; all others take effect in one save.
+BRINGING: frozenset[Kind] = frozenset({"reingest"})
 
 CANCEL_IT = "cancel it, and give the command again"
 
@@ -63,6 +66,20 @@ class AdvanceWatermark:
 
 
 @dataclass(frozen=True, slots=True)
+class Reingest:
+    """``select`` of ``reingest``: files, by their paths at the source."""
+
+    files: Annotated[list[str], msgspec.Meta(min_length=1, max_length=REQUEST_FILES)]
+
+
+@dataclass(frozen=True, slots=True)
+class ReingestOptions:
+    """``options`` of ``reingest``: ``insist`` takes files of which nobody knows any rows, too."""
+
+    insist: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NoOptions:
     """``options`` of a kind that has none: one of a later release is refused, not ignored."""
 
@@ -71,6 +88,7 @@ class NoOptions:
 _FORMS: Mapping[Kind, tuple[type[Any], type[Any]]] = {
     "mark_units": (MarkUnits, NoOptions),
     "advance_watermark": (AdvanceWatermark, NoOptions),
+    "reingest": (Reingest, ReingestOptions),
 }
 
 

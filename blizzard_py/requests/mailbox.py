@@ -15,7 +15,7 @@ it next lists the mailbox.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
@@ -39,6 +39,7 @@ from blizzard_py.requests.contents import (
 from blizzard_py.requests.document import Request, digest, inputs, request_of
 from blizzard_py.requests.progress import RequestState, is_over
 from blizzard_py.requests.records import Cancel, End, cancel_of, end_of
+from blizzard_py.requests.report import ReportLine, current_names, lines_of, lines_to_bytes
 
 REQUESTS_FOLDER = "_blizzard/requests"
 
@@ -171,6 +172,22 @@ class Mailbox:
             return end_of(*self._document(request_id, ENDED))
         except NotFound:
             return None
+
+    def put_report(self, request_id: str, name: str, lines: Iterable[ReportLine]) -> None:
+        """Put a part of a request's report, under a name of `blizzard_py.requests.report`."""
+        path = f"{self._folder}/{checked(request_id)}/{name}"
+        self._sink.put_atomic(path, lines_to_bytes(lines))
+
+    def report(self, request_id: str) -> Iterator[ReportLine]:
+        """Yield the lines of a request's report: what was selected first, outcomes behind.
+
+        Raises `RequestInvalid`.
+        """
+        folder = f"{self._folder}/{checked(request_id)}/"
+        entries = listed(self._sink, folder, f"{folder}\U0010ffff")
+        for name in current_names(entry.path.removeprefix(folder) for entry in entries):
+            path = f"{folder}{name}"
+            yield from lines_of(self._sink.read(path), f"{self._sink.uri}/{path}")
 
     def prune(self, before: float) -> list[str]:
         """Remove requests whose end record is older than a time of the store; return their ids.

@@ -12,8 +12,8 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-Ended = Literal["done", "rejected", "cancelled"]
-State = Literal["waiting", "done", "rejected", "cancelled"]
+Ended = Literal["done", "rejected", "cancelled", "failed"]
+State = Literal["waiting", "running", "done", "rejected", "cancelled", "failed"]
 
 _ENDED = frozenset(get_args(Ended))
 
@@ -22,7 +22,9 @@ _ENDED = frozenset(get_args(Ended))
 class RequestState:
     """Progress of one request: ``seq`` is its place in the order of acceptance.
 
-    ``at`` is the epoch second of the last change, ``reason`` why it waits or how it ended.
+    ``at`` is the epoch second of the last change, ``reason`` why it waits or how it ended. A
+    ``running`` one brings files: its selection was read up to ``cursor``, in so many ``pages``,
+    and with ``is_read`` to its end.
     """
 
     seq: Annotated[int, msgspec.Meta(ge=1)]
@@ -31,6 +33,9 @@ class RequestState:
     reason: str = ""
     at: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
+    cursor: str = ""
+    pages: int = 0
+    is_read: bool = False
 
 
 def is_over(state: State) -> bool:
@@ -50,19 +55,58 @@ def with_state(
     """Return the requests with this one in a state; a new one comes last in the order.
 
     Returns ``requests`` itself if nothing changes, so the owner need not save: the request is
-    over, or it is in this state already and only the time differs.
+    over, or it is in this state already and only the time differs. Without ``counts`` those of
+    before stay.
     """
     known = requests.get(request_id)
     if known is None:
         seq = 1 + max((each.seq for each in requests.values()), default=0)
+        before = RequestState(seq, kind, state)
     elif is_over(known.state):
         return requests
     else:
-        seq = known.seq
-    after = RequestState(seq, kind, state, reason, at, dict(counts or {}))
+        before = known
+    told = before.counts if counts is None else dict(counts)
+    after = replace(before, kind=kind, state=state, reason=reason, at=at, counts=told)
     if known is not None and after == replace(known, at=at):
         return requests
     return {**requests, request_id: after}
+
+
+def with_page(
+    requests: Mapping[str, RequestState],
+    request_id: str,
+    cursor: str,
+    counts: Mapping[str, int],
+    at: float,
+    *,
+    is_read: bool,
+) -> Mapping[str, RequestState]:
+    """Return the requests once one more page of this one's selection was read, up to ``cursor``."""
+    known = requests[request_id]
+    after = replace(
+        known,
+        cursor=cursor,
+        pages=known.pages + 1,
+        is_read=is_read,
+        counts=_added(known.counts, counts),
+        at=at,
+    )
+    return {**requests, request_id: after}
+
+
+def with_counts(
+    requests: Mapping[str, RequestState], request_id: str, counts: Mapping[str, int]
+) -> Mapping[str, RequestState]:
+    """Return the requests with more counted of this one; as they are if it is not there."""
+    known = requests.get(request_id)
+    if known is None:
+        return requests
+    return {**requests, request_id: replace(known, counts=_added(known.counts, counts))}
+
+
+def _added(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    return dict(before) | {name: before.get(name, 0) + n for name, n in more.items() if n}
 
 
 def without(
@@ -71,6 +115,16 @@ def without(
     """Return the requests that are not named."""
     gone = frozenset(request_ids)
     return {each: state for each, state in requests.items() if each not in gone}
+
+
+def first_running(requests: Mapping[str, RequestState]) -> str:
+    """Return the running request that was accepted first, empty if none runs."""
+    return next((each for each, s in open_of(requests).items() if s.state == "running"), "")
+
+
+def has_more(requests: Mapping[str, RequestState]) -> bool:
+    """Return whether there is more of a running request's selection to read."""
+    return any(each.state == "running" and not each.is_read for each in requests.values())
 
 
 def open_of(requests: Mapping[str, RequestState]) -> dict[str, RequestState]:

@@ -109,6 +109,32 @@ class Work(Protocol):
         """The next batch's items: within the limits, but one at least."""
 
 
+class NoWork:
+    """No items."""
+
+    def __len__(self) -> int:
+        return 0
+
+    @property
+    def files(self) -> Sequence[Entry]:
+        return ()
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:  # noqa: ARG002  # as `Work` says
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """Files of the operator's request with an ``id``, as far as they can be done now."""
+
+    id: str = ""
+    work: Work = field(default_factory=NoWork)
+
+
 W = TypeVar("W", bound=Work)
 
 
@@ -210,6 +236,9 @@ class Source(Protocol[W]):
     def plan(self, state: SourceState) -> Plan[W]:
         """Look, save what follows from it, see to stragglers; the rest is the work."""
 
+    def requested(self, state: SourceState, now: float) -> Requested:
+        """Return what of operators' requests can be done now: of that which was accepted first."""
+
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
         """Return the job's items of a batch, and the outcomes of items that it cannot be given.
 
@@ -240,7 +269,7 @@ class Source(Protocol[W]):
         """The marks moved over what the batch has done; the caller ends the batch, and saves.
 
         ``work`` is what waits beside it, None where nobody knows. Other batches in flight wait
-        as well.
+        as well. A batch of an operator's request moves no mark and holds none back.
         """
 
     def saved(self) -> None:

@@ -22,7 +22,7 @@ Verdict = Literal[
     "ignored",
     "unmatched",
 ]
-Behind = Literal["in_flight", "retry", "late_queue", "min_age", "apart", "poll"]
+Behind = Literal["in_flight", "retry", "late_queue", "requested", "min_age", "apart", "poll"]
 
 
 @dataclass(frozen=True, slots=True)

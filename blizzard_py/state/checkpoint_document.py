@@ -7,7 +7,9 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
   phase ``running`` nothing they wrote counts; in phase ``publishing`` everything
   in ``outputs`` and ``letters`` does, and ``finished`` says what became of each source file;
 * ``retries``: how often a file has failed in a way that may pass, and until when it waits;
-* ``queue``: files to do that no scan finds: late ones, and those of a replay;
+* ``queue``: files to do that no scan finds: late ones, those of a replay, and those of a
+  ``request``;
+* ``ahead``: partitions of which a request took files before scans reach them;
 * ``sweep``: when the last late sweep began, and how far the one under way has come;
 * ``ledger``: the segments that the journal is folded into (`blizzard_py.state.ledger`);
 * ``lateness``: how late files came, by day (`blizzard_py.state.lateness`);
@@ -56,7 +58,6 @@ from blizzard_core.checkpoint.document import (
 )
 from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.errors import StateError
-from blizzard_core.storage.protocol import Entry
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.slices.units.state import UnitsState, checked, units_to_json
 from blizzard_py.state.column_state import ColumnState, columns_to_json
@@ -68,6 +69,7 @@ from blizzard_py.state.source_state import (
     Closing,
     CommitPoint,
     Identity,
+    QueuedFile,
     Retry,
     SourceState,
     Sweep,
@@ -101,7 +103,7 @@ class CheckpointDocument(ProgressDocument):
     in_flight: tuple[Batch, ...] | None = None
     retries: dict[str, Retry] | None = None
     totals: Totals | None = None
-    queue: tuple[Entry, ...] | None = None
+    queue: tuple[QueuedFile, ...] | None = None
     sweep: Sweep | None = None
     ledger: tuple[Segment, ...] | None = None
     lateness: Lateness | None = None
@@ -124,6 +126,7 @@ class CheckpointDocument(ProgressDocument):
     committed: CommitPoint | None = None
     unfolded: JournalTally | None = None
     requests: dict[str, RequestState] | None = None
+    ahead: tuple[str, ...] | None = None
 
 
 def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
@@ -159,7 +162,8 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "unexpected": list(state.unexpected) or None,
         "letters": list(state.letters) or None,
         "closing": msgspec.to_builtins(state.closing) or None,
-        "queue": msgspec.to_builtins(state.queue) or None,
+        "queue": [_queued_to_json(file) for file in state.queue] or None,
+        "ahead": list(state.ahead) or None,
         "sweep": sweep,
         "lateness": [[day, secs] for day, secs in state.lateness] or None,
     }
@@ -220,6 +224,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.committed or CommitPoint(),
         found.unfolded,
         found.requests or {},
+        found.ahead or (),
     )
 
 
@@ -258,4 +263,13 @@ def _batch_to_json(batch: Batch) -> dict[str, Any]:
         del document["names_root"]
     if batch.settled is None:
         del document["settled"]
+    if not batch.request:
+        del document["request"]
+    return document
+
+
+def _queued_to_json(file: QueuedFile) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(file)
+    if not file.request:
+        del document["request"]
     return document

@@ -11,7 +11,7 @@
                   "size": 4711, "staged": "_blizzard/staging/…", "earlier": []}, …],
      "letters": [{"staged": "_blizzard/staging/…", "files": [["date=…/x.ndjson.gz", 1], …]}, …],
      "names_root": "s3://raw/events/", "group": {"seq": 3, "replaced": {…}},
-     "event_time": {"batch": 12, "watermark_ms": 1706450400000, …}}
+     "event_time": {"batch": 12, "watermark_ms": 1706450400000, …}, "request": "7f3a9c2e.1"}
 
 It is written after the commit point and before anything of the batch is published, under
 the batch's own name and with what was committed, so whoever finishes the batch writes
@@ -20,8 +20,8 @@ into (`blizzard_py.state.ledger`) says so; `seen_ts` is when the scan ended that
 ``staged`` and ``letters`` it is the whole batch: what a lost checkpoint knew of one that is
 being published can be made again (`blizzard_py.edits.rebuild`). ``names_root`` is there where
 rows name their file, ``group`` where they replace (`Batch`), ``event_time`` where a query over it
-has settled the batch (`SettledBatch`). ``size`` and ``modified`` are those of the file when it was
-listed.
+has settled the batch (`SettledBatch`), ``request`` where an operator asked for it. ``size`` and
+``modified`` are those of the file when it was listed.
 
 Whoever takes a batch over gives its outputs new final names, and writes them under a name of
 their own as well, ``{batch}~{how often it was taken over}.json``: what the one before has
@@ -134,6 +134,7 @@ class BatchDocument:
     names_root: str = ""
     group: PlannedGroup | None = None
     event_time: SettledBatch | None = None
+    request: str = ""
 
 
 class Journal:
@@ -180,6 +181,8 @@ class Journal:
             document["group"] = asdict(batch.group)
         if batch.settled is not None:
             document["event_time"] = asdict(batch.settled)
+        if batch.request:
+            document["request"] = batch.request
         data = json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
         if taken_over := max((len(output.earlier) for output in batch.outputs), default=0):
             self._storage.put_atomic(self._path(f"{batch.batch}~{taken_over:04d}"), data)
@@ -331,6 +334,7 @@ def _batch(found: BatchDocument) -> Batch:
         group=found.group,
         names_root=found.names_root,
         settled=found.event_time,
+        request=found.request,
     )
 
 

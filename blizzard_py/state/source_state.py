@@ -80,6 +80,23 @@ class ToReplace:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuedFile(Entry):
+    """A file to do that no scan finds: a late one, or one of the ``request`` with that id."""
+
+    request: str = ""
+
+    @property
+    def entry(self) -> Entry:
+        """The file as a listing has it."""
+        return Entry(self.path, self.size, self.modified)
+
+
+def queued(entry: Entry, request: str = "") -> QueuedFile:
+    """Return a file as one of the queue."""
+    return QueuedFile(entry.path, entry.size, entry.modified, request)
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedGroup:
     """The group that a committed batch is published by: its number, and what it replaces."""
 
@@ -96,7 +113,8 @@ class Batch:
     ``marks`` are what tasks told of the rows of a source that is asked for them. With ``group``
     its outputs are made known by a manifest, and nobody finds them by listing. ``names_root`` is
     what the `SOURCE_FILE_COLUMN` of its rows begins with, empty where rows do not say whose they
-    are. ``settled`` is what a query over event time tells of it.
+    are. ``settled`` is what a query over event time tells of it. ``request`` is the id of the
+    operator's request that its files are of, empty for what the source has found.
     """
 
     batch: str
@@ -113,6 +131,7 @@ class Batch:
     group: PlannedGroup | None = None
     names_root: str = ""
     settled: SettledBatch | None = None
+    request: str = ""
 
 
 # Between the driver and the place of a lake.
@@ -216,7 +235,8 @@ class SourceState:
     highest name that an output was given. ``members`` are the
     states of several sources that share batches (`blizzard_py.state.members`). ``unfolded`` counts
     what the journal must hold, None where nobody has counted. ``requests`` are what operators
-    asked for, by their ids (`blizzard_py.requests.progress`).
+    asked for, by their ids (`blizzard_py.requests.progress`). ``ahead`` are partitions in which
+    one of them took files that scans have still to reach.
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -224,7 +244,7 @@ class SourceState:
     retries: Mapping[str, Retry] = field(default_factory=dict)
     totals: Totals = field(default_factory=Totals)
     last_update_ts: int | None = None
-    queue: tuple[Entry, ...] = ()
+    queue: tuple[QueuedFile, ...] = ()
     sweep: Sweep = Sweep()
     ledger: tuple[Segment, ...] = ()
     lateness: Lateness = ()
@@ -248,6 +268,7 @@ class SourceState:
     committed: CommitPoint = CommitPoint()
     unfolded: JournalTally | None = None
     requests: Mapping[str, RequestState] = field(default_factory=dict)
+    ahead: tuple[str, ...] = ()
 
 
 def under_way(state: SourceState) -> Iterable[str]:

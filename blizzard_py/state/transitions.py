@@ -19,6 +19,7 @@ from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import cut, mark_idle, retimed, times_of
 from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
 from blizzard_py.reading import ReadMarks
+from blizzard_py.requests.progress import RequestState, with_counts
 from blizzard_py.state.retries import RETRY_SECS, retried
 from blizzard_py.state.source_state import (
     Batch,
@@ -192,8 +193,40 @@ def ended(state: SourceState, batch: Batch, now: float) -> SourceState:
         in_flight=tuple(b for b in state.in_flight if b.batch != batch.batch),
         retries=retries,
         totals=_counted(state.totals, batch),
+        requests=_requests_after(state, batch),
         unfolded=None if tally is None else tally.with_batch(batch.batch),
     )
+
+
+def without_request(state: SourceState, request_id: str) -> SourceState:
+    """The state without the files of a request that are still to do; a batch of it stays."""
+    gone = {file.path for file in state.queue if file.request == request_id}
+    return replace(
+        state,
+        queue=tuple(file for file in state.queue if file.path not in gone),
+        retries={path: retry for path, retry in state.retries.items() if path not in gone},
+        replacing={path: asked for path, asked in state.replacing.items() if path not in gone},
+    )
+
+
+def without_batch(state: SourceState, batch: Batch) -> SourceState:
+    """The state without a batch that runs: nothing of it counts, its files are to do again."""
+    left = tuple(each for each in state.in_flight if each.batch != batch.batch)
+    return replace(state, in_flight=left)
+
+
+def _requests_after(state: SourceState, batch: Batch) -> Mapping[str, RequestState]:
+    """The requests with the outcomes of a batch counted, of one that it was asked for by."""
+    if not batch.request:
+        return state.requests
+    outcomes = [file.outcome for file in batch.finished]
+    counts = {
+        "ingested": outcomes.count("ingested"),
+        "failed": outcomes.count("quarantined"),
+        "kept": outcomes.count("reported"),
+        "rows": sum(output.rows for output in batch.outputs),
+    }
+    return with_counts(state.requests, batch.request, counts)
 
 
 def done_of(batch: Batch) -> tuple[Entry, ...]:

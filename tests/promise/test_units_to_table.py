@@ -24,7 +24,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from blizzard_core.errors import BlizzardError, StateError
 from blizzard_py.app import unit_operations
-from blizzard_py.app.requests import Waits
+from blizzard_py.app.submit import Waits
 from blizzard_py.edits import checkpoint_edit, unit_edits
 from blizzard_py.slices.instants import moment
 from blizzard_py.slices.units.state import UnitsState, reached

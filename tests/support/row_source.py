@@ -19,7 +19,7 @@ from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.sources.activity import NONE_APART
 from blizzard_py.sources.meter import BatchLimits, next_count
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
+from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Compared, Passed, Standing, Story, Waiting
 from blizzard_py.state.retries import waiting
@@ -173,6 +173,9 @@ class RowSource:
         waits = waiting(state, found.scanned.ended)
         work = RowsWork([entry for entry in found.files if entry.path not in waits])
         return Plan(state, found, work)
+
+    def requested(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
+        return Requested()
 
     def placed(
         self,

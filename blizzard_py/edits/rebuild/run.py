@@ -296,7 +296,7 @@ class Rebuild:
             queue=tuple(
                 entry
                 for entry in before.queue
-                if entry.path not in known.done and not is_new(progress, entry.path)
+                if not (entry.request or entry.path in known.done or is_new(progress, entry.path))
             ),
             sweep=Sweep(whole=True, noted=not origin),
             origin=origin,

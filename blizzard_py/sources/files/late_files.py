@@ -40,7 +40,7 @@ from blizzard_py.state.lateness import with_worst
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment, digests_of
 from blizzard_py.state.siblings import siblings_of
-from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.source_state import Batch, SourceState, queued
 from blizzard_py.state.transitions import begin_batch
 
 # Batches are named by a machine's clock, and files may wait for so long between look and batch.
@@ -274,7 +274,7 @@ class LateFiles:
                 state,
                 # They were later than the period in use, so it was too short for them.
                 lateness=with_worst(state.lateness, grace, now),
-                queue=(*state.queue, *late),
+                queue=(*state.queue, *map(queued, late)),
             )
         if not late or self._source.late_files == "ingest":
             state = self._upkeep.save(state)

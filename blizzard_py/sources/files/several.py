@@ -30,7 +30,7 @@ from blizzard_py.sources.files.advance import Work
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
+from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Story
 from blizzard_py.state.checkpoint_document import SHARED
@@ -177,6 +177,9 @@ class SeveralFiles:
             self._polled(name, plan.found, plan.work)
         limits = {name: parts.limits for name, parts in self._parts.items()}
         return Plan(self._state, _together(found), SeveralWork(works, limits))
+
+    def requested(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
+        return Requested()
 
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
         files: list[JobFile] = []

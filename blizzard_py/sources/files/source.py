@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import StorageError, Unavailable
 from blizzard_core.log import get_logger
-from blizzard_core.storage.protocol import Entry, is_bare, root_exists
+from blizzard_core.storage.protocol import Entry, is_bare, order_key, root_exists
 from blizzard_core.text import counted
+from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest
 from blizzard_py.job import FinishedFile, JobFile
+from blizzard_py.requests.progress import first_running
 from blizzard_py.sources.files.advance import NOTHING, Work, held_by, hold_all
 from blizzard_py.sources.files.directories import PartitionError, partition_of
 from blizzard_py.sources.files.discovery import (
@@ -29,12 +31,27 @@ from blizzard_py.sources.files.out_of_turn import OutOfTurn
 from blizzard_py.sources.files.story import FileStory, ignored
 from blizzard_py.sources.files.sweep import grace_of, is_due
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.protocol import LEFT_STAGE, Backlog, Plan, Upkeep, Withheld
+from blizzard_py.sources.protocol import (
+    LEFT_STAGE,
+    Backlog,
+    Plan,
+    Requested,
+    Upkeep,
+    Withheld,
+)
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Standing, Story
+from blizzard_py.state.checkpoint_file import read_ledger
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.siblings import RECORDS_SUFFIX
-from blizzard_py.state.source_state import Batch, Replaced, SourceState, checkpoint_path, under_way
+from blizzard_py.state.source_state import (
+    Batch,
+    QueuedFile,
+    Replaced,
+    SourceState,
+    checkpoint_path,
+    under_way,
+)
 
 
 class FileSource(ABC):
@@ -63,6 +80,8 @@ class FileSource(ABC):
         """See `Source`."""
 
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
+        if batch.request:
+            return state
         return self._moved(state, batch, NOTHING.lowest, batch.committed_ts)
 
     @abstractmethod
@@ -122,12 +141,23 @@ class FileSource(ABC):
         if is_due(state, self._source, ended):
             state = self._late.go_on(state)
         waits = waiting(state, ended)
+        requested = {entry.path for entry in state.queue if entry.request}
         queued = {entry.path for entry in state.queue}
-        elsewhere = self._others.waiting(state.queue)
-        late = [e for e in state.queue if e.path not in waits and e.path not in elsewhere]
+        late = [each.entry for each in self._free(state, waits) if not each.request]
         fresh = [e for e in found.files if e.path not in waits and e.path not in queued]
-        held = [*waits, *(file.path for file in found.young)]
+        held = [*(waits - requested), *(file.path for file in found.young)]
         return Plan(state, found, Work([*late, *fresh], len(late), held, state.progress.depth))
+
+    def requested(self, state: SourceState, now: float) -> Requested:
+        free = [entry for entry in self._free(state, waiting(state, now)) if entry.request]
+        first = first_running(state.requests)
+        files = [entry.entry for entry in free if entry.request == first]
+        return Requested(first, Work(files, len(files), (), None))
+
+    def _free(self, state: SourceState, waits: Collection[str]) -> list[QueuedFile]:
+        """The queued files that nothing waits for, and no other run has under way."""
+        elsewhere = self._others.waiting(state.queue)
+        return [e for e in state.queue if e.path not in waits and e.path not in elsewhere]
 
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
         """The batch's files with their table directories; those that have none or are others'."""
@@ -178,6 +208,8 @@ class FileSource(ABC):
     def advance(
         self, state: SourceState, batch: Batch, work: Work | None, now: float
     ) -> SourceState:
+        if batch.request:
+            return state  # a request moves no mark of the source
         return self._moved(state, batch, _lowest(state, batch, work), now)
 
     @abstractmethod
@@ -193,8 +225,22 @@ class FileSource(ABC):
         """The marks moved over the batch's files; ``lowest`` tells what waits. Pure."""
 
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
-        """Those of the batch's files that are left to other runs, with the reason."""
-        return self._others.theirs(state, batch.files)
+        """Those of the batch's files that are left to others, with the reason."""
+        return self._others.theirs(state, batch.files) | self._taken_ahead(state, batch)
+
+    def _taken_ahead(self, state: SourceState, batch: Batch) -> dict[str, str]:
+        """Those that a request has brought before polls came to their partitions."""
+        depth = state.progress.depth or 0
+        highest = {split(path, depth)[0]: order_key(path) for path in state.ahead}
+        paths = [
+            entry.path
+            for entry in batch.files
+            if order_key(entry.path) <= highest.get(split(entry.path, depth)[0], b"")
+        ]
+        if batch.request or not paths:
+            return {}
+        ledger = read_ledger(self._parts.stores.sink, self._parts.id)
+        return {p: "a request has brought it" for p in paths if ledger.settled_as(p) == "rows"}
 
     @abstractmethod
     def _standing(self, state: SourceState, entry: Entry) -> Standing:

@@ -11,7 +11,7 @@ from blizzard_core.errors import OrderError
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden, order_key
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import depth_of, split
-from blizzard_core.watermark.progress import Lowest, Progress, Scanned, gaps, is_new
+from blizzard_core.watermark.progress import Lowest, Progress, Scanned, gaps, is_new, is_passed
 from blizzard_py.sources.activity import Apart
 from blizzard_py.sources.files.advance import Window, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import (
@@ -139,6 +139,8 @@ class WatermarkFiles(FileSource):
         cold = state.origin is None and state.progress.state == "Initial"
         before = state.progress.partitions.keys()
         state = end_scan(state, found.progress, paths, scanned, window)
+        ahead = tuple(path for path in state.ahead if not is_passed(state.progress, path))
+        state = replace(state, ahead=ahead)
         self._tell_closed(found, before - state.progress.partitions.keys())
         if state.origin is None:
             # Where this source began, also if nothing is there yet: a floor that followed the

@@ -28,7 +28,7 @@ from blizzard_py.connections.protocol import Bound, Looking
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading, ReadTask, Recognition, UnitSlice
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
+from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, replacing, windows
 from blizzard_py.sources.tables.newer_groups import Since
@@ -170,6 +170,9 @@ class AskedSource(SlicedSource):
         waits = waiting(state, found.scanned.ended)
         work = TaskWork([entry for entry in found.files if entry.path not in waits])
         return Plan(replace(state, columns=known) if work else state, found, work)
+
+    def requested(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
+        return Requested()
 
     def placed(
         self,

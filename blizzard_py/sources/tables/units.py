@@ -33,7 +33,7 @@ from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import UnitsState, unit_key
 from blizzard_py.slices.units.trust import is_ahead, put_right
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.protocol import Backlog, Found, Plan, Upkeep
+from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, unit_plans, unit_states
 from blizzard_py.sources.tables.newer_groups import Since
@@ -147,6 +147,9 @@ class UnitSource(SlicedSource):
         readings = tuple(unit_plans.planned_reading(unit, self._units, now) for unit in units)
         next_ = replace(state, units=replace(found.state, readings=readings))
         return Plan(next_, entries, TaskWork(entries.files))
+
+    def requested(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
+        return Requested()
 
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
         readings = unit_states.read_by(state, batch)

@@ -22,6 +22,7 @@ UNIT = "2024-01-28T00:00:00.000Z/eu"
 SELECTS: dict[Kind, dict[str, Any]] = {
     "mark_units": {"units": [UNIT]},
     "advance_watermark": {"to_ms": 1706450400000},
+    "reingest": {"files": ["date=2024-01-28/1.ndjson.gz"]},
 }
 REQUEST = Request(
     kind="mark_units",
@@ -87,6 +88,14 @@ def test_equal_requests_have_equal_bytes_and_digests() -> None:
 
 def test_a_digest_stays_the_same_in_later_releases() -> None:
     assert digest(REQUEST) == "b2b84e1b"
+
+
+def test_too_many_files_are_refused() -> None:
+    files = [str(number) for number in range(bounds.REQUEST_FILES)]
+    found = document(kind="reingest", select={"files": files})
+    assert request_of(raw(found), WHERE).select["files"] == files
+    found["select"]["files"] = [*files, "more"]
+    assert refusal(found).startswith("select: files: Expected `array` of length <= 10000")
 
 
 @pytest.mark.parametrize("field", ["by", "at", "why", "release"])
@@ -161,12 +170,12 @@ def test_a_version_of_a_wrong_type_is_refused(version: Any) -> None:
 
 
 def test_another_kind_is_refused_with_its_release() -> None:
-    found = refusal(document(kind="reingest", release="9.1.0", mode="replace"))
-    assert found.startswith("kind: 'reingest' is not known to this release; '9.1.0' wrote it")
+    found = refusal(document(kind="compact", release="9.1.0", mode="replace"))
+    assert found.startswith("kind: 'compact' is not known to this release; '9.1.0' wrote it")
 
 
 def test_a_kind_of_an_unknown_release_is_refused() -> None:
-    found = refusal(document(kind="reingest", release=""))
+    found = refusal(document(kind="compact", release=""))
     assert "an unknown release wrote it" in found
 
 
@@ -254,7 +263,7 @@ def test_records_are_read_as_they_were_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"v": 2}, {"state": "waiting"}, {"state": "failed"}, {"counts": {"units": "1"}}]
+    "change", [{"v": 2}, {"state": "waiting"}, {"state": "lost"}, {"counts": {"units": "1"}}]
 )
 def test_a_wrong_end_record_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(RequestInvalid, match=f"{next(iter(change))}.*restore it as it was"):

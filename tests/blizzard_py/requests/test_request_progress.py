@@ -74,7 +74,10 @@ def test_transitions_change_no_input() -> None:
 def test_only_what_is_not_over_is_open() -> None:
     requests = with_state(waiting(A, B, C), B, "mark_units", "rejected", "no units", 1.0)
     assert list(open_of(requests)) == [A, C]
-    assert [is_over(state) for state in get_args(State)] == [False, True, True, True]
+    assert [is_over(state) for state in get_args(State)] == [
+        *[False, False],
+        *[True, True, True, True],
+    ]
 
 
 def test_a_request_that_is_not_there_is_left_out_already() -> None:

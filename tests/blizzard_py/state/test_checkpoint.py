@@ -33,6 +33,7 @@ from blizzard_py.state.source_state import (
     Batch,
     Identity,
     PlannedOutput,
+    QueuedFile,
     Retry,
     SourceState,
     Sweep,
@@ -201,7 +202,7 @@ def test_everything_of_a_state_survives_the_round_trip() -> None:
     state = SourceState(
         passed(Progress(), ["d=1/a"]),
         last_update_ts=7,
-        queue=(Entry("d=0/late", 3, 4.5),),
+        queue=(QueuedFile("d=0/late", 3, 4.5), QueuedFile("d=0/asked", 3, 4.5, "0000000a.1")),
         sweep=Sweep(12.5, "d=1/a", whole=True, noted=True),
         ledger=(Segment("00000001~x", 3),),
         lateness=((20_000, 12.5),),

@@ -16,6 +16,7 @@ from blizzard_py.state.members import lifted, of_source, part_of, parted, qualif
 from blizzard_py.state.source_state import (
     Batch,
     PlannedOutput,
+    QueuedFile,
     Retry,
     SourceState,
     Totals,
@@ -39,7 +40,7 @@ def batch(name: str, *paths: str) -> Batch:
 def state() -> SourceState:
     members = {
         "app": SourceState(totals=Totals(files=1)),
-        "web": SourceState(queue=(Entry("w/late", 1, 0.0),)),
+        "web": SourceState(queue=(QueuedFile("w/late", 1, 0.0),)),
     }
     return SourceState(
         in_flight=(batch("b1", "app:1", "web:d/2"), batch("b2", "web:3")),

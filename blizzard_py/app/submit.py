@@ -1,0 +1,264 @@
+"""Submission of an operator's request, and the following of it until it is over.
+
+A command writes its request and rings. Where a daemon works on the source it is the daemon's to do,
+and the command follows. Where nobody does, since the writer released the checkpoint or is a process
+of this machine that is gone, the command does it itself: what brings files as the source's owner
+for so long, all else in one conditional write.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+from blizzard_core.checkpoint.writer import Writer, is_running
+from blizzard_core.daemon import Loop, run
+from blizzard_core.errors import FencedError, NotFound, StateError, StorageError
+from blizzard_core.redact import redacted
+from blizzard_core.settings.document import Config
+from blizzard_core.signals import INTERRUPTED, stop_on_signals
+from blizzard_py.app.request_effects import effects_of, fingerprint_of
+from blizzard_py.app.wiring import NoEngine, owner_parts, source_pipeline, spark_engine
+from blizzard_py.edits import checkpoint_edit
+from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
+from blizzard_py.edits.notes import Note, whoever
+from blizzard_py.engines.lazy import LazyEngine
+from blizzard_py.ingest.request_runner import decide_request, end_record
+from blizzard_py.requests.codec import RequestInvalid
+from blizzard_py.requests.document import BRINGING, Kind, Request
+from blizzard_py.requests.mailbox import Mailbox
+from blizzard_py.requests.progress import RequestState
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.stale import require_current, world_of
+
+# A daemon listens this often at least, in seconds (`blizzard_core.daemon.CALL_SECS`), and a command
+# waits for two turns of it and some time before it leaves the request alone.
+_PATIENCE_SECS = 150.0
+_LOOK_SECS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """A command's waiting: ``sleep`` between looks, ``clock`` in epoch seconds, ``tell`` a line."""
+
+    sleep: Callable[[float], None]
+    clock: Callable[[], float]
+    tell: Callable[[str], None]
+    wait: bool = True
+    take_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The part of a request that its author decides, as `Request` has it."""
+
+    kind: Kind
+    select: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestResult:
+    """The end of a request: ``state`` is that of `RequestState`, ``open`` where nobody took it.
+
+    ``exit_code`` is that of the process which was to do it here.
+    """
+
+    id: str
+    state: str
+    reason: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    exit_code: int = 0
+
+
+def submit_and_follow(
+    config: Config, where: tuple[str, str], order: Order, waits: Waits
+) -> RequestResult:
+    """Submit a request and see it done, by whoever owns the source; its end.
+
+    Where nobody accepts it in time it stays, and its state is ``open``. Raises `EditRefused` where
+    nothing was ingested yet, `StateError`, `StorageError`.
+    """
+    parts = owner_parts(config, where, NoEngine())
+    store = CheckpointStore(parts.stores.sink, parts.id)
+    seen = _load(parts, store)
+    mailbox = Mailbox(parts.stores.sink, parts.id)
+    request = _request(parts, order, waits.clock())
+    request_id, is_new = mailbox.submit(request, seen.state.requests)
+    waits.tell(f"request {request_id} for {parts.name}{'' if is_new else ', made before'}")
+    here = partial(_bring_here, config, where) if order.kind in BRINGING else None
+    return _Following(parts, store, mailbox, request_id, waits, here).result()
+
+
+def _request(parts: Parts, order: Order, now: float) -> Request:
+    """Return a request of whoever runs this process."""
+    return Request(
+        kind=order.kind,
+        select=order.select,
+        options=order.options,
+        config=fingerprint_of(parts),
+        by=whoever(),
+        at=dt.datetime.fromtimestamp(now, dt.UTC).isoformat(timespec="seconds"),
+        why=redacted(order.why),
+        release=version("blizzard-penguin"),
+    )
+
+
+def _load(parts: Parts, store: CheckpointStore) -> Stored:
+    """Return the checkpoint. Raises `EditRefused` without one: it would be made from nothing."""
+    seen = store.load()
+    if seen.raw is None:
+        raise EditRefused(f"{parts.name}: has no checkpoint; have it run once first")
+    return seen
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    """A request that is followed. ``bring`` does what is requested of the source, as its owner."""
+
+    parts: Parts
+    store: CheckpointStore
+    mailbox: Mailbox
+    id: str
+    waits: Waits
+    bring: Callable[[], int] | None
+
+    def result(self) -> RequestResult:
+        """Wait for the end; what is known by then."""
+        waits = self.waits
+        began, told, takes_over = waits.clock(), RequestResult(self.id, ""), waits.take_over
+        owner = ""
+        while True:
+            # The checkpoint first: what lacks its end after that was not done before that, and a
+            # write in the place of what was seen is refused if somebody does it since.
+            seen = _load(self.parts, self.store)
+            known = self._known(seen)
+            if known.state not in {"open", "waiting", "running"}:
+                return known
+            if takes_over or seen.writer is None or is_running(seen.writer) is False:
+                takes_over = False
+                found = self._here(seen, known)
+                if found is not None:
+                    return found
+                continue
+            if not owner:
+                owner = _owner(seen.writer)
+                waits.tell(f"{owner} does it; following. Ctrl-C ends following, not the request.")
+            if known.counts != told.counts:
+                told, began = known, waits.clock()
+                waits.tell(f"{self.id}: {counts_text(known.counts)}")
+            is_late = known.state != "running" and waits.clock() - began > _PATIENCE_SECS
+            if not waits.wait or is_late:
+                return known
+            waits.sleep(_LOOK_SECS)
+
+    def _known(self, seen: Stored) -> RequestResult:
+        """What the mailbox and the checkpoint say of the request."""
+        end = self.mailbox.ended(self.id)
+        if end is not None:
+            return RequestResult(self.id, end.state, end.reason, end.counts)
+        return _result(self.id, seen.state.requests.get(self.id))
+
+    def _here(self, seen: Stored, known: RequestResult) -> RequestResult | None:
+        """Do the request, since nobody else does; its end if that is known, None to look again."""
+        if self.bring is None:
+            reason = _do_here(self.parts, seen, self.mailbox, self.id, self.waits.clock())
+            if not reason or self.store.load().raw != seen.raw:
+                return None
+            return RequestResult(self.id, known.state, reason)  # there is nobody to wait for
+        if not self.waits.wait:
+            return known
+        code = self.bring()
+        if code == FencedError.exit_code:
+            return None  # a daemon has it now
+        after = self._known(_load(self.parts, self.store))
+        if not code:
+            return after
+        why = (
+            "interrupted" if code == INTERRUPTED else "it ended with an error, which the log tells"
+        )
+        return RequestResult(self.id, after.state, why, after.counts, code)
+
+
+def _result(request_id: str, known: RequestState | None) -> RequestResult:
+    if known is None:
+        return RequestResult(request_id, "open")
+    return RequestResult(request_id, known.state, known.reason, known.counts)
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return the counts of a request as people read them."""
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def _owner(writer: Writer) -> str:
+    found = writer.process
+    return "the daemon" if found is None else f"the daemon on {found.host} (pid {found.pid})"
+
+
+def _do_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, now: float) -> str:
+    """Do the request as the source's owner, or cancel it; why it could not be, empty if it was.
+
+    A daemon that started meanwhile refuses the write, and has the request to do then.
+    """
+    found = source_pipeline(parts)
+    effects = effects_of(parts, found.source)
+    after = seen.state
+    try:
+        require_current(seen.state, parts, world_of(parts, seen.state))
+        is_cancelled = mailbox.is_cancelled(request_id)
+        after = decide_request(
+            mailbox, effects, seen.state, request_id, now, is_cancelled=is_cancelled
+        )
+        known = after.requests.get(request_id)
+        if known is None:
+            return "it was removed from the mailbox; give the command again"
+        if after.requests == seen.state.requests:
+            return known.reason  # it waits, as before
+        request = _readable(mailbox, request_id)
+        said = "" if request is None or not request.why else f", {request.why}"
+        why = f"request {request_id}: {known.kind} {known.state}{said}"
+        # As it is: `change` would take a source that has done nothing yet for one that starts over.
+        checkpoint_edit.put(found, seen, after, Note(whoever(), now, why))
+    except (EditRefused, StateError) as error:
+        return str(error)
+    finally:
+        found.close()
+    end = end_record(known)
+    if end is None:
+        return known.reason
+    with suppress(StorageError):  # the checkpoint says it, and the next daemon records it
+        mailbox.end(request_id, end)
+    return ""
+
+
+def _readable(mailbox: Mailbox, request_id: str) -> Request | None:
+    try:
+        return mailbox.read(request_id)
+    except (RequestInvalid, NotFound):
+        return None
+
+
+def _bring_here(config: Config, where: tuple[str, str]) -> int:
+    """Do what is requested of a source, as its owner, and nothing else; the exit code."""
+    engine = LazyEngine(partial(spark_engine, config, "blizzard-requests"))
+    worker = source_pipeline(owner_parts(config, where, engine), requests_only=True)
+    stop = threading.Event()
+    grace_secs = config.global_.shutdown_grace
+    with stop_on_signals(stop, grace_secs):
+        try:
+            code = run([worker], Loop(True, 0, grace_secs), stop)
+            with suppress(StateError, StorageError):  # who comes next asks whether we run
+                worker.release()
+            return code
+        finally:
+            worker.end_jobs()
+            engine.stop()
+            worker.close()

@@ -1,0 +1,77 @@
+"""Turns of live files and of files that operators requested, within one look at the source. Pure.
+
+Live files come first: a batch of a request takes its turn when none waits, or after three live
+batches, so a request goes on beside a long backlog, too. At most one batch of a request is in
+flight, and when the next poll is due none begins: so what arrives waits for one of them at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.sources.meter import BatchLimits
+from blizzard_py.sources.protocol import Requested, Work
+
+# So many live batches come between two of a request, while live files wait.
+_LIVE_TURNS = 3
+# What a batch of a request holds at most: live files that arrive meanwhile wait for it.
+_REQUEST_SECS = 20.0
+_FIRST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The files of the next batch, and the request that they are of, empty for live ones."""
+
+    files: tuple[Entry, ...]
+    request: str = ""
+
+
+class Turns:
+    """Chooses the next batch. ``is_due`` tells whether it is time to look at the source again.
+
+    Where there is nothing at all the first batch has no files: a job has something due without.
+    """
+
+    def __init__(
+        self, live: Work, asked: Requested, limits: BatchLimits, is_due: Callable[[], bool]
+    ) -> None:
+        self._live = live
+        self._asked = asked
+        self._requested = asked.work
+        self._is_empty = not live and not asked.work
+        self._limits = limits
+        self._is_due = is_due
+        # Turns of live files since one of a request.
+        self._since = 0
+        self._is_first = True
+
+    def next(self, bytes_per_sec: float | None, *, is_beside_request: bool) -> Turn | None:
+        """Take the next batch's files; None if there are none, or none that may begin now.
+
+        With ``is_beside_request`` a batch of a request is in flight.
+        """
+        if self._is_empty:
+            self._is_empty = False
+            return Turn(())
+        may_begin = self._may_begin and not is_beside_request
+        if self._live and (self._since < _LIVE_TURNS or not may_begin):
+            self._since += 1
+            return Turn(self._live.take(self._limits, bytes_per_sec))
+        if not may_begin:
+            return None
+        self._since, self._is_first = 0, False
+        taken = self._requested.take(self._small(bytes_per_sec), bytes_per_sec)
+        return Turn(taken, self._asked.id)
+
+    @property
+    def _may_begin(self) -> bool:
+        # While live files wait there is no need to look for others.
+        return bool(self._requested) and (bool(self._live) or self._is_first or not self._is_due())
+
+    def _small(self, bytes_per_sec: float | None) -> BatchLimits:
+        limits = self._limits
+        most = limits.bytes if bytes_per_sec is not None else min(limits.bytes, _FIRST_BYTES)
+        return replace(limits, bytes=most, secs=min(limits.secs, _REQUEST_SECS))

@@ -1,0 +1,100 @@
+"""``blizzard ingest``: a request for files by their URIs, done by the daemon or here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from blizzard_py.__main__ import main as blizzard
+from tests.support.direct_engine import DirectEngine
+from tests.support.s3_server import S3Server
+from tests.support.scenario import Scenario
+
+
+@pytest.fixture
+def scenario(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Scenario:
+    monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
+    if getattr(request, "param", "local") == "local":
+        found = Scenario(tmp_path, str(tmp_path))
+    else:
+        server: S3Server = request.getfixturevalue("s3")
+        found = Scenario(tmp_path, f"s3://{server.new_bucket()}/base", server.options)
+    found.put_rows("date=2024-01-01/5.json.gz", 1)
+    found.ingest()
+    return found
+
+
+def command(scenario: Scenario, *arguments: str) -> Result:
+    return CliRunner().invoke(blizzard, ["ingest", str(scenario.config), *arguments])
+
+
+@pytest.mark.parametrize("scenario", ["local", "s3"], indirect=True)
+def test_the_command_takes_files_by_their_uri_and_tells_of_each(scenario: Scenario) -> None:
+    scenario.put_rows("date=2024-01-01/_h.json.gz", 2)
+    scenario.put("date=2024-01-01/plain.txt", b'{"id": 3, "text": "t"}\n')
+    root = f"{scenario.place}/raw/date=2024-01-01"
+    dry = command(scenario, f"{root}/_h.json.gz", "--dry-run")
+    assert (dry.exit_code, "would ingest" in dry.stdout) == (0, True), dry.output
+    done = command(scenario, f"{root}/_h.json.gz", f"{root}/plain.txt", f"{root}/x.json", "--json")
+    assert done.exit_code == 1, done.output
+    document = json.loads(done.stdout)
+    assert [file["state"] for file in document["files"]] == ["ingested", "ingested", "missing"]
+    assert (document["rows"], document["files"][0]["source"]) == (2, "events/main")
+    folder = command(scenario, root)
+    assert (folder.exit_code, "missing" in folder.stdout) == (1, True)
+    shown = command(scenario, f"{root}/plain.txt")
+    assert "its rows are in" in shown.stdout
+    assert "0 rows of 0 files are in." in shown.stdout
+    assert (shown.exit_code, "1 file is in from before." in shown.stdout) == (0, True)
+    # Written again it is another file, of which nothing is in.
+    scenario.put("date=2024-01-01/plain.txt", b'{"id": 4, "text": "other"}\n')
+    refused = command(scenario, f"{root}/plain.txt")
+    assert (refused.exit_code, "not known to be the same file still" in refused.stdout) == (1, True)
+    scenario.ingest()
+    scenario.commit()
+    assert scenario.ids() == [1, 2, 3]
+
+
+def test_a_command_that_does_not_wait_leaves_its_request_to_the_daemon(scenario: Scenario) -> None:
+    scenario.put_rows("date=2024-01-01/_h.json.gz", 2)
+    uri = f"{scenario.place}/raw/date=2024-01-01/_h.json.gz"
+    left = command(scenario, uri, "--no-wait")
+    assert (left.exit_code, "is not done by any daemon yet" in left.stderr) == (7, True)
+    assert "taken" in left.stdout
+    scenario.ingest()
+    scenario.commit()
+    assert scenario.ids() == [1, 2]
+    done = command(scenario, uri)
+    assert (done.exit_code, "is in from before" in done.stdout) == (0, True)
+
+
+def test_nothing_is_brought_before_the_source_has_begun(tmp_path: Path) -> None:
+    fresh = Scenario(tmp_path, str(tmp_path))
+    fresh.put_rows("date=2024-01-01/5.json.gz", 1)
+    found = command(fresh, f"{fresh.place}/raw/date=2024-01-01/5.json.gz")
+    assert (found.exit_code, "has no checkpoint; have it run once first" in found.stderr) == (
+        1,
+        True,
+    )
+
+
+def test_a_uri_must_name_one_source(scenario: Scenario) -> None:
+    elsewhere = command(scenario, "/nowhere/1.json")
+    assert (elsewhere.exit_code, "names no file below" in elsewhere.stderr) == (2, True)
+    wrong = command(scenario, f"{scenario.place}/raw/1.json.gz", "--pipeline", "none")
+    assert (wrong.exit_code, "known: events/main" in wrong.stderr) == (2, True)
+    # The account may stand in the options, so the URI alone does not tell them apart.
+    for name in ("one", "two"):
+        scenario.document["pipelines"]["events"]["sources"][name] = {
+            "source_uri": "az://box/raw",
+            "storage_options": {"AZURE_STORAGE_ACCOUNT_NAME": name},
+        }
+    scenario.write_config()
+    both = command(scenario, "az://box/raw/1.json.gz")
+    assert both.exit_code == 2
+    assert "lies below the roots of events/one, events/two; say which" in both.stderr

@@ -1,0 +1,83 @@
+"""A source in memory of which operators request files, done by its own pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blizzard_py.app.request_effects import fingerprint_of
+from blizzard_py.app.selecting import preview
+from blizzard_py.explain import Explanation, explain
+from blizzard_py.explain.location import Located
+from blizzard_py.requests.document import Request
+from blizzard_py.requests.mailbox import Mailbox
+from blizzard_py.requests.progress import RequestState
+from blizzard_py.state.checkpoint_file import read_state
+from tests.support.blizzard_world import World
+
+DAY = "date=2024-01-01"
+SOURCE_ID = "events_main"
+
+
+class RequestWorld(World):
+    """A live source that is up to date, and whose grace is over."""
+
+    def __init__(self, **source: Any) -> None:
+        super().__init__(**{"grace_period": "1s", **source})
+        self.template = "date=%Y-%m-%d"
+        for name in ("1", "5"):
+            self.put(f"{DAY}/{name}.json", name)
+        self.drain()
+        self.now += 100
+        self.put(f"{DAY}/52.json", "52")  # the save of its batch says that the grace is over
+        self.drain()
+
+    @property
+    def mailbox(self) -> Mailbox:
+        return Mailbox(self.sink, SOURCE_ID)
+
+    def submit(self, *paths: str, config: str | None = None, **options: Any) -> str:
+        """Submit a request for files, as a command does; its id."""
+        request = Request(
+            kind="reingest",
+            select={"files": list(paths)},
+            options=options,
+            config=fingerprint_of(self.parts()) if config is None else config,
+            by="ann@ops-3",
+            at="2026-11-25T09:12:04+00:00",
+            why="a test",
+            release="0.1.0",
+        )
+        state = read_state(self.sink, SOURCE_ID)
+        known = {} if state is None else state.requests
+        return self.mailbox.submit(request, known)[0]
+
+    def request(self, request_id: str) -> RequestState:
+        """What the checkpoint says of a request."""
+        state = read_state(self.sink, SOURCE_ID)
+        assert state is not None
+        return state.requests[request_id]
+
+    def outcomes(self, request_id: str) -> dict[str, str]:
+        """The last that the report says of each file."""
+        return {line.path: line.state for line in self.mailbox.report(request_id)}
+
+    def ingest(self, *paths: str, **options: Any) -> list[str]:
+        """Request files and have the daemon bring them; what became of each."""
+        request_id = self.submit(*paths, **options)
+        self.drain()
+        found = self.outcomes(request_id)
+        return [found.get(path, "") for path in paths]
+
+    def previewed(self, *paths: str, insist: bool = False) -> list[str]:
+        return [line.state for line in preview(self.parts(), paths, insist=insist)]
+
+    def explained(self, path: str) -> Explanation:
+        place = Located(f"mem://raw/{path}", "events/main", path, "", ())
+        pipeline = self.pipeline()
+        return explain(pipeline.parts, pipeline.source, place, {})
+
+    def go_on(self, days: int = 3) -> None:
+        """The daemon polls and sweeps for some days."""
+        for _ in range(days * 2):
+            self.now += 86_400 / 2 + 1
+            self.drain()

@@ -219,6 +219,11 @@ REQUEST_FILES = 10_000
 Beyond: the request is refused; name fewer at once
 Test: test_request_document.py::test_too_many_files_are_refused
 """
+REQUEST_LETTERS = 20_000
+"""Objects of dead letters that a request names
+Beyond: the request is refused; name fewer at once
+Test: test_request_document.py::test_too_many_letters_are_refused
+"""
 REQUEST_UNITS = 20_000
 """Work units of a request that marks them
 Beyond: the request is refused; mark fewer at once

@@ -31,35 +31,28 @@ from blizzard_core.daemon import DIFFERS, REFUSED
 from blizzard_core.settings.checks.event_time import event_time_notes
 from blizzard_core.text import counted, printable
 from blizzard_py.app import daemon as app
-from blizzard_py.app import inspection, unit_operations
-from blizzard_py.app.asked_backfill import backfill_asked
+from blizzard_py.app import inspection
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.new_fields import schema_diff
-from blizzard_py.app.operations import is_asked
 from blizzard_py.app.query_validation import validate_asked
-from blizzard_py.app.replacing import replace_range
 from blizzard_py.app.validation import checkpoint_notes, validate_pipelines
 from blizzard_py.commands import (
+    backfill,
     checkpoint,
     convert,
     demo,
     dlq,
     ingest,
     init,
-    redo,
     rename,
+    replay,
     requests,
     state,
     watch,
     watermark,
 )
-from blizzard_py.commands.options import source_options
 from blizzard_py.commands.printing import print_plan, print_schema, print_schema_diff, print_status
-from blizzard_py.commands.replacing import answer_replacement
-from blizzard_py.commands.requests import mark_units
 from blizzard_py.explain import lines
-from blizzard_py.sources.ranges import Range
 
 
 @click.group(
@@ -274,117 +267,12 @@ def explain(config: Path, uri: str, as_json: bool) -> int:
     return 0
 
 
-@main.command(
-    section="Mend",
-    examples=(
-        (
-            "blizzard backfill config.yaml --pipeline events --source main "
-            "--from date=2023-01-01 --to date=2023-12-31"
-        ),
-        (
-            "blizzard backfill config.yaml --pipeline events --source main --replace "
-            "--from date=2023-01-07 --to date=2023-01-07 --dry-run"
-        ),
-    ),
-)
-@config_argument
-@source_options(required=True)
-@click.option(
-    "--from", "first", required=True, metavar="PREFIX", help="First partition, or first value."
-)
-@click.option(
-    "--to",
-    "last",
-    required=True,
-    metavar="PREFIX",
-    help="Last partition, included; of a table or an API the value that is not included.",
-)
-@click.option("--chunk", default="", metavar="DURATION", help="Of a table or an API: 1month.")
-@click.option("--save", is_flag=True, help="Of one that has not begun: it begins at --to.")
-@click.option("--values", default="", metavar="A,B", help="Of work units: of these values only.")
-@click.option("--replay", is_flag=True, help="Ingest again what the live daemon has done.")
-@click.option("--anew", is_flag=True, help="With --replay: again where a replay is finished.")
-@click.option("--replace", is_flag=True, help="Ingest again, in the place of the rows of before.")
-@click.option("--dry-run", is_flag=True, help="With --replace: say what would be done.")
-@click.option(
-    "--insist",
-    is_flag=True,
-    help="With --replace: rows of which nobody knows whether they name their file do.",
-)
-@json_option
-@log_level_option
-@command
-def backfill(
-    config: Path,
-    pipeline: str,
-    source: str,
-    first: str,
-    last: str,
-    chunk: str,
-    save: bool,
-    values: str,
-    replay: bool,
-    anew: bool,
-    replace: bool,
-    dry_run: bool,
-    insist: bool,
-    as_json: bool,
-) -> int:
-    """Ingest a closed range of partitions beside the live daemon.
-
-    It has a checkpoint of its own, so it can be stopped and started again, and
-    never touches the live watermarks. A range that is the live daemon's is
-    refused unless --replay is given. A range that was replayed is not replayed again
-    by the same command; --anew begins over, and is for one start by hand.
-
-    With --replace the files of the range that were ingested (mended ones, or after a change of
-    the schema) come again, and in the same commit exactly their rows of before go. --from and
-    --to may be files then. What cannot be replaced so is refused before anything is read.
-
-    Of a table or an API it reads from --from up to --to, which is not included, in chunks. Only
-    what the live source neither has read nor will: below where its watermark was set before it
-    began, or with --save before it has begun.
-
-    Of a source of work units all that have time from --from up to --to are marked: the daemon, once
-    started again, reads them from their beginning and replaces their rows.
-    """
-    if anew and not replay:
-        raise click.UsageError("--anew goes with --replay")
-    _check_replacing(replace=replace, replay=replay, only=dry_run or insist or as_json)
-    loaded = load_config(config)
-    refuse_rows(loaded, (pipeline, source), "a backfill")
-    if unit_operations.is_by_units(loaded, (pipeline, source)):
-        if replay or anew or replace or save or chunk:
-            raise click.UsageError("work units take --from, --to and --values alone")
-        return mark_units(loaded, (pipeline, source), (first, last), values)
-    if values:
-        raise click.UsageError("--values is for sources of work units")
-    if is_asked(loaded, (pipeline, source)):
-        if replay or anew or replace:
-            raise click.UsageError("--replay, --anew and --replace are for sources of files")
-        return backfill_asked(loaded, (pipeline, source), (first, last), chunk, save=save)
-    if chunk or save:
-        raise click.UsageError("--chunk and --save are for tables and APIs")
-    chosen = Range(first.strip("/"), last.strip("/"))
-    if replace:
-        done = replace_range(loaded, (pipeline, source), chosen, insist=insist, dry_run=dry_run)
-        return answer_replacement(done, as_json=as_json)
-    return app.backfill(loaded, (pipeline, source), chosen, replay=replay, anew=anew)
-
-
-def _check_replacing(*, replace: bool, replay: bool, only: bool) -> None:
-    """Raise `click.UsageError` for options that do not go together; ``only`` with --replace."""
-    if only and not replace:
-        raise click.UsageError("--dry-run, --insist and --json go with --replace")
-    if replace and replay:
-        raise click.UsageError("give either --replace or --replay, with which rows come twice")
-
-
 main.add_command(watch)
 main.add_command(state)
 main.add_command(ingest)
+main.add_command(backfill)
 main.add_command(dlq)
-main.add_command(redo)
+main.add_command(replay)
 main.add_command(checkpoint)
 main.add_command(watermark)
 main.add_command(requests)

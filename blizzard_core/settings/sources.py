@@ -173,17 +173,6 @@ class SourceSettings(CommonSource):
         """Return whether what is read again replaces what was published, without a command."""
         return self.units is not None
 
-    def for_range(self, depth: int | None) -> Self:
-        """Return the same for a range of names: no other bound, no late files, this depth."""
-        known = self.partition_filter
-        changed = {"partition_depth": depth, "late_sweep_interval": 0}
-        return self.model_copy(
-            update={
-                "partition_filter": known and known.model_copy(update={"lookback": None}),
-                "advanced": self.advanced.model_copy(update=changed),
-            }
-        )
-
     @model_validator(mode="before")
     @classmethod
     def _path_is_an_alias(cls, data: Any) -> Any:

@@ -16,7 +16,7 @@ and what lies behind that counts as not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -52,21 +52,17 @@ def scan(
     progress: Progress,
     accept: Callable[[str], bool],
     concurrency: int,
-    within: Gap | None = None,
     limit: int | None = None,
     behind: Behind | None = None,
 ) -> Scan:
     """Everything above the watermarks that ``accept`` takes. Raises `StorageError`.
 
     A cold start settles the partition depth from what it finds; the returned
-    ``progress`` has it. ``within`` bounds the listing to a range, ``limit`` the
-    number of new files; at least one is found if there is any. ``behind`` tells for a path
-    that is never taken where the names end that begin as it does: a long listing
-    that meets one goes on from there.
+    ``progress`` has it. ``limit`` bounds the number of new files; at least one is found if there is
+    any. ``behind`` tells for a path that is never taken where the names end that begin as it does:
+    a long listing that meets one goes on from there.
     """
     ranges = gaps(progress)
-    if within is not None:
-        ranges = tuple(_clipped(ranges, within))
 
     # Files that are done count as well. More of them than this tell nothing more.
     files: set[str] = set()
@@ -98,15 +94,6 @@ def scan(
         progress,
         next((part.until for part in listed if part.until is not None), None),
     )
-
-
-def _clipped(ranges: tuple[Gap, ...], within: Gap) -> Iterator[Gap]:
-    for gap in ranges:
-        after = max(gap.after, within.after, key=order_key)
-        ends = [until for until in (gap.until, within.until) if until is not None]
-        until = min(ends, key=order_key, default=None)
-        if until is None or order_key(after) < order_key(until):
-            yield Gap(after, until)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ from blizzard_py.sources.tables.backfill import (
     slug_of,
 )
 from blizzard_py.sources.tables.windows import to_stored
+from blizzard_py.state.backfills import BACKFILL, backfills_of
 from blizzard_py.state.checkpoint_file import read_state
-from blizzard_py.state.siblings import BACKFILL, backfills_of
 from blizzard_py.state.source_state import SourceState
 
 

@@ -17,8 +17,6 @@ from typing import Any
 from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.storage.protocol import order_key
-from blizzard_core.watermark.progress import Gap
 from blizzard_py.app.event_time import shown_stream, shown_watch
 from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.queries.asking import selection_of
@@ -41,9 +39,8 @@ from blizzard_py.explain import Explanation, Located, Task, located, unmatched
 from blizzard_py.explain import explain as explain_file
 from blizzard_py.ingest.inferred_schema import described
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.replay.ownership import backfill_ranges
-from blizzard_py.replay.refused import refusals, refused_outputs
 from blizzard_py.schema.types import field_spec
+from blizzard_py.selection.refused import refusals, refused_outputs
 from blizzard_py.slices.instants import stamp
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
@@ -53,7 +50,6 @@ from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.sources.tables.work import item_name, parsed_name
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.last_error import last_error
-from blizzard_py.state.siblings import BACKFILL
 from blizzard_py.state.skipped_rows import skipped_rows
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_query import respelled
@@ -87,11 +83,9 @@ def explain(config: Config, uri: str) -> Explanation:
 
 def explained(parts: Parts, place: Located) -> Explanation:
     """Return what became of a file of the source, or will. Raises `StateError`, `StorageError`."""
-    ours = [r for r in backfill_ranges(parts) if _lies_in(r.gap, place.path or "")]
     source = SourcePipeline(parts, opener_of(parts)).source
     with closing(source):
-        ranges = {f"{parts.id}{BACKFILL}{r.slug}": r.slug for r in ours}
-        return explain_file(parts, source, place, ranges)
+        return explain_file(parts, source, place)
 
 
 def _explain_task(config: Config, where: tuple[str, str], uri: str, task: str) -> Explanation:
@@ -109,18 +103,11 @@ def _explained_task(parts: Parts, source: AskedSource, uri: str, task: str) -> E
     known = source.looked(state)
     left = [each.name for each in known.tasks if each.name not in known.done]
     name = task if parsed_name(task) else item_name(known.seq, task or next(iter(left), "0"))
-    found = explain_file(parts, source, Located(uri, parts.name, name, "names it", ()), {})
+    found = explain_file(parts, source, Located(uri, parts.name, name, "names it", ()))
     statements = {item_name(known.seq, each.name): each.where for each in known.tasks}
     window = known.window if name in statements else None
     told = None if window is None else {"after": dict(window.after), "up_to": dict(window.up_to)}
     return replace(found, uri=name, file=None, task=Task(told, statements.get(name)))
-
-
-def _lies_in(gap: Gap, path: str) -> bool:
-    until = gap.until
-    return order_key(gap.after) < order_key(path) and (
-        until is None or order_key(path) < order_key(until)
-    )
 
 
 def schema(config: Config) -> tuple[dict[str, Any], list[str]]:

@@ -8,18 +8,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blizzard_core.settings.document import Config
-from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.app.operations import chosen_letters, live_parts
-from blizzard_py.app.wiring import NoEngine
+from blizzard_py.app.selecting import close_letters
+from blizzard_py.app.submit import Order, RequestResult, Waits, submit_and_follow
 from blizzard_py.dead_letters import reader
+from blizzard_py.dead_letters.counting import lines_of
 from blizzard_py.dead_letters.reader import DeadLetter
+from blizzard_py.edits.notes import whoever
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.replay import file_parts, record_parts, records_uri
-from blizzard_py.replay.discarding import Discarded, discard
-from blizzard_py.replay.sources import original
+from blizzard_py.selection.letters import original
 from blizzard_py.sources.files.lines import read_lines
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.records import RecordFiles
 from blizzard_py.state.source_state import Closing
 
 # The letter of a whole file names its first bad line so.
@@ -88,27 +89,42 @@ def _around(live: Parts, letter: DeadLetter, numbers: range) -> tuple[dict[int, 
 
 def _home_of(live: Parts, letter: DeadLetter) -> tuple[Storage | None, str]:
     """The store and path of a letter's file."""
-    records, source = f"{records_uri(live)}/", live.stores.source
-    if letter.uri.startswith(records):
-        store = open_storage(records_uri(live), live.ingest.sink.options)
-        return store, letter.uri.removeprefix(records)
+    records, source = RecordFiles(live), live.stores.source
+    name = records.path_of(letter.uri)
+    if name is not None:
+        return live.stores.dlq, records.place(name)
     if letter.uri.startswith(f"{source.uri}/"):
         return source, letter.uri.removeprefix(f"{source.uri}/")
     return None, letter.uri
 
 
-def discard_letters(
-    config: Config, where: tuple[str, str], letter_id: str | None, reason: Closing | None
-) -> list[Discarded]:
-    """Close the letters of an object, or all; without a reason only say which.
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """One object of ``letters`` that is closed."""
 
-    Raises `DiscardRefused`, `ConfigError`.
+    id: str
+    kind: str
+    letters: int
+
+
+def discard_letters(
+    config: Config, where: tuple[str, str], letter_id: str | None, why: str, waits: Waits | None
+) -> tuple[list[Discarded], RequestResult | None]:
+    """Close the letters of an object, or all, by a request; without ``waits`` only say which.
+
+    Raises `ConfigError`, and what `submit_and_follow` raises.
     """
     live = live_parts(config, where)
     chosen = chosen_letters(live, letter_id)
-    replays: tuple[Parts, Parts] | None = None
-    if live.event_time is None:  # of event time nothing is replayed
-        engine = NoEngine()
-        records = open_storage(records_uri(live), live.ingest.sink.options)
-        replays = (file_parts(live, engine), record_parts(live, engine, records))
-    return discard(live, replays, chosen, reason)
+    found = [Discarded(each.id, each.kind, lines_of(live.stores.dlq, each)) for each in chosen]
+    if waits is None or not chosen:
+        return found, None
+    ids = [each.id for each in chosen]
+    if live.event_time is None:
+        return found, submit_and_follow(
+            config, where, Order("close_letters", {"letters": ids}, why=why), waits
+        )
+    # Of event time nothing is brought again, so nobody else has to do with them.
+    at = dt.datetime.fromtimestamp(waits.clock(), dt.UTC).isoformat(timespec="seconds")
+    close_letters(live, ids, Closing(why, whoever(), at))
+    return found, None

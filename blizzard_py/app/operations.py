@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass
 
-from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.signals import INTERRUPTED, stop_on_signals
-from blizzard_core.storage.opening import open_storage
-from blizzard_py.app.wiring import (
-    NoEngine,
-    owner_parts,
-    parts_of,
-    source_of,
-    source_pipeline,
-    spark_engine,
-)
+from blizzard_py.app.wiring import NoEngine, owner_parts, parts_of, source_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
-from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.job import Engine
-from blizzard_py.replay import (
-    Drain,
-    Outcome,
-    Replay,
-    Report,
-    file_parts,
-    record_parts,
-    records_uri,
-)
-from blizzard_py.replay.sources import original
+from blizzard_py.selection.letters import original
 from blizzard_py.sources.parts import Parts
 
 
@@ -72,72 +48,10 @@ def listed(
                 yield parts.name, found, error
 
 
-def preview(
-    config: Config, where: tuple[str, str], letter_id: str | None, *, from_source: bool
-) -> list[Outcome]:
-    """Return what `replay` would do. Writes nothing. Raises `ConfigError`."""
-    live = live_parts(config, where)
-    found = _replay(live, NoEngine(), never, from_source=from_source)
-    return list(found.preview(chosen_letters(live, letter_id)))
-
-
-def replay(
-    config: Config, where: tuple[str, str], letter_id: str | None, *, from_source: bool
-) -> Report:
-    """Ingest the files and records of one dead-letter object, or of all.
-
-    Who is told to stop takes no further object; if some are left, that is `INTERRUPTED`.
-    Raises `ConfigError`.
-    """
-    live = live_parts(config, where)
-    # Before anything starts: a wrong id is told at once.
-    chosen = chosen_letters(live, letter_id)
-    with draining(config, "blizzard-replay") as (engine, drain, stop):
-        report = _replay(live, engine, drain, from_source=from_source).run(
-            found for found in chosen if not stop.is_set()
-        )
-    if stop.is_set() and len(report.outcomes) < len(chosen):
-        return replace(report, exit_code=max(report.exit_code, INTERRUPTED))
-    return report
-
-
-@contextmanager
-def draining(config: Config, app: str) -> Iterator[tuple[Engine, Drain, threading.Event]]:
-    """An engine that starts when it is needed, what works off a queue with it, and the signal."""
-    engine = LazyEngine(partial(spark_engine, config, app))
-    stop = threading.Event()
-    grace_secs = config.global_.shutdown_grace
-
-    def drain(worker: SourcePipeline) -> int:
-        return run([worker], Loop(True, 0, grace_secs), stop)
-
-    with stop_on_signals(stop, grace_secs):
-        try:
-            yield engine, drain, stop
-        finally:
-            engine.stop()
-
-
-def never(_worker: SourcePipeline) -> int:
-    """Stands in where nothing may be ingested."""
-    raise AssertionError("a preview ingests nothing")
-
-
 def live_parts(config: Config, where: tuple[str, str]) -> Parts:
     """The parts of a source, to look at or to run beside it. Raises `ConfigError`."""
     source_of(config, where)
     return parts_of(config, where, NoEngine())
-
-
-def _replay(live: Parts, engine: Engine, drain: Drain, *, from_source: bool) -> Replay:
-    records = open_storage(records_uri(live), live.ingest.sink.options)
-    return Replay(
-        live,
-        file_parts(live, engine),
-        record_parts(live, engine, records),
-        drain,
-        from_source=from_source,
-    )
 
 
 def chosen_letters(
@@ -155,6 +69,39 @@ def chosen_letters(
         hint = "`blizzard dlq list` shows the ids, with --replayed also those that are done"
         raise ConfigError("--letter", [f"{live.name} has no open letters of that name; {hint}"])
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFilter:
+    """Which objects of dead letters are meant; without anything all.
+
+    ``id`` is that of one; ``stage`` and ``reason`` are of any letter in it, ``since`` the time from
+    which on it was written (epoch seconds).
+    """
+
+    id: str | None = None
+    stage: str | None = None
+    reason: str | None = None
+    since: float | None = None
+
+    def fits(self, letter: DeadLetter) -> bool:
+        """Return whether a letter has the stage and the reason."""
+        return self.stage in {None, letter.stage} and (self.reason or "") in letter.error
+
+
+def letters_chosen(config: Config, where: tuple[str, str], wanted: LetterFilter) -> list[str]:
+    """Return the ids of the open objects that a filter chooses, oldest first.
+
+    Raises `ConfigError` for an unknown source or id, `UnreadableDeadLetter`, `StorageError`.
+    """
+    live = live_parts(config, where)
+    found = chosen_letters(live, wanted.id)
+    if wanted.since is not None:
+        found = [each for each in found if each.modified >= wanted.since]
+    if wanted.stage is not None or wanted.reason is not None:
+        dlq = live.stores.dlq
+        found = [each for each in found if any(map(wanted.fits, letters.read(dlq, each)))]
+    return [each.id for each in found]
 
 
 def rebuild_of(config: Config, where: tuple[str, str]) -> Rebuild:

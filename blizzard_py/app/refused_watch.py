@@ -17,10 +17,9 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.replay.refused import refused_outputs
+from blizzard_py.selection.refused import refused_outputs
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.story import way_out
-from blizzard_py.state.siblings import replays_of
 from blizzard_py.state.source_state import checkpoint_path
 
 LOOK_SECS = 300.0
@@ -60,7 +59,7 @@ class RefusedWatch:
                 if sink.uri not in tables:
                     tables[sink.uri] = quarantined(sink)
                 hour = int(parts.monotonic() // _OLD_SECS)
-                cause = (tables[sink.uri], _replayed(sink, parts), hour)
+                cause = (tables[sink.uri], _saved(sink, parts), hour)
                 if cause == self._causes.get(parts.name):
                     continue
                 found = refused_outputs(parts, tables[sink.uri])
@@ -103,7 +102,7 @@ def _apart(parts: Parts) -> Parts:
     return replace(parts, stores=replace(parts.stores, sink=sink))
 
 
-def _replayed(sink: Storage, parts: Parts) -> float:
-    """Return when the replay's state was changed last, whose journal says what was redone."""
-    entry = sink.stat(checkpoint_path(replays_of(parts.letters_id)[0]))
+def _saved(sink: Storage, parts: Parts) -> float:
+    """Return when the state was saved last by which a file may have been brought again."""
+    entry = sink.stat(checkpoint_path(parts.home_id))
     return 0.0 if entry is None else entry.modified

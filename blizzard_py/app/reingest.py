@@ -1,48 +1,52 @@
-"""``blizzard ingest``: files that are named are ingested exactly once, whatever they are called.
+"""Requests that bring files, wired: ``blizzard ingest``, ``backfill`` and ``replay``.
 
-The command writes a request, and whoever owns the source brings the files as batches of its own
-(`blizzard_py.ingest.request_runner`). Names do not matter: late files, hidden ones, those with
-another ending, in partitions that are kept apart or closed, are all taken. A file that polls have
-still to do is left to them, one whose rows are in is left out, and one of which nobody knows is
-refused unless somebody insists. What cannot be ingested ends as a dead letter, as always.
+A command names files, a range of names or dead letters, and writes a request; whoever owns the
+source brings the files as batches of its own (`blizzard_py.ingest.request_runner`). What each
+command prints of the files it reads from the request's report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
-from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.sources import SourceSettings
-from blizzard_py.app.event_time import refuse_rows
-from blizzard_py.app.operations import sources_of
 from blizzard_py.app.selecting import preview
-from blizzard_py.app.submit import Order, RequestResult, Waits, submit_and_follow
-from blizzard_py.app.wiring import NoEngine, parts_of, source_of
-from blizzard_py.explain import located
+from blizzard_py.app.submit import Order, RequestResult, Waits, request_of_order, submit_and_follow
+from blizzard_py.app.wiring import NoEngine, parts_of
+from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.report import ReportLine
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.stale import current_state
+from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.committers import blocked_by
 from blizzard_py.state.journal import Journal
 
 # What people have to look at.
-_FAILED = frozenset({"quarantined", "taken", "refused", "missing"})
+_FAILED = frozenset({"quarantined", "taken", "refused", "missing", "kept"})
 # So many batches of the journal are read before it is looked whether that is enough.
 _BATCHES_AT_ONCE = 256
+# So many files of a request are read into memory to be printed; `requests show --files` has all.
+LINES_AT_MOST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """The outcomes of all files of one source, and the end of their request, None of a preview.
+class Brought:
+    """The outcomes of a request's files; ``request`` is its end, None of a preview.
 
-    A file is ``ingested``, ``present`` (its rows were in), ``left`` (to polls), ``refused``,
-    ``missing``, ``quarantined``, or ``taken`` where it is not done yet.
+    A file is ``ingested``, ``replaced``, ``present`` (its rows were in), ``left`` (to polls),
+    ``refused``, ``missing``, ``quarantined``, ``kept`` (it failed, and its rows of before are as
+    they were), or ``taken`` where it is not done yet. ``blocked`` is why no group of the source
+    gets into the table at present.
     """
 
     files: tuple[ReportLine, ...]
     rows: int = 0
     request: RequestResult | None = None
+    blocked: str | None = None
 
     @property
     def is_unmended(self) -> bool:
@@ -50,56 +54,44 @@ class Given:
         return any(file.state in _FAILED for file in self.files)
 
 
-def ingest(
-    config: Config,
-    uris: Sequence[str],
-    names: tuple[str | None, str | None],
-    waits: Waits | None,
-    *,
-    insist: bool,
-) -> dict[tuple[str, str], Given]:
-    """Return what became of the given files, by source. ``names`` narrow the sources down.
+def bring(config: Config, where: tuple[str, str], order: Order, waits: Waits | None) -> Brought:
+    """Request files and follow; what became of each. Without ``waits`` what would, written nowhere.
 
-    Without ``waits`` nothing is written: what would be done. Raises `ConfigError` for a URI that
-    lies below no source's root, or below several, and what `submit_and_follow` raises.
+    Raises what `submit_and_follow` raises, and `RequestRefused` of a preview.
     """
-    chosen = _by_source(config, uris, names)
-    for where in chosen:
-        refuse_rows(config, where, "`blizzard ingest`")
-    return {
-        where: _previewed(config, where, paths, insist=insist)
-        if waits is None
-        else _requested(config, where, paths, waits, insist=insist)
-        for where, paths in chosen.items()
-    }
-
-
-def _previewed(
-    config: Config, where: tuple[str, str], paths: Sequence[str], *, insist: bool
-) -> Given:
     parts = parts_of(config, where, NoEngine())
-    lines = _compared(parts, preview(parts, paths, insist=insist))
-    return Given(
-        tuple(replace(one, state="would ingest") if one.state == "taken" else one for one in lines)
-    )
+    if waits is None:
+        lines = list(islice(_previewed(parts, order), LINES_AT_MOST))
+        return Brought(tuple(_compared(parts, order, lines)), blocked=_blocked(parts, order))
+    result = submit_and_follow(config, where, order, waits)
+    report = islice(Mailbox(parts.stores.sink, parts.id).report(result.id), 2 * LINES_AT_MOST)
+    lines = _compared(parts, order, merged(report, result.state))
+    named = order.select.get("files", ())
+    there = {line.path for line in lines}
+    lines += [ReportLine(path, "taken", "not done yet") for path in named if path not in there]
+    rows = result.counts.get("rows", 0)
+    return Brought(tuple(lines), rows, result, _blocked(parts, order))
 
 
-def _requested(
-    config: Config, where: tuple[str, str], paths: Sequence[str], waits: Waits, *, insist: bool
-) -> Given:
-    parts = parts_of(config, where, NoEngine())
-    result = submit_and_follow(
-        config, where, Order("reingest", {"files": list(paths)}, {"insist": insist}), waits
-    )
-    lines = _reported(Mailbox(parts.stores.sink, parts.id).report(result.id), result.state)
-    told = {line.path: line for line in lines}
-    known = [told.get(path, ReportLine(path, "taken", "not looked at yet")) for path in paths]
-    return Given(tuple(_compared(parts, known)), result.counts.get("rows", 0), result)
+def _previewed(parts: Parts, order: Order) -> Iterator[ReportLine]:
+    """What would become of each file, as the source's state in storage is."""
+    state = current_state(parts) if parts.has_files else read_state(parts.stores.sink, parts.id)
+    if state is None:
+        raise EditRefused(f"{parts.name}: has no checkpoint; have it run once first")
+    saved = parts.stores.sink.stat(f"_blizzard/{parts.id}_checkpoint.json")
+    # A machine's clock may be anywhere: it is not before the last save.
+    now = max(time.time(), 0.0 if saved is None else saved.modified)
+    would = "would replace" if order.options.get("mode") == "replace" else "would ingest"
+    for line in preview(parts, state, request_of_order(parts, order, now), now):
+        yield replace(line, state=would) if line.state == "taken" else line
 
 
-def _reported(lines: Iterable[ReportLine], state: str) -> list[ReportLine]:
-    """Return of each file the last that was said, once its request is in a state."""
-    last = {line.path: line for line in lines}
+def merged(lines: Iterable[ReportLine], state: str) -> list[ReportLine]:
+    """Return of each file what was said of it last, once its request is in a state."""
+    last: dict[str, ReportLine] = {}
+    for line in lines:
+        before = last.get(line.path, line)
+        last[line.path] = _with_outcome(before, line)
     if state == "done":
         # It came to where polls look before its turn.
         gone = {p: replace(one, state="left") for p, one in last.items() if one.state == "taken"}
@@ -107,8 +99,27 @@ def _reported(lines: Iterable[ReportLine], state: str) -> list[ReportLine]:
     return list(last.values())
 
 
-def _compared(parts: Parts, lines: Sequence[ReportLine]) -> list[ReportLine]:
+def _with_outcome(before: ReportLine, line: ReportLine) -> ReportLine:
+    state = line.state
+    if before.found_by and state == "ingested":
+        state = "replaced"
+    elif before.found_by and state in {"quarantined", "reported"}:
+        state = "kept"
+    elif state == "reported":
+        state = "left"
+    return replace(line, state=state, before=before.before, found_by=before.found_by)
+
+
+def _blocked(parts: Parts, order: Order) -> str | None:
+    if order.options.get("mode") != "replace":
+        return None
+    return blocked_by(parts.stores.sink, parts.letters_id)
+
+
+def _compared(parts: Parts, order: Order, lines: Sequence[ReportLine]) -> list[ReportLine]:
     """The lines, with those files refused whose rows are in and that are other files by now."""
+    if not order.select.get("files"):
+        return list(lines)
     present = [line.path for line in lines if line.state == "present"]
     known = _stamps(Journal(parts.stores.sink, parts.id, parts.concurrency), present)
     changed = set()
@@ -140,42 +151,3 @@ def _stamps(journal: Journal, paths: Sequence[str]) -> Mapping[str, tuple[int, f
                     found[path] = record.listed[path]
         left.difference_update(found)
     return found
-
-
-def _by_source(
-    config: Config, uris: Sequence[str], names: tuple[str | None, str | None]
-) -> dict[tuple[str, str], list[str]]:
-    """The paths of the files below their sources, each once."""
-    roots = {
-        where: source.source_uri
-        for where in sources_of(config, *names)
-        if isinstance(source := source_of(config, where), SourceSettings)
-    }
-    if not roots:
-        raise ConfigError(
-            "--pipeline, --source",
-            ["has no files to ingest; `blizzard backfill` reads what a table or an API has again"],
-        )
-    chosen: dict[tuple[str, str], dict[str, None]] = {}
-    problems: list[str] = []
-    for uri in uris:
-        homes = {
-            where: place.path
-            for where, root in roots.items()
-            if (place := located(uri, {"/".join(where): root})).path
-        }
-        match list(homes.items()):
-            case [(where, path)]:
-                chosen.setdefault(where, {})[path] = None
-            case []:
-                known = ", ".join(sorted(set(roots.values())))
-                problems.append(f"{uri}: names no file below {known}")
-            case several:
-                listed_names = ", ".join("/".join(where) for where, _ in several)
-                problems.append(
-                    f"{uri}: lies below the roots of {listed_names}; say which with --pipeline and"
-                    " --source"
-                )
-    if problems:
-        raise ConfigError("URI", problems)
-    return {where: list(paths) for where, paths in chosen.items()}

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from blizzard_core.errors import StateError, UnitError
-from blizzard_py.app.selecting import select
+from blizzard_py.app.selecting import put_letters_away, select
 from blizzard_py.connections.asking import Units
 from blizzard_py.edits import unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.ingest.request_runner import Applied, RequestEffects, RequestRefused
+from blizzard_py.ingest.request_steps import Applied, RequestEffects, RequestRefused
 from blizzard_py.requests.document import Request
 from blizzard_py.slices.compare import shown
 from blizzard_py.slices.units.state import key_parts
@@ -76,7 +76,9 @@ def effects_of(parts: Parts, source: Source[Any]) -> RequestEffects:
         except UnitError as error:
             raise RequestRefused("; ".join(error.problems)) from error
 
-    return RequestEffects(apply, partial(select, parts), fingerprint_of(parts))
+    return RequestEffects(
+        apply, partial(select, parts), partial(put_letters_away, parts), fingerprint_of(parts)
+    )
 
 
 def fingerprint_of(parts: Parts) -> str:
@@ -132,13 +134,21 @@ def _advance_watermark(
 
 
 def _reingest(
-    parts: Parts, _source: Source[Any], state: SourceState, _request: Request, _now: float
+    parts: Parts, _source: Source[Any], state: SourceState, request: Request, _now: float
 ) -> Applied:
-    if not parts.has_files or parts.query is not None:
+    if parts.query is not None:
         raise RequestRefused(
-            f"{parts.name}: files are ingested by request of a source of files alone, that has no"
-            " query over event time"
+            f"{parts.name}: a query over event time has passed what would come, so nothing is"
+            " brought into windows that are published"
         )
+    if not parts.has_files and not request.select.get("letters"):
+        raise RequestRefused(f"{parts.name}: has no files; only its dead letters can be replayed")
+    return Applied(state, {}, is_running=True)
+
+
+def _close_letters(
+    _parts: Parts, _source: Source[Any], state: SourceState, _request: Request, _now: float
+) -> Applied:
     return Applied(state, {}, is_running=True)
 
 
@@ -146,6 +156,7 @@ _EFFECTS: Mapping[str, Callable[[Parts, Source[Any], SourceState, Request, float
     "mark_units": _mark_units,
     "advance_watermark": _advance_watermark,
     "reingest": _reingest,
+    "close_letters": _close_letters,
 }
 
 

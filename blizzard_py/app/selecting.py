@@ -1,79 +1,127 @@
-"""Selection of the files that a request brings: what becomes of each, and why. Writes nothing."""
+"""Selection of the files that a request brings, and what is done with its letters, wired."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from blizzard_core.storage.protocol import Entry, order_key
-from blizzard_core.watermark.paths import split
-from blizzard_py.ingest.request_runner import Selected
-from blizzard_py.replay.ownership import Claims
+from blizzard_core.errors import NotFound
+from blizzard_py.dead_letters.reader import put_away
+from blizzard_py.dead_letters.reasons import write_reason
+from blizzard_py.ingest.request_steps import RequestRefused, Selected, Selection
 from blizzard_py.requests.document import Request
 from blizzard_py.requests.report import ReportLine
+from blizzard_py.selection.candidates import PAGE_FILES, Page, read_page
+from blizzard_py.selection.choose import Choice, choose
+from blizzard_py.selection.claims import Claims
+from blizzard_py.selection.replaced import replaced_since
+from blizzard_py.selection.replacing import Replaceable
+from blizzard_py.sources.earlier_batches import Earlier
 from blizzard_py.sources.parts import Parts
-from blizzard_py.state.journal import Ingested
-from blizzard_py.state.siblings import replays_of
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.checkpoint_file import read_ledger
+from blizzard_py.state.record_names import is_of_records
+from blizzard_py.state.source_state import Closing, SourceState, ToReplace
 
-# Files of a page: the checkpoint lists them until they are done.
-_PAGE_FILES = 500
+# Files that replace rows are looked up together: some may have to come in one commit.
+REPLACED_AT_MOST = 10_000
 
 
-def select(parts: Parts, state: SourceState, request: Request, cursor: str, now: float) -> Selected:
-    """Return the page of a request's files that begins at ``cursor``, the number of those before.
+def select(parts: Parts, state: SourceState, request: Request, wanted: Selection) -> Selected:
+    """Return a page of a request's files. ``state`` is saved. Writes files of records alone.
 
-    ``state`` is saved, ``now`` is the store's time. Raises `StateError`, `StorageError`.
+    Raises `RequestRefused`, `StateError`, `StorageError`.
     """
-    first = int(cursor or 0)
-    paths = request.select["files"][first : first + _PAGE_FILES]
-    insist = bool(request.options.get("insist"))
-    lines, entries, ahead = _judged(parts, paths, now, insist=insist)
-    end = first + len(paths)
-    highest = _highest(ahead, state.progress.depth)
-    is_last = end >= len(request.select["files"])
-    return Selected(tuple(entries), tuple(lines), str(end), is_last, highest)
+    if request.kind == "close_letters":
+        letters = tuple(request.select["letters"])
+        lines = tuple(ReportLine(each, "closed") for each in letters)
+        return Selected((), lines, "", is_last=True, letters=letters)
+    page, choice, replacing = _selected(parts, state, request, wanted)
+    return Selected(
+        choice.entries,
+        choice.lines,
+        page.cursor,
+        page.is_last,
+        choice.ahead,
+        replacing,
+        tuple(each for each in page.letters if each not in choice.open_letters),
+    )
 
 
-def preview(parts: Parts, paths: Sequence[str], *, insist: bool) -> list[ReportLine]:
-    """Return what a request for these files would do with each, as things are.
+def preview(parts: Parts, state: SourceState, request: Request, now: float) -> Iterator[ReportLine]:
+    """Yield what a request would do with each file, as things are; raises as `select` does."""
+    cursor, is_last = "", False
+    while not is_last:
+        page, choice, _ = _selected(parts, state, request, Selection(cursor, now))
+        yield from choice.lines
+        cursor, is_last = page.cursor, page.is_last
 
-    Raises `StateError`, `StorageError`.
+
+def _selected(
+    parts: Parts, state: SourceState, request: Request, wanted: Selection
+) -> tuple[Page, Choice, dict[str, ToReplace]]:
+    options = request.options
+    mode = options.get("mode", "add")
+    insist = bool(options.get("assume_missing" if mode == "add" else "assume_named"))
+    page = read_page(
+        parts, request, wanted.cursor, REPLACED_AT_MOST if mode == "replace" else PAGE_FILES
+    )
+    if mode == "replace" and not page.is_last:
+        raise RequestRefused(
+            f"{parts.name}: more than {REPLACED_AT_MOST:,} files are chosen, and so many can be"
+            " replaced at once; choose partitions or files with --from and --to that have fewer"
+        )
+    names = [each.path for each in page.candidates if is_of_records(each.path)]
+    replaced = replaced_since(parts, state, names)
+    ledger = read_ledger(parts.stores.sink, parts.id)
+    claims = Claims(parts, state, ledger, wanted.now, replaced)
+    choice = choose(page.candidates, claims, mode, wanted.brought, insist=insist)
+    if mode != "replace":
+        return page, choice, {}
+    problems = {each.path for each in page.candidates if each.problem}
+    unknown = [
+        line.path for line in choice.lines if line.state == "refused" and line.path not in problems
+    ]
+    paths = [entry.path for entry in choice.entries]
+    earlier = Replaceable(parts, insist).earlier([*paths, *unknown], unknown)
+    lines = tuple(_with_rows(line, earlier.get(line.path), insist=insist) for line in choice.lines)
+    return page, replace(choice, lines=lines), _to_replace(earlier, paths, insist=insist)
+
+
+def _with_rows(line: ReportLine, earlier: Earlier | None, *, insist: bool) -> ReportLine:
+    """The line of a file with what it was ingested as before."""
+    if line.state != "taken" or earlier is None or not (earlier.batches or insist):
+        return line
+    found_by = "outputs" if earlier.together else "_source_file"
+    return replace(line, before=earlier.rows, found_by=found_by)
+
+
+def _to_replace(
+    earlier: dict[str, Earlier], paths: list[str], *, insist: bool
+) -> dict[str, ToReplace]:
+    found = ((path, earlier[path]) for path in paths)
+    return {
+        path: ToReplace(tuple(batch.batch for batch in each.batches), each.together, insist)
+        for path, each in found
+    }
+
+
+def put_letters_away(parts: Parts, request: Request, letters: tuple[str, ...]) -> None:
+    """Move a request's letters to those that are dealt with. Raises `StorageError`."""
+    closed = request.kind == "close_letters"
+    reason = Closing(request.why, request.by, request.at) if closed else None
+    close_letters(parts, letters, reason)
+
+
+def close_letters(parts: Parts, letters: Iterable[str], reason: Closing | None) -> None:
+    """Move letters to those that are dealt with, and keep the ``reason`` if there is one.
+
+    Those that were moved before, by whoever died then, stay. Raises `StorageError`.
     """
-    return _judged(parts, paths, None, insist=insist)[0]
-
-
-def _judged(
-    parts: Parts, paths: Sequence[str], now: float | None, *, insist: bool
-) -> tuple[list[ReportLine], list[Entry], list[str]]:
-    """What becomes of each file, those to bring, and of these those that scans reach later."""
-    sink = parts.stores.sink
-    replays = Ingested(sink, replays_of(parts.letters_id)[0], parts.concurrency)
-    claims = Claims(parts, [replays], now)
-    lines: list[ReportLine] = []
-    entries: list[Entry] = []
-    ahead: list[str] = []
-    for path in paths:
-        entry = parts.stores.source.stat(path)
-        claim = claims.claim(path)
-        if entry is None:
-            lines.append(ReportLine(path, "missing", "there is no such file"))
-        elif claim.standing == "waits":
-            lines.append(ReportLine(path, "left", claim.reason))
-        elif claim.standing == "rows":
-            lines.append(ReportLine(path, "present", claim.reason))
-        elif claim.standing == "unknown" and not insist:
-            lines.append(ReportLine(path, "refused", claim.reason))
-        else:
-            lines.append(ReportLine(path, "taken"))
-            entries.append(entry)
-            if claims.is_ahead(path):
-                ahead.append(path)
-    return lines, entries, ahead
-
-
-def _highest(paths: Sequence[str], depth: int | None) -> tuple[str, ...]:
-    """Return of each partition the path that scans reach last."""
-    found: dict[str, str] = {}
-    for path in sorted(paths, key=order_key):
-        found[split(path, depth or 0)[0]] = path
-    return tuple(found.values())
+    dlq, source_id = parts.stores.dlq, parts.letters_id
+    for letter_id in letters:
+        if reason is not None:
+            write_reason(dlq, source_id, letter_id, reason)
+        here, there = put_away(source_id, letter_id)
+        with contextlib.suppress(NotFound):  # moved before a crash
+            dlq.rename(here, there)

@@ -29,7 +29,7 @@ from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, whoever
 from blizzard_py.engines.lazy import LazyEngine
-from blizzard_py.ingest.request_runner import decide_request, end_record
+from blizzard_py.ingest.request_steps import decide_request, end_record
 from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.document import BRINGING, Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
@@ -56,12 +56,16 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The part of a request that its author decides, as `Request` has it."""
+    """The part of a request that its author decides, as `Request` has it.
+
+    Without ``once_more`` one that has ended is followed, and not done again.
+    """
 
     kind: Kind
     select: Mapping[str, Any]
     options: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""
+    once_more: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +94,14 @@ def submit_and_follow(
     store = CheckpointStore(parts.stores.sink, parts.id)
     seen = _load(parts, store)
     mailbox = Mailbox(parts.stores.sink, parts.id)
-    request = _request(parts, order, waits.clock())
-    request_id, is_new = mailbox.submit(request, seen.state.requests)
+    request = request_of_order(parts, order, waits.clock())
+    request_id, is_new = mailbox.submit(request, seen.state.requests, once_more=order.once_more)
     waits.tell(f"request {request_id} for {parts.name}{'' if is_new else ', made before'}")
     here = partial(_bring_here, config, where) if order.kind in BRINGING else None
     return _Following(parts, store, mailbox, request_id, waits, here).result()
 
 
-def _request(parts: Parts, order: Order, now: float) -> Request:
+def request_of_order(parts: Parts, order: Order, now: float) -> Request:
     """Return a request of whoever runs this process."""
     return Request(
         kind=order.kind,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import islice
@@ -23,9 +22,14 @@ from blizzard_core.redact import redacted
 from blizzard_core.text import are, counted, printable, shortened
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.letters import Shown, discard_letters, show_letters
+from blizzard_py.commands.bringing import how_to_wait
 from blizzard_py.commands.options import source_options
-from blizzard_py.edits.notes import whoever
-from blizzard_py.state.source_state import Closing
+from blizzard_py.commands.requests import (
+    following,
+    no_wait_option,
+    print_result,
+    take_over_option,
+)
 
 # How much of a line is shown.
 _SHOWN_CHARS = 500
@@ -140,6 +144,8 @@ def _print_shown(shown: Shown) -> None:
 @click.option("--all", "everything", is_flag=True, help="Every object that is there now.")
 @click.option("--why", metavar="TEXT", required=True, help="The reason, kept with the letters.")
 @click.option("--dry-run", is_flag=True, help="Say what would be closed; write nothing.")
+@no_wait_option
+@take_over_option
 @json_option
 @log_level_option
 @command
@@ -151,23 +157,29 @@ def discard(
     everything: bool,
     why: str,
     dry_run: bool,
+    no_wait: bool,
+    take_over: bool,
     as_json: bool,
 ) -> int:
     """Close letters that are not to be ingested; who, when and why is kept.
 
     The files and records stay given up, and `dlq list --replayed` and `explain` tell of the
-    reason. A replay of the source that runs is fenced.
+    reason. It is a request: the daemon that runs does it, or this command where none runs.
     """
     if (letter is None) != everything:
         raise click.UsageError("give either --letter ID or --all")
     if not why.strip():
         raise click.UsageError("--why: say why, for whoever looks at it later")
-    reason = Closing(redacted(why.strip()), whoever(), dt.datetime.now(dt.UTC).isoformat())
-    where = (pipeline, source)
-    done = discard_letters(load_config(config), where, letter, None if dry_run else reason)
+    how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
+    loaded, where = load_config(config), (pipeline, source)
+    with following():
+        done, result = discard_letters(loaded, where, letter, redacted(why.strip()), how)
+    code = 0 if result is None else print_result(result, "")
     if as_json:
         print_json({"closed": [asdict(each) for each in done], "dry_run": dry_run})
-        return 0
+        return code
+    if code:
+        return code
     print_table(("id", "kind", "letters"), ([e.id, e.kind, f"{e.letters:,}"] for e in done))
     click.echo(summary((each.letters for each in done), "would be" if dry_run else ""))
     return 0

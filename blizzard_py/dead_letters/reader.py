@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -36,12 +34,6 @@ from blizzard_py.state.source_state import REPLAYED_FOLDER
 Kind = Literal["files", "records"]
 
 
-# What a replay appends to the name of the file that records are from.
-_OURS = re.compile(r"\.([0-9a-f]{8}-[0-9a-f-]{27})\.\d+\.ndjson$")
-# Of the 255 bytes that a name may have on a disk these are left beside that and what a
-# temporary name adds.
-_LONGEST_STEM = 172
-_HEAD_BYTES = 64
 _BLOCK_BYTES = 256 << 10
 _RECORDS = ".records.ndjson"
 
@@ -129,33 +121,10 @@ def _object(entry: Entry, root: str) -> DeadLetterObject | None:
     return DeadLetterObject(entry.path, stem, kind, entry.size, entry.modified, bool(folder))
 
 
-def record_file(path: str, batch: str, piece: int) -> str:
-    """The file that a replay writes of a source file's records: the same for the same letter.
-
-    In the source file's folder, and short enough for any disk, also while it is written.
-    """
-    return f"{stem_of(path)}.{batch}.{piece}.ndjson"
-
-
-def original_of(path: str) -> str:
-    """The `stem_of` the source file whose records a replay's file holds, or of another file."""
-    return stem_of(_OURS.sub("", path))
-
-
-def letter_batch_of(path: str) -> str | None:
-    """The batch whose letters a replay's file of records was made of; None of another file."""
-    found = _OURS.search(path)
-    return found[1] if found else None
-
-
-def stem_of(path: str) -> str:
-    """Return the beginning of the names of a file's record files: its path, or a digest for it."""
-    folder, slash, name = path.rpartition("/")
-    raw = name.encode("utf-8", "surrogateescape")
-    if len(raw) <= _LONGEST_STEM:
-        return path
-    head = raw[:_HEAD_BYTES].decode("utf-8", "ignore")
-    return f"{folder}{slash}{head}~{hashlib.sha256(raw).hexdigest()}"
+def object_of(entry: Entry, letter_id: str) -> DeadLetterObject:
+    """Return the open object with an id, as a listing or a look at it has it."""
+    kind: Kind = "records" if entry.path.endswith(_RECORDS) else "files"
+    return DeadLetterObject(entry.path, letter_id, kind, entry.size, entry.modified, False)
 
 
 def put_away(source_id: str, letter_id: str) -> tuple[str, str]:

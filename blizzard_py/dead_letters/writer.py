@@ -24,7 +24,7 @@ import contextlib
 import datetime as dt
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from typing import BinaryIO
 
@@ -40,10 +40,11 @@ _READ_BYTES = 256 << 10
 class DeadLetterWriter:
     """The dead letters of one source."""
 
-    def __init__(self, storage: Storage, source_id: str, source_uri: str) -> None:
+    def __init__(self, storage: Storage, source_id: str, uri_of: Callable[[str], str]) -> None:
+        """``uri_of`` gives the URI of a file by its name in the state."""
         self._storage = storage
         self._source_id = source_id
-        self._source_uri = source_uri
+        self._uri_of = uri_of
 
     def keep(self, batch: Batch, retries: Mapping[str, Retry]) -> str | None:
         """Write the batch's quarantined files, durable on return; the object's URI if any."""
@@ -52,7 +53,7 @@ class DeadLetterWriter:
         lines = [
             json.dumps(
                 {
-                    "path": f"{self._source_uri}/{file.path}",
+                    "path": self._uri_of(file.path),
                     "error": file.error,
                     "stage": file.stage,
                     "timestamp": moment,

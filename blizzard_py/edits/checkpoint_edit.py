@@ -29,12 +29,12 @@ from blizzard_py.sources.stale import World, adopted, was_published, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
 from blizzard_py.sources.tables.windows import is_below, text_of
 from blizzard_py.sources.tables.work import progress_of_text
+from blizzard_py.state.backfills import begins_at
 from blizzard_py.state.checkpoint_file import published_by
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.ledger import Ledger
-from blizzard_py.state.siblings import begins_at
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import without_request
 

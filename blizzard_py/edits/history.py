@@ -19,12 +19,12 @@ from blizzard_py.edits.checkpoint_store import EditRefused, Stored, Version
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.stale import require_current, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
+from blizzard_py.state.backfills import backfills_of
 from blizzard_py.state.checkpoint_file import published_by, whole
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.seen_rows import segment_path
-from blizzard_py.state.siblings import siblings_of
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 
@@ -133,7 +133,7 @@ def _check_counts(source: SourcePipeline, now: SourceState, to: Version) -> None
 
 def _check_nothing_published(source: SourcePipeline, to: Version, until: float) -> None:
     """Raise `EditRefused` if any run has ended a batch since, by the store's times."""
-    runs = (source.id, *siblings_of(source.sink, source.parts.letters_id))
+    runs = (source.id, *backfills_of(source.sink, source.parts.letters_id))
     for run in runs:
         journal = Journal(source.sink, run, source.parts.concurrency)
         since = [batch for batch, at in journal.written() if at >= until]

@@ -11,7 +11,7 @@ The answer as JSON; what does not apply is null, times are epoch seconds::
      "partition": "date=2024-01-28", "name": "1.ndjson.gz",
      "compared_with": {"state", "depth", "watermark", "scan_start", "floor", "source_watermark"},
      "batch": {"batch", "attempt", "started_ts", "finished_ts", "rows", "bad_rows",
-               "backfill", "replay",       # replay: a replay of dead letters ingested it
+               "request",                  # of an operator, that it was for (null: of none)
                "group"},                   # its number, if it replaces (null: it adds)
      "outputs": [{"path", "rows", "delta_status", "delta_version", "refusal"}, …],
      "records_replayed": 0,                # rows from single records of it, of an ingested file
@@ -44,8 +44,7 @@ Verdicts:
 * ``ignored``: below a source's root and not one of its files;
 * ``unmatched``: outside of every source's root.
 
-The journal reaches back thirty days. Backfills have journals of their own,
-which are searched as well: ``batch.backfill`` names the range.
+The journal reaches back thirty days.
 """
 
 from blizzard_py.explain.answer import explain, unmatched

@@ -7,7 +7,6 @@ that none will.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,7 +21,6 @@ from blizzard_py.explain.evidence import (
     Journaled,
     Letter,
     journal_start,
-    journaled,
     last_journaled,
     letter,
     out_of_time,
@@ -33,17 +31,13 @@ from blizzard_py.explain.location import Located
 from blizzard_py.explain.verdict import waiting
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source
-from blizzard_py.sources.story import Lateness, Standing, Story, Waiting, way_out
+from blizzard_py.sources.story import Lateness, Standing, Story, way_out
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
-from blizzard_py.state.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
 from blizzard_py.state.source_state import SourceState
 
 # By how much the clocks of a source and of the table may differ.
 CLOCK_SLACK_SECS = 5.0
 _REQUESTED = "ingested by request, longer ago than the journal tells of; polls pass it"
-_LONG_AGO = (
-    "ingested by `blizzard dlq replay` or `blizzard ingest`, longer ago than the journal tells of"
-)
 
 
 def unmatched(place: Located) -> Explanation:
@@ -53,13 +47,10 @@ def unmatched(place: Located) -> Explanation:
     )
 
 
-def explain(
-    parts: Parts, source: Source[Any], place: Located, backfills: Mapping[str, str]
-) -> Explanation:
+def explain(parts: Parts, source: Source[Any], place: Located) -> Explanation:
     """The answer for a file below the root of the source, which ``parts`` are of.
 
-    ``backfills`` maps the ids of the source's backfills whose range the file is
-    in to the names of those ranges. Raises `StateError`, `StorageError`.
+    Raises `StateError`, `StorageError`.
     """
     path = place.path or ""
     base = unmatched(place)
@@ -67,20 +58,20 @@ def explain(
     entry = story.entry
     if entry is not None:
         base = replace(base, file=File(entry.size, entry.modified))
-    state = _state(parts, parts.id)
+    state = _state(parts)
     if story.ignored is not None and not _is_known(parts, state, path):
-        return _ignored(parts, base, story, story.ignored)
+        return replace(base, verdict="ignored", reason=story.ignored)
     standing = story.beside(state)
     partition, name = standing.place
     base = replace(base, compared_with=standing.compared, partition=partition, name=name)
-
-    known = _in_work_or_replayed(parts, state, base, entry, backfills)
-    if known is not None:
-        return known
+    wait = waiting(state, path, parts.errors.advanced.max_retries)
+    if wait is not None:
+        gone = "" if entry else "; the file is gone, so it will be let go of"
+        return replace(base, verdict="pending", reason=wait.reason + gone, pending=wait)
     new = entry is not None and story.ignored is None and standing.is_new()
-    found = _journaled(parts, path, entry, backfills, state.anew_ts, thorough=not new)
+    found = _journaled(parts, path, entry, state, thorough=not new)
     if found is not None:
-        return _settled(parts, base, found, story, backfills, again=new)
+        return _settled(parts, base, found, story, again=new)
     if entry is None:
         reason = "no such file, and neither the checkpoint nor the journal knows of one"
         return replace(base, verdict="missing", reason=reason)
@@ -95,39 +86,6 @@ def _new(parts: Parts, state: SourceState, standing: Standing, base: Explanation
     return replace(base, verdict="pending", reason=wait.reason, pending=wait)
 
 
-def _in_work_or_replayed(
-    parts: Parts,
-    state: SourceState,
-    base: Explanation,
-    entry: Entry | None,
-    backfills: Mapping[str, str],
-) -> Explanation | None:
-    """The answer for a file that a run has taken, or a replay before its journal begins."""
-    path = base.path or ""
-    wait = _in_work(parts, state, path, backfills)
-    if wait is not None:
-        gone = "" if entry else "; the file is gone, so it will be let go of"
-        return replace(base, verdict="pending", reason=wait.reason + gone, pending=wait)
-    if _given(parts, path, state.anew_ts) is None and _replayed(parts, path, state.anew_ts):
-        return replace(base, verdict="ingested", reason=_LONG_AGO)
-    return None
-
-
-def _ignored(parts: Parts, base: Explanation, story: Story, why: str) -> Explanation:
-    """The answer for a file whose name no poll takes; somebody may have given it by hand."""
-    path = base.path or ""
-    wait = _replay_work(parts, path)
-    if wait is not None:
-        return replace(base, verdict="pending", reason=wait.reason, pending=wait)
-    anew_ts = _state(parts, parts.id).anew_ts
-    given = _given(parts, path, anew_ts)
-    if given is None and _replayed(parts, path, anew_ts):
-        return replace(base, verdict="ingested", reason=_LONG_AGO)
-    if given is None:
-        return replace(base, verdict="ignored", reason=why)
-    return _settled(parts, base, given, story, {}, again=False)
-
-
 def _is_known(parts: Parts, state: SourceState, path: str) -> bool:
     """Return whether a request has taken a file whose name no poll takes."""
     if waiting(state, path, 0) is not None:
@@ -140,83 +98,27 @@ def _has_rows(parts: Parts, path: str) -> bool:
     return read_ledger(parts.stores.sink, parts.id).settled_as(path) == "rows"
 
 
-def _state(parts: Parts, source_id: str) -> SourceState:
-    return read_state(parts.stores.sink, source_id) or SourceState()
-
-
-def _in_work(
-    parts: Parts, state: SourceState, path: str, backfills: Mapping[str, str]
-) -> Waiting | None:
-    limit = parts.errors.advanced.max_retries
-    found = waiting(state, path, limit)
-    if found is not None:
-        return found
-    found = _replay_work(parts, path)
-    if found is not None:
-        return found
-    for source_id, named in backfills.items():
-        found = waiting(_state(parts, source_id), path, limit)
-        if found is not None:
-            return replace(found, reason=f"backfill {named}: {found.reason}")
-    return None
-
-
-def _replay_work(parts: Parts, path: str) -> Waiting | None:
-    """What a replay or ``blizzard ingest`` has still to do with the file, whatever its name."""
-    state = _state(parts, f"{parts.id}{REPLAY_SUFFIX}")
-    found = waiting(state, path, parts.errors.advanced.max_retries)
-    if found is None:
-        return None
-    return replace(found, reason=f"replay or ingest by hand: {found.reason}")
+def _state(parts: Parts) -> SourceState:
+    return read_state(parts.stores.sink, parts.id) or SourceState()
 
 
 def _journaled(
-    parts: Parts,
-    path: str,
-    entry: Entry | None,
-    backfills: Mapping[str, str],
-    anew_ts: float,
-    *,
-    thorough: bool,
+    parts: Parts, path: str, entry: Entry | None, state: SourceState, *, thorough: bool
 ) -> Journaled | None:
-    """The journal's entry, looked for from the file's modification on; a replay's before all.
+    """The journal's last word on the file, looked for from its modification on.
 
     If ``thorough`` then before it as well: a file that was rewritten after it was
     ingested has a later time.
     """
-    again = _given(parts, path, anew_ts)
-    if parts.has_files and parts.files.units is not None:
-        own = last_journaled(parts.stores.sink, parts.id, path, parts.concurrency, anew_ts)
-        known = [found for found in (again, own) if found is not None]
-        return max(known, key=lambda found: found.finished_ts, default=None)
-    if again is not None:
-        return again
-    sink = parts.stores.sink
-    if not parts.has_files:  # what is asked for may be read again, under the same name
-        last = last_journaled(sink, parts.id, path, parts.concurrency, anew_ts)
-        if last is not None:
-            return last
-    since = entry.modified - CLOCK_SLACK_SECS if entry else 0.0
-    spans = [(since, None), (0.0, since)] if thorough and since > 0 else [(since, None)]
-    for start, end in spans:
-        for source_id in (parts.id, *backfills):
-            anew = anew_ts if source_id == parts.id else 0.0
-            found = journaled(sink, source_id, path, start, end, parts.concurrency, anew)
-            if found is not None:
-                return found
+    sink, width, anew_ts = parts.stores.sink, parts.concurrency, state.anew_ts
+    since = entry.modified - CLOCK_SLACK_SECS if entry and parts.has_files else 0.0
+    # Rows that are in come again only in batches that replace, and what is asked for may.
+    replaces = state.group_seq > 0 or not parts.has_files
+    for start in (since, 0.0) if thorough and since > 0 else (since,):
+        found = last_journaled(sink, parts.id, path, width, start, anew_ts, replaces=replaces)
+        if found is not None:
+            return found
     return None
-
-
-def _given(parts: Parts, path: str, anew_ts: float) -> Journaled | None:
-    """Return what a replay or ``blizzard ingest`` has made of the file, whatever its name."""
-    replay_id = f"{parts.id}{REPLAY_SUFFIX}"
-    return last_journaled(parts.stores.sink, replay_id, path, parts.concurrency, anew_ts)
-
-
-def _replayed(parts: Parts, path: str, anew_ts: float) -> bool:
-    """Return whether a replay has ingested the file, also where its journal no longer says so."""
-    ledger = read_ledger(parts.stores.sink, f"{parts.id}{REPLAY_SUFFIX}", anew_ts)
-    return bool(ledger.ingested_since([path]))
 
 
 def _settled(
@@ -224,13 +126,10 @@ def _settled(
     base: Explanation,
     found: Journaled,
     story: Story,
-    backfills: Mapping[str, str],
     *,
     again: bool,
 ) -> Explanation:
     """The answer for a file that a batch has settled."""
-    named = backfills.get(found.source_id)
-    replayed = found.source_id.endswith(REPLAY_SUFFIX)
     batch = InBatch(
         found.batch,
         found.attempt,
@@ -238,11 +137,10 @@ def _settled(
         found.finished_ts,
         found.rows,
         found.bad_rows,
-        named,
-        replayed,
+        found.request or None,
         found.group,
     )
-    notes = _notes(parts, found, story, named, again=again)
+    notes = _notes(parts, found, story, again=again)
     base = replace(base, batch=batch)
     path = base.path or ""
     if found.outcome == "reported":
@@ -269,9 +167,7 @@ def _settled(
         if told:
             letters = f"{parts.stores.dlq.uri}/{parts.letters_id}/{found.batch}.records.ndjson"
             reason += f"; rows out of time in {letters}: {', '.join(told)}"
-    records = records_replayed(
-        parts.stores.sink, f"{parts.id}{RECORDS_SUFFIX}", path, parts.concurrency
-    )
+    records = _records_replayed(parts, path, found)
     if records:
         reason += f"; {counted(records, 'more row')} by replays of its dead records"
     outputs = _outputs(parts, story, found)
@@ -292,12 +188,16 @@ def _settled(
     )
 
 
-def _notes(parts: Parts, found: Journaled, story: Story, named: str | None, *, again: bool) -> str:
-    """Whose batch it was (``named``: a backfill's range), and what became of the file since."""
-    replayed = found.source_id.endswith(REPLAY_SUFFIX)
-    notes = "" if named is None else f" of the backfill {named}"
-    if replayed:
-        notes = " of `blizzard dlq replay` or `blizzard ingest`"
+def _records_replayed(parts: Parts, path: str, found: Journaled) -> int:
+    """Return how many rows came of its bad records since."""
+    if not found.bad_rows:
+        return 0
+    return records_replayed(parts.stores.sink, parts.id, path, found, parts.concurrency)
+
+
+def _notes(parts: Parts, found: Journaled, story: Story, *, again: bool) -> str:
+    """Whose batch it was, and what became of the file since."""
+    notes = f" of request {found.request}" if found.request else ""
     if found.group is not None and found.outcome == "ingested":
         notes += f", which replaces what it had before by group {found.group}"
     elif found.group is not None:
@@ -307,7 +207,7 @@ def _notes(parts: Parts, found: Journaled, story: Story, named: str | None, *, a
         notes += "; the file is gone since"
     elif entry.modified > found.finished_ts + CLOCK_SLACK_SECS:
         notes += f"; rewritten at {iso(entry.modified)}, which {_taken_again(parts, found)}"
-    if again and named is None and not replayed:
+    if again and not found.request:
         notes += "; the checkpoint does not know it, so the next poll takes it again"
     return notes
 
@@ -323,8 +223,8 @@ def _way_in(parts: Parts, found: Journaled, dead: Letter, *, gone: bool) -> str:
     once = "once it is there again" if gone else "once it is mended"
     if found.group is not None:  # a replay of its letter would leave it to whoever has its rows
         return (
-            f"; {once} `blizzard backfill --replace` takes it, or `blizzard redo CONFIG"
-            " --quarantined` where Penguin has refused its rows"
+            f"; {once} `blizzard backfill --replace` takes it, or `blizzard replay CONFIG"
+            " --refused` where Penguin has refused its rows"
         )
     return "" if away else f"; {once} {_replay(parts, found.batch)} ingests it"
 
@@ -337,7 +237,7 @@ def _is_put_away(parts: Parts, letter_id: str) -> bool:
 
 def _replay(parts: Parts, letter_id: str) -> str:
     where = f"--pipeline {parts.pipeline} --source {parts.source_name}"
-    return f"`blizzard dlq replay CONFIG {where} --letter {letter_id}`"
+    return f"`blizzard replay CONFIG {where} --letter {letter_id}`"
 
 
 def _taken_again(parts: Parts, found: Journaled) -> str:

@@ -7,7 +7,6 @@ meanwhile is no error.
 from __future__ import annotations
 
 import uuid
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,9 +15,10 @@ from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Storage, join, listed, read_each
-from blizzard_py.dead_letters.reader import DeadLetterObject, original_of, put_away, read, stem_of
+from blizzard_py.dead_letters.reader import DeadLetterObject, put_away, read
 from blizzard_py.sources.protocol import LEFT_STAGE
 from blizzard_py.state.journal import REMEDY, BatchDocument, latest
+from blizzard_py.state.record_names import is_of_records, original_of, stem_of
 from blizzard_py.state.state_paths import StatePaths
 
 
@@ -26,7 +26,6 @@ from blizzard_py.state.state_paths import StatePaths
 class Journaled:
     """A batch of the journal and what it says of one file. ``outputs``: final path and rows."""
 
-    source_id: str
     batch: str
     attempt: int
     started_ts: float
@@ -36,6 +35,7 @@ class Journaled:
     bad_rows: int
     outputs: tuple[tuple[str, int], ...]
     group: int | None = None
+    request: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,41 +74,38 @@ def _begun(path: str) -> float:
         raise StateError(f"{path}: is not named as a journal entry") from error
 
 
-def journaled(
+def last_journaled(
     sink: Storage,
     source_id: str,
     path: str,
-    since: float,
-    until: float | None,
     concurrency: int,
-    anew_ts: float = 0.0,
+    since: float,
+    anew_ts: float,
+    *,
+    replaces: bool,
 ) -> Journaled | None:
-    """Return what the first batch begun in ``since ≤ t < until`` that settled the file says of it.
+    """Return what the last batch that settled the file, begun at ``since`` or later, says of it.
 
-    Batches in which it was left for another try, or to another run, do not count, nor those
-    of before ``anew_ts``, when the source was started over. Costs a read per batch up to the
-    hit, ``concurrency`` at a time.
+    Unless the source ``replaces`` rows, a batch that has ingested the file is the last one. Batches
+    in which it was left out or left for another try do not count, nor those of before ``anew_ts``,
+    when the source was started over. Costs a read per batch, ``concurrency`` at a time.
     """
-    found = _journaled(sink, source_id, path, since, until, concurrency)
-    return next((batch for batch in found if batch.finished_ts > anew_ts), None)
-
-
-def last_journaled(
-    sink: Storage, source_id: str, path: str, concurrency: int, anew_ts: float = 0.0
-) -> Journaled | None:
-    """As `journaled`, for the last batch of all: what is replayed may be replayed again."""
-    found = deque(_journaled(sink, source_id, path, 0.0, None, concurrency), maxlen=1)
-    return found[0] if found and found[0].finished_ts > anew_ts else None
+    last = None
+    for found in _journaled(sink, source_id, path, since, concurrency):
+        if found.finished_ts > anew_ts:
+            last = found
+            if found.outcome == "ingested" and not replaces:
+                break
+    return last
 
 
 def _journaled(
-    sink: Storage, source_id: str, path: str, since: float, until: float | None, concurrency: int
+    sink: Storage, source_id: str, path: str, since: float, concurrency: int
 ) -> Iterator[Journaled]:
-    for found in _journal(sink, source_id, since, until, concurrency):
+    for found in _journal(sink, source_id, since, concurrency):
         file = next((file for file in found.files if file.path == path), None)
         if file is not None and file.outcome != "retry" and file.stage != LEFT_STAGE:
             yield Journaled(
-                source_id,
                 found.batch,
                 found.attempt,
                 found.started_ts,
@@ -118,24 +115,29 @@ def _journaled(
                 file.bad_rows,
                 tuple((output.final, output.rows) for output in found.outputs),
                 None if found.group is None else found.group.seq,
+                found.request,
             )
 
 
-def records_replayed(sink: Storage, source_id: str, path: str, concurrency: int) -> int:
-    """Return how many rows replays have ingested from single records of the file at ``path``."""
+def records_replayed(
+    sink: Storage, source_id: str, path: str, since: Journaled, concurrency: int
+) -> int:
+    """Return how many rows came of single records of a file, in batches behind one of it."""
     return sum(
         file.rows
-        for found in _journal(sink, source_id, 0.0, None, concurrency)
+        for found in _journal(sink, source_id, since.started_ts, concurrency)
         for file in found.files
-        if file.outcome == "ingested" and original_of(file.path) == stem_of(path)
+        if file.outcome == "ingested"
+        and is_of_records(file.path)
+        and original_of(file.path) == stem_of(path)
     )
 
 
 def _journal(
-    sink: Storage, source_id: str, since: float, until: float | None, concurrency: int
+    sink: Storage, source_id: str, since: float, concurrency: int
 ) -> Iterator[BatchDocument]:
     folder = StatePaths(source_id).journal
-    end = f"{folder}0" if until is None else join(folder, first_name(until))
+    end = f"{folder}0"
     start = join(folder, first_name(since)) if since > 0 else f"{folder}/"
     names = (entry.path for _, entry in latest(listed(sink, start, end)))
     for where, raw in read_each(sink, names, concurrency):

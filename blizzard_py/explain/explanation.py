@@ -40,6 +40,7 @@ class Task:
 class InBatch:
     """The batch that settled the file; ``rows`` and ``bad_rows`` are the file's own.
 
+    ``request`` is the id of the operator's request that it was for, if there was one.
     ``group`` is its number among the groups of its source, if it is one
     (`blizzard_core.handover.groups`).
     """
@@ -50,8 +51,7 @@ class InBatch:
     finished_ts: float
     rows: int
     bad_rows: int
-    backfill: str | None
-    replay: bool = False
+    request: str | None
     group: int | None = None
 
 

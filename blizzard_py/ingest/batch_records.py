@@ -13,6 +13,7 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.report import ReportLine, outcomes_name
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.records import RecordFiles
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.members import of_source, part_of
 from blizzard_py.state.source_state import Batch, SourceState
@@ -84,4 +85,6 @@ class _Records:
 
     def __init__(self, parts: Parts) -> None:
         self.journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
-        self.letters = DeadLetterWriter(parts.stores.dlq, parts.letters_id, parts.stores.source.uri)
+        self.letters = DeadLetterWriter(
+            parts.stores.dlq, parts.letters_id, RecordFiles(parts).uri_of
+        )

@@ -13,20 +13,23 @@ from functools import partial
 from typing import Any
 
 from blizzard_core.bounds import INFERRED_COLUMNS, UNEXPECTED_FIELDS
-from blizzard_core.errors import BlizzardError, Cancelled, StateError
+from blizzard_core.errors import Cancelled, StateError
 from blizzard_core.handover.groups import SOURCE_FILE_COLUMN, UNIT_FILE_PREFIX
 from blizzard_core.log import get_logger
-from blizzard_core.storage.protocol import Entry, join
+from blizzard_core.storage.protocol import Entry
 from blizzard_core.table.committed import committed_versions
+from blizzard_py.ingest.batch_jobs import BatchJobs
 from blizzard_py.ingest.batch_records import BatchRecords
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.jobs import Ingested, Jobs
 from blizzard_py.ingest.publish import OutputNames, clear_older, publish, staging_of, unpublished
 from blizzard_py.ingest.tolerance import Tolerance
 from blizzard_py.ingest.unexpected import with_told
-from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile
+from blizzard_py.job import IngestResult, IngestSettings
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source, Upkeep, Withheld, Work
+from blizzard_py.sources.records import RecordFiles, has_records
+from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import judge_outcomes
 from blizzard_py.state.source_state import Batch, PlannedOutput, Replaced, SourceState
 from blizzard_py.state.transitions import (
@@ -67,11 +70,13 @@ class BatchRunner:
         self._save = upkeep.save
         self._fence = upkeep.fence
         self._now = upkeep.clock
-        # When the run, or the live source that it is of, was last started over, as far as it knows.
+        # When the source was last started over.
         self.anew_ts = 0.0
         self._epoch = upkeep.epoch
         self._sink = parts.stores.sink
         self._records = BatchRecords(parts)
+        self._record_files = RecordFiles(parts)
+        self._batch_jobs = BatchJobs(parts, source, jobs, self.settle, upkeep.epoch)
         self._settings: IngestSettings | None = None
         self._names = OutputNames()
         self._groups = Groups(self._sink, parts.letters_id)
@@ -102,7 +107,8 @@ class BatchRunner:
         if self._settings is None:
             settings = self._parts.ingest
             if self._parts.infer is not None:
-                settings = replace(settings, fields=self._parts.infer(files))
+                own = [file for file in files if not is_of_records(file.path)]
+                settings = replace(settings, fields=self._parts.infer(own))
             if self._parts.check_table is not None:
                 self._parts.check_table(settings)
             self._settings = settings
@@ -224,7 +230,7 @@ class BatchRunner:
                     error=file.error,
                 )
         state = self._told(state, result)
-        replaced = self._source.replaced(state, batch, finished)
+        replaced = None if has_records(batch) else self._source.replaced(state, batch, finished)
         if isinstance(replaced, Withheld):
             finished, replaced = replaced.finished, Replaced()
             result = replace(result, outputs=(), letters=())
@@ -243,7 +249,7 @@ class BatchRunner:
             at,
             result.marks,
             replaced,
-            self._names_root(),
+            self._names_root(batch),
             ingested.stream,
         )
         return (*ready, ingesting.started)
@@ -335,63 +341,27 @@ class BatchRunner:
             self._save(state)
         return state, batch
 
-    def _names_root(self) -> str:
+    def _names_root(self, batch: Batch) -> str:
         """See `Batch`: what a statement makes of rows need not be of one file each."""
         parts = self._parts
         ingest = parts.ingest
-        named = (
-            parts.has_files and not parts.members and SOURCE_FILE_COLUMN in ingest.metadata_columns
-        )
+        has_files = (parts.has_files and not parts.members) or has_records(batch)
+        named = has_files and SOURCE_FILE_COLUMN in ingest.metadata_columns
         as_read = not (ingest.transform or ingest.deduplicate_by)
-        return f"{parts.stores.source.uri}/" if named and as_read else ""
+        root = self._record_files.uri if has_records(batch) else parts.stores.source.uri
+        return f"{root}/" if named and as_read else ""
 
     def _advance(self, state: SourceState, batch: Batch, work: Work | None) -> SourceState:
         self._activity.batch_enters(batch, "advance")
         now = self._now()
-        saved = self._save(ended(self._source.advance(state, batch, work, now), batch, now))
+        after = state if has_records(batch) else self._source.advance(state, batch, work, now)
+        saved = self._save(ended(after, batch, now))
         self._activity.batch_done(batch)
         self._source.saved()
         self._jobs.advanced(saved)
         return saved
 
     def _ingest_batch(self, state: SourceState, batch: Batch, prefix: str) -> Ingested:
-        ingested = self._ingest(state, batch, prefix)
+        ingested = self._batch_jobs.run(state, batch, prefix)
         self._activity.batch_enters(batch, "prepare")
         return ingested
-
-    def _ingest(self, state: SourceState, batch: Batch, prefix: str) -> Ingested:
-        files, lost = self._source.placed(state, batch)
-        if not files and not self._jobs.has_due(state):
-            return Ingested(IngestResult((), tuple(lost), 0))
-        job = IngestJob(
-            _settings_of(batch, self.settle(batch.files)),
-            join(staging_of(self._parts.id, self._epoch(), batch.batch), str(batch.attempt)),
-            prefix,
-            tuple(files),
-            batch.started_ts,
-        )
-        with self._source.reading(state, batch) as reading:
-            ingested = self._jobs.run(state, replace(job, reading=reading), self._epoch())
-        result = ingested.result
-        _check_complete(files, result)
-        if result.rows_dropped:
-            self._log.info("rows_dropped", batch=batch.batch, rows=result.rows_dropped)
-        return replace(ingested, result=replace(result, files=(*result.files, *lost)))
-
-
-def _settings_of(batch: Batch, settings: IngestSettings) -> IngestSettings:
-    """Return what a batch's job is run with: a request is not stopped by what fails again."""
-    if not batch.request or settings.on_bad_record != "fail":
-        return settings
-    return replace(settings, on_bad_record="quarantine_file")
-
-
-def _check_complete(files: list[JobFile], result: IngestResult) -> None:
-    """Every file must be reported exactly once; anything else is a bug that must not pass."""
-    asked = sorted(file.path for file in files)
-    told = sorted(file.path for file in result.files)
-    if asked != told:
-        raise BlizzardError(
-            f"the ingest job was given {len(asked)} files and reported {len(told)};"
-            " the batch was not committed"
-        )

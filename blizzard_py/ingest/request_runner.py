@@ -4,34 +4,43 @@ A request takes effect in the save that says that it did, so over any deaths it 
 end record is put after that save, from what it says; a request of which the checkpoint knows the
 end is only recorded. Requests are taken between batches, before the source is looked at: so also
 while its store or server is down.
+
+One that brings files does so a page at a time: the page's report is written, one save puts its
+files into the queue, and batches bring them. Then its letters are put away, and the next page is
+read. One request brings files at a time, that which was accepted first.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
-from blizzard_core.errors import BlizzardError, NotFound, StorageError
+from blizzard_core.errors import NotFound, StorageError
 from blizzard_core.log import get_logger
-from blizzard_core.storage.protocol import Entry
+from blizzard_py.ingest.request_steps import (
+    RequestEffects,
+    RequestRefused,
+    Selection,
+    decide_request,
+    end_record,
+    with_selected,
+)
 from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.contents import Contents
-from blizzard_py.requests.document import Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import (
     RequestState,
     State,
+    as_anew,
     first_running,
     is_over,
-    with_page,
+    with_letters_away,
     with_state,
     without,
 )
-from blizzard_py.requests.records import End
-from blizzard_py.requests.report import ReportLine, page_name
-from blizzard_py.state.source_state import SourceState, queued, under_way
-from blizzard_py.state.transitions import without_batch, without_request
+from blizzard_py.requests.report import page_name
+from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.transitions import without_request
 
 # Looked for this often also where the bell was not heard, in seconds.
 _LIST_SECS = 3600.0
@@ -41,170 +50,8 @@ _AT_ONCE = 100
 _MORE = "more"
 # So many pages are read by one look, where nothing of them is to do.
 _PAGES_AT_ONCE = 20
-# So often a batch of a request is tried.
-_ATTEMPTS = 3
-_FAILING = (
-    "its batch with {} ended three times without a result, by an error or the death of the process;"
-    " the log says why. Mend that and give the command again: it leaves out what is in"
-)
 # A request and how it ended stay that long, in seconds of the store's clock.
 _KEPT_SECS = 30 * 86_400.0
-
-
-class RequestRefused(BlizzardError):
-    """A request cannot be done by this source as it is; the message says why and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """The state with a request's effect, and what people are told of it, as counts.
-
-    One that brings files is ``running`` from then on.
-    """
-
-    state: SourceState
-    counts: Mapping[str, int]
-    is_running: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Selected:
-    """A page of what a request selects: files to bring, and of all that were looked at a line.
-
-    ``cursor`` is where the next page begins, and with ``is_last`` there is none.
-    """
-
-    files: tuple[Entry, ...]
-    lines: tuple[ReportLine, ...]
-    cursor: str
-    is_last: bool
-    ahead: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RequestEffects:
-    """A source's way to do requests: their effects, and the fingerprint of what decides its rows.
-
-    ``apply`` is pure but for what the source may be asked, and raises `RequestRefused`. So does
-    ``select``, which reads the page of a selection that begins at a cursor, the first at ``""``;
-    it writes nothing.
-    """
-
-    apply: Callable[[SourceState, Request, float], Applied]
-    select: Callable[[SourceState, Request, str, float], Selected]
-    config: str
-
-
-def execute(
-    effects: RequestEffects, state: SourceState, request_id: str, request: Request, now: float
-) -> SourceState:
-    """Return the state with a request done, or waiting for its configuration, or refused. Pure."""
-
-    def noted(
-        after: SourceState, end: State, reason: str, counts: Mapping[str, int] | None = None
-    ) -> SourceState:
-        known = with_state(state.requests, request_id, request.kind, end, reason, now, counts)
-        return replace(after, requests=known)
-
-    if request.config != effects.config:
-        return noted(
-            state,
-            "waiting",
-            "made with another configuration of this source; restart the daemon with it, or cancel"
-            " the request",
-        )
-    try:
-        done = effects.apply(state, request, now)
-    except RequestRefused as error:
-        return noted(state, "rejected", str(error))
-    return noted(done.state, "running" if done.is_running else "done", "", done.counts)
-
-
-def with_selected(state: SourceState, request_id: str, found: Selected, now: float) -> SourceState:
-    """Return the state with a page of a request's files in the queue. Pure."""
-    known = set(under_way(state))
-    fresh = [queued(entry, request_id) for entry in found.files if entry.path not in known]
-    counts = Counter(line.state for line in found.lines)
-    requests = with_page(
-        state.requests, request_id, found.cursor, counts, now, is_read=found.is_last
-    )
-    ahead = tuple(dict.fromkeys((*state.ahead, *found.ahead)))
-    return replace(state, queue=(*state.queue, *fresh), requests=requests, ahead=ahead)
-
-
-def failed(state: SourceState, request_id: str, reason: str, now: float) -> SourceState:
-    """Return the state with a request given up; what it brought stays. Pure."""
-    kind = state.requests[request_id].kind
-    known = with_state(state.requests, request_id, kind, "failed", reason, now)
-    return replace(without_request(state, request_id), requests=known)
-
-
-def without_failing(state: SourceState, now: float) -> SourceState:
-    """Return the state without a request whose batch has ended without a result too often. Pure.
-
-    Whether its process died or its job failed: live work goes on.
-    """
-    for batch in state.in_flight:
-        if batch.request and batch.phase == "running" and batch.attempt >= _ATTEMPTS:
-            state = without_batch(state, batch)
-            if batch.request in state.requests:
-                state = failed(state, batch.request, _FAILING.format(batch.files[0].path), now)
-    return state
-
-
-def decide_request(
-    mailbox: Mailbox,
-    effects: RequestEffects,
-    state: SourceState,
-    request_id: str,
-    now: float,
-    *,
-    is_cancelled: bool,
-) -> SourceState:
-    """Return the state with a request of the mailbox done, waiting, rejected or cancelled.
-
-    One that is not there leaves it as it is. For whoever owns the source, a daemon or a command.
-    Raises `StorageError`.
-    """
-    kind = ""
-
-    def noted(end: State, reason: str) -> SourceState:
-        known = with_state(state.requests, request_id, kind, end, reason, now)
-        return replace(state, requests=known)
-
-    try:
-        request = mailbox.read(request_id)
-        kind = request.kind
-        if not is_cancelled:
-            return execute(effects, state, request_id, request, now)
-    except NotFound:
-        return state
-    except RequestInvalid as error:
-        if not is_cancelled:
-            return noted("rejected", str(error))
-    cancelled = noted("cancelled", _why_cancelled(mailbox, request_id))
-    return without_request(cancelled, request_id)
-
-
-def _why_cancelled(mailbox: Mailbox, request_id: str) -> str:
-    try:
-        found = mailbox.cancellation(request_id)
-    except RequestInvalid:
-        return ""
-    return "" if found is None else f"{found.why or 'no reason given'} ({found.by})"
-
-
-def end_record(known: RequestState) -> End | None:
-    """Return the record of a request that is over, None of another."""
-    if known.state == "waiting" or known.state == "running":  # noqa: PLR1714  # it narrows the type
-        return None
-    return End(
-        kind=known.kind,
-        state=known.state,
-        at=known.at,
-        reason=known.reason,
-        counts=dict(known.counts),
-    )
 
 
 class RequestRunner:
@@ -266,19 +113,37 @@ class RequestRunner:
     def _with_next_page(self, state: SourceState, request_id: str, epoch: int) -> SourceState:
         """The state with the next page of a request, whose report is written, or with its end."""
         known, now = state.requests[request_id], self._clock()
-        if known.is_read:
-            done = with_state(state.requests, request_id, known.kind, "done", "", now)
-            self._log_state(request_id, done[request_id])
-            return replace(state, requests=done)
+        if known.is_read and not known.letters:
+            return self._ended(state, request_id, "done", "", now)
         try:
             request = self._mailbox.read(request_id)
-            found = self._effects.select(state, request, known.cursor, now)
-        except (RequestRefused, RequestInvalid, NotFound) as error:
-            after = failed(state, request_id, str(error), now)
-            self._log_state(request_id, after.requests[request_id])
-            return after
+            if known.letters:
+                self._effects.put_away(request, known.letters)
+                return replace(state, requests=with_letters_away(state.requests, request_id))
+            brought = self._brought(request_id) if known.is_anew else frozenset()
+            page = Selection(known.cursor, now, brought)
+            found = self._effects.select(state, request, page)
+        except RequestRefused as error:
+            end: State = "failed" if known.pages else "rejected"
+            return self._ended(state, request_id, end, str(error), now)
+        except (RequestInvalid, NotFound) as error:
+            return self._ended(state, request_id, "failed", str(error), now)
         self._mailbox.put_report(request_id, page_name(known.pages, epoch), found.lines)
         return with_selected(state, request_id, found, now)
+
+    def _brought(self, request_id: str) -> frozenset[str]:
+        """The files that a request has brought, as its report says."""
+        report = self._mailbox.report(request_id)
+        return frozenset(line.path for line in report if line.state == "ingested")
+
+    def _ended(
+        self, state: SourceState, request_id: str, end: State, reason: str, now: float
+    ) -> SourceState:
+        """The state with a running request over, and nothing of it left to do."""
+        kind = state.requests[request_id].kind
+        known = with_state(state.requests, request_id, kind, end, reason, now)
+        self._log_state(request_id, known[request_id])
+        return replace(without_request(state, request_id), requests=known)
 
     def _look(self, state: SourceState, save: Callable[[SourceState], SourceState]) -> SourceState:
         """What is new in the mailbox, done; and what has ended, recorded."""
@@ -357,6 +222,8 @@ class RequestRunner:
             is_cancelled=is_cancelled,
         )
         found = after.requests.get(request_id)
+        if found is not None and found.state == "running" and self._mailbox.has_report(request_id):
+            after = replace(after, requests=as_anew(after.requests, request_id))
         if found is not None and found is not known:
             self._log_state(request_id, found)
         return after

@@ -45,7 +45,8 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.clock import StoreClock
 from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
-from blizzard_py.ingest.request_runner import RequestEffects, RequestRunner, without_failing
+from blizzard_py.ingest.request_runner import RequestRunner
+from blizzard_py.ingest.request_steps import RequestEffects, without_failing
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.ingest.start import Start
 from blizzard_py.ingest.turns import Turns
@@ -54,7 +55,8 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import has_more
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.protocol import NoWork, Opener, Requested, Source, Upkeep, Work
+from blizzard_py.sources.protocol import Opener, PlainWork, Requested, Source, Upkeep, Work
+from blizzard_py.sources.records import requested_records
 from blizzard_py.sources.stale import look
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.fence_record import FenceFile, FenceRecord
@@ -75,7 +77,6 @@ class SourcePipeline(SourceView):
         *,
         fresh: bool = False,
         admission: Admission = anybody,
-        begins_over: Callable[[SourceState], bool] | None = None,
         jobs: Jobs | None = None,
         requests_only: bool = False,
         effects: Callable[[Source[Any]], RequestEffects] | None = None,
@@ -88,9 +89,6 @@ class SourcePipeline(SourceView):
 
         ``jobs`` make outputs of a batch's files; without them each batch is a job of the engine.
         ``effects`` does what operators request of the source; without it nothing is taken.
-
-        With ``begins_over`` an operator has it ingest again what was done, so what replays took
-        before counts no more; it says whether to begin over, given what an earlier run has left.
         """
         self.meter = parts.meter
         self.activity = parts.activity or SourceActivity(
@@ -109,7 +107,7 @@ class SourcePipeline(SourceView):
         )
         super().__init__(parts, opens(parts, upkeep))
         self._requests_only = requests_only
-        self._start = Start(parts, self.source, self._clock, fresh, begins_over)
+        self._start = Start(parts, self.source, self._clock, fresh)
         self._requests = (
             None
             if effects is None
@@ -193,7 +191,7 @@ class SourcePipeline(SourceView):
             return self._cycle_of_requests(state, stop)
         plan = self.source.plan(state)
         state, found, work = plan.state, plan.found, plan.work
-        requested = self.source.requested(state, found.scanned.ended)
+        requested = self._requested(state, found.scanned.ended)
         scanned = found.scanned
         cost = (found.requests, found.keys)
         took = scanned.ended - scanned.began
@@ -220,7 +218,7 @@ class SourcePipeline(SourceView):
     def _cycle_of_requests(self, state: SourceState, stop: StopEvent) -> bool:
         """Do what operators asked for, and nothing else of the source; True if any file was."""
         now = self._clock()
-        requested = self.source.requested(state, now)
+        requested = self._requested(state, now)
         if not requested.work:
             asked = {entry.path for entry in state.queue if entry.request}
             self._complain(state, waiting(state, now) & asked)
@@ -228,9 +226,14 @@ class SourcePipeline(SourceView):
                 raise self._requests.error
             return self._has_more_requested(state)
         self._batches.settle(requested.work.files)
-        state, _ = self._work_off(state, NoWork(), requested, now, stop)
+        state, _ = self._work_off(state, PlainWork(), requested, now, stop)
         self._state = state
         return True
+
+    def _requested(self, state: SourceState, now: float) -> Requested:
+        """What can be done now of the request that was accepted first."""
+        found = requested_records(state, now)
+        return found if found.work else self.source.requested(state, now)
 
     def _has_more_requested(self, state: SourceState) -> bool:
         blocked = self._requests is None or self._requests.error is not None
@@ -332,7 +335,6 @@ class SourcePipeline(SourceView):
 
     def _recover(self) -> SourceState:
         """The state in storage, with batches that a crash left behind brought to their end."""
-        first = not self._file.epoch
         record = self._fence.read()
         found = self._file.take(
             lambda document, where: self._checked(state_from_json(document, where)),
@@ -342,11 +344,11 @@ class SourcePipeline(SourceView):
         # Who is replaced by that may have published since the record was read.
         record = self._fence.read()
         self._clock.set(self._file.now())
-        state, changed = self._start.begun(found, self._file.epoch, is_first=first)
+        state, changed = self._start.begun(found, self._file.epoch)
         if changed:
-            # Or each start, and each error is one, would begin anew to wait, or not begin over.
+            # Or each start, and each error is one, would begin anew to wait.
             self._save(state)
-        self._batches.anew_ts = max(state.anew_ts, self._start.live_anew_ts())
+        self._batches.anew_ts = state.anew_ts
         self.activity.knows(state)
         known, state = state, self.source.reconciled(state, look(self.parts, record, found))
         state = self._batches.as_journaled(state)

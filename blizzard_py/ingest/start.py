@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.watermark.progress import observed
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source
-from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
+from blizzard_py.state.backfills import begins_at
+from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.journal_tally import JournalTally
-from blizzard_py.state.siblings import begins_at
-from blizzard_py.state.source_state import NO_BATCH, SourceState, checkpoint_path
+from blizzard_py.state.source_state import NO_BATCH, SourceState
 from blizzard_py.state.stream_state import watched_query
 from blizzard_py.state.transitions import clamp_times
 
@@ -24,37 +23,25 @@ from blizzard_py.state.transitions import clamp_times
 class Start:
     """Begins a source. ``fresh`` insists on a start from nothing where state is missing.
 
-    ``clock`` is the store's. With ``begins_over`` an operator has it ingest again what was done,
-    so what replays took before counts no more; it says whether to begin over, given the state.
+    ``clock`` is the store's.
     """
 
     parts: Parts
     source: Source[Any]
     clock: Callable[[], float]
     fresh: bool = False
-    begins_over: Callable[[SourceState], bool] | None = None
 
-    def begun(
-        self, found: SourceState | None, epoch: int, *, is_first: bool
-    ) -> tuple[SourceState, bool]:
+    def begun(self, found: SourceState | None, epoch: int) -> tuple[SourceState, bool]:
         """Return what to go on with, and whether to save it before anything else.
 
         ``found`` is the state in storage. Raises `StateError`, `StorageError`.
         """
         parts = self.parts
         state = self._cold() if found is None else whole(parts.stores.sink, parts.id, found)
-        # Once a process: what it has finished itself it does not begin over.
-        over = is_first and self.begins_over is not None and self.begins_over(state)
-        if over:
-            # The journal stays, and so does what it must hold.
-            cold = replace(self._cold(), ledger=state.ledger, unfolded=state.unfolded)
-            cold = replace(cold, totals=state.totals, last_batch=state.last_batch)
-            state = replace(cold, last_output=state.last_output, committed=state.committed)
-        again = self._begins_anew(state)
-        if (found is None and self.fresh) or again:
+        if found is None and self.fresh:
             state = replace(state, anew_ts=self._begins_at())
         ledger = state.ledger
-        if again or self._starts_over(state):
+        if self._starts_over(state):
             # What was settled before is not to hide what is late from now on, or comes again.
             state = self.source.begin_anew(state, epoch)
         kept = replace(state, source=parts.identity)
@@ -67,7 +54,7 @@ class Start:
         if found is not None and found.source is None:
             # The original's, or an older release's.
             state = replace(state, progress=observed(state.progress, self.clock()))
-        return state, state != kept or state.ledger != ledger or over
+        return state, state != kept or state.ledger != ledger
 
     def first_document(self) -> Mapping[str, Any]:
         """Return what to write where there is no checkpoint, unless there was one."""
@@ -75,17 +62,7 @@ class Start:
             check_cold_start(self.parts)
         return state_to_json(self._cold(), self.parts.clock())
 
-    def live_anew_ts(self) -> float:
-        """Return when the live source was last started over, for a replay or a backfill of it."""
-        if not self.parts.suffix:
-            return 0.0
-        sink = self.parts.stores.sink
-        found = checkpoint.load(sink, checkpoint_path(self.parts.letters_id), state_from_json)
-        return 0.0 if found is None else found.anew_ts
-
     def _begins_at(self) -> float:
-        if self.parts.suffix:
-            return self.clock()  # what was done before a range began over its batches tell
         sink, width = self.parts.stores.sink, self.parts.concurrency
         return begins_at(sink, self.parts.letters_id, self.clock(), width)
 
@@ -99,11 +76,6 @@ class Start:
             last_batch=last,
             unfolded=None if self.fresh else JournalTally(),
         )
-
-    def _begins_anew(self, state: SourceState) -> bool:
-        """Whether what was done is to be ingested again; its first look saves that it has begun."""
-        again = self.begins_over is not None
-        return again and state.origin is None and state.progress.state == "Initial"
 
     def _starts_over(self, state: SourceState) -> bool:
         """Return whether this is an insisted start from nothing that has not done anything yet."""

@@ -20,13 +20,14 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from blizzard_core.bounds import REQUEST_FILES, REQUEST_UNITS
+from blizzard_core.bounds import REQUEST_FILES, REQUEST_LETTERS, REQUEST_UNITS
 from blizzard_py.requests.codec import Text, canonical, fitted, invalid, parsed, unknown
 
-Kind = Literal["mark_units", "advance_watermark", "reingest"]
+Kind = Literal["mark_units", "advance_watermark", "reingest", "close_letters"]
+Mode = Literal["add", "replace", "again"]
 
-# Kinds that bring files, over many batches; all others take effect in one save.
-BRINGING: frozenset[Kind] = frozenset({"reingest"})
+# Kinds that take several saves; all others take effect in one.
+BRINGING: frozenset[Kind] = frozenset({"reingest", "close_letters"})
 
 CANCEL_IT = "cancel it, and give the command again"
 
@@ -67,16 +68,45 @@ class AdvanceWatermark:
 
 @dataclass(frozen=True, slots=True)
 class Reingest:
-    """``select`` of ``reingest``: files, by their paths at the source."""
+    """``select`` of ``reingest``: one of files by their paths, a range of names, dead letters.
 
-    files: Annotated[list[str], msgspec.Meta(min_length=1, max_length=REQUEST_FILES)]
+    Both ends of a range are in it, and stand for all names that begin with them.
+    """
+
+    files: Annotated[list[str], msgspec.Meta(max_length=REQUEST_FILES)] = field(
+        default_factory=list
+    )
+    range: tuple[str, str] | None = None
+    letters: Annotated[list[str], msgspec.Meta(max_length=REQUEST_LETTERS)] = field(
+        default_factory=list
+    )
+
+    def __post_init__(self) -> None:
+        if sum(map(bool, (self.files, self.range, self.letters))) != 1:
+            raise ValueError("needs one of files, range and letters")
 
 
 @dataclass(frozen=True, slots=True)
 class ReingestOptions:
-    """``options`` of ``reingest``: ``insist`` takes files of which nobody knows any rows, too."""
+    """``options`` of ``reingest``.
 
-    insist: bool = False
+    ``add`` brings what has no rows, ``replace`` takes rows of before out, and ``again`` brings rows
+    beside them. Of files of which nobody knows, ``assume_missing`` says that no rows are in, and
+    ``assume_named`` that all their rows name their file. ``from_source`` reads records of letters
+    from their files.
+    """
+
+    mode: Mode = "add"
+    assume_missing: bool = False
+    assume_named: bool = False
+    from_source: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CloseLetters:
+    """``select`` of ``close_letters``: objects of dead letters that are not to be brought."""
+
+    letters: Annotated[list[str], msgspec.Meta(min_length=1, max_length=REQUEST_LETTERS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +119,7 @@ _FORMS: Mapping[Kind, tuple[type[Any], type[Any]]] = {
     "mark_units": (MarkUnits, NoOptions),
     "advance_watermark": (AdvanceWatermark, NoOptions),
     "reingest": (Reingest, ReingestOptions),
+    "close_letters": (CloseLetters, NoOptions),
 }
 
 

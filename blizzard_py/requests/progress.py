@@ -24,7 +24,8 @@ class RequestState:
 
     ``at`` is the epoch second of the last change, ``reason`` why it waits or how it ended. A
     ``running`` one brings files: its selection was read up to ``cursor``, in so many ``pages``,
-    and with ``is_read`` to its end.
+    and with ``is_read`` to its end. ``letters`` are to be put away once those files are done. One
+    that ``is_anew`` was accepted before, by a checkpoint that was lost since.
     """
 
     seq: Annotated[int, msgspec.Meta(ge=1)]
@@ -36,6 +37,8 @@ class RequestState:
     cursor: str = ""
     pages: int = 0
     is_read: bool = False
+    letters: tuple[str, ...] = ()
+    is_anew: bool = False
 
 
 def is_over(state: State) -> bool:
@@ -81,6 +84,7 @@ def with_page(
     at: float,
     *,
     is_read: bool,
+    letters: tuple[str, ...] = (),
 ) -> Mapping[str, RequestState]:
     """Return the requests once one more page of this one's selection was read, up to ``cursor``."""
     known = requests[request_id]
@@ -89,10 +93,23 @@ def with_page(
         cursor=cursor,
         pages=known.pages + 1,
         is_read=is_read,
+        letters=letters,
         counts=_added(known.counts, counts),
         at=at,
     )
     return {**requests, request_id: after}
+
+
+def as_anew(requests: Mapping[str, RequestState], request_id: str) -> Mapping[str, RequestState]:
+    """Return the requests with this one accepted before, by a checkpoint that was lost."""
+    return {**requests, request_id: replace(requests[request_id], is_anew=True)}
+
+
+def with_letters_away(
+    requests: Mapping[str, RequestState], request_id: str
+) -> Mapping[str, RequestState]:
+    """Return the requests once this one's letters of before were put away."""
+    return {**requests, request_id: replace(requests[request_id], letters=())}
 
 
 def with_counts(
@@ -115,6 +132,11 @@ def without(
     """Return the requests that are not named."""
     gone = frozenset(request_ids)
     return {each: state for each, state in requests.items() if each not in gone}
+
+
+def without_running(requests: Mapping[str, RequestState]) -> dict[str, RequestState]:
+    """Return the requests without those that run: they are accepted anew, from the beginning."""
+    return {each: state for each, state in requests.items() if state.state != "running"}
 
 
 def first_running(requests: Mapping[str, RequestState]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import StateError
@@ -26,12 +26,18 @@ _REMEDY = "restore it as it was written"
 
 @dataclass(frozen=True, slots=True)
 class ReportLine:
-    """A file of a request. ``state`` is what was decided, or the outcome of its batch."""
+    """A file of a request. ``state`` is what was decided, or the outcome of its batch.
+
+    Of one that replaces rows, ``before`` is how many there were, and ``found_by`` how they are
+    found: by ``_source_file``, or by whole ``outputs``.
+    """
 
     path: str
     state: str
     reason: str = ""
     rows: int = 0
+    before: int = 0
+    found_by: str = ""
 
 
 def page_name(page: int, epoch: int) -> str:
@@ -63,8 +69,8 @@ def lines_to_bytes(lines: Iterable[ReportLine]) -> bytes:
 
 
 def _document(line: ReportLine) -> dict[str, object]:
-    found: dict[str, object] = {"path": line.path, "state": line.state}
-    return found | {k: v for k, v in (("reason", line.reason), ("rows", line.rows)) if v}
+    found = asdict(line)
+    return {key: value for key, value in found.items() if value or key in {"path", "state"}}
 
 
 def lines_of(raw: bytes, where: str) -> Iterator[ReportLine]:

@@ -20,11 +20,11 @@ from blizzard_core.handover.outputs import is_live, sources_in
 from blizzard_core.storage.protocol import Storage, listed
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World, told_of, waiting_of, world_of
+from blizzard_py.state.backfills import checkpoints, is_backfill
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, SHARED
 from blizzard_py.state.checkpoint_file import live_states, load_state
 from blizzard_py.state.fence_record import fence_path
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.siblings import checkpoints, is_backfill
 from blizzard_py.state.source_state import checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.waiting_outputs import newest_waiting
@@ -45,10 +45,6 @@ _REPLACING = (
 _BESIDE = (
     "Bring the checkpoint back, or take the files that are still missing, after a look at the"
     " table, with `blizzard ingest`"
-)
-_REPLAY = (
-    "Bring its last version back (from an older one what was done since would come again);"
-    " docs/mending.md says what to do if there is none"
 )
 
 
@@ -86,8 +82,6 @@ def _check_shares(member: Parts, sink: Storage) -> None:
 
 
 def _harm_and_remedy(parts: Parts) -> str:
-    if parts.is_replay:
-        return f"lose what was committed and is not published yet. {_REPLAY}"
     return f"ingest everything again. {_BESIDE if parts.suffix else _remedy(parts)}"
 
 

@@ -19,12 +19,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from blizzard_py.dead_letters.reader import stem_of
+from blizzard_py.state.record_names import stem_of
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierBatch:
-    """A batch of one ``run`` of a source that ingested one of the files that are asked about.
+    """A batch of a source that ingested one of the files that are asked about.
 
     ``files`` maps the stem of each file of it that was ingested to the names that its rows may
     have in `SOURCE_FILE_COLUMN`, and ``rows`` to how many; ``named`` says whether they have them.
@@ -32,7 +32,6 @@ class EarlierBatch:
     it ``replaces`` are batches; None if it is one that adds.
     """
 
-    run: str
     batch: str
     files: Mapping[str, tuple[str, ...]]
     rows: Mapping[str, int]

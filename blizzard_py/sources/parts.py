@@ -19,7 +19,6 @@ from blizzard_py.connections.asking import Asking
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, UnexpectedField
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.meter import BatchLimits, Meter
-from blizzard_py.state.siblings import RECORDS_SUFFIX, REPLAY_SUFFIX
 from blizzard_py.state.source_state import Identity
 
 
@@ -128,8 +127,3 @@ class Parts:
         """The identity of the source, as the checkpoint keeps it."""
         lake = None if self.asked is None else self.asked.lake
         return Identity(self.pipeline, self.source_name, self.stores.source.uri, lake)
-
-    @property
-    def is_replay(self) -> bool:
-        """Return whether this is a replay of dead letters."""
-        return self.suffix in {REPLAY_SUFFIX, RECORDS_SUFFIX}

@@ -43,7 +43,7 @@ from blizzard_core.watermark.progress import Scanned
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading
 from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
-from blizzard_py.sources.meter import BatchLimits
+from blizzard_py.sources.meter import BatchLimits, next_count
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World
 from blizzard_py.sources.story import Story
@@ -109,22 +109,28 @@ class Work(Protocol):
         """The next batch's items: within the limits, but one at least."""
 
 
-class NoWork:
-    """No items."""
+class PlainWork:
+    """Items that nothing depends on: batches take them from the front."""
+
+    def __init__(self, files: Sequence[Entry] = ()) -> None:
+        self._files = files
+        self._next = 0
 
     def __len__(self) -> int:
-        return 0
+        return len(self._files) - self._next
 
     @property
     def files(self) -> Sequence[Entry]:
-        return ()
+        return self._files
 
     @property
     def size(self) -> int:
-        return 0
+        return sum(entry.size for entry in self._files[self._next :])
 
-    def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:  # noqa: ARG002  # as `Work` says
-        return ()
+    def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
+        first = self._next
+        self._next += next_count(self._files, first, limits, bytes_per_sec)
+        return tuple(self._files[first : self._next])
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +138,7 @@ class Requested:
     """Files of the operator's request with an ``id``, as far as they can be done now."""
 
     id: str = ""
-    work: Work = field(default_factory=NoWork)
+    work: Work = field(default_factory=PlainWork)
 
 
 W = TypeVar("W", bound=Work)

@@ -53,7 +53,6 @@ NO_OTHER_WAY = (
     "Bring its last version back; nothing else tells what its query remembers, so without it the"
     " query needs a new pipeline and a table of its own"
 )
-_NO_REPLAY = "; docs/mending.md says what to do if there is none"
 _NO_BACKFILL = (
     ", or take the files that are still missing, after a look at the table, with `blizzard ingest`"
 )
@@ -320,7 +319,7 @@ def _remedy(state: SourceState, parts: Parts, world: World) -> str:
             f" nothing else was put back, delete {fence_path(parts.id)}"
         )
     if parts.suffix:
-        return f"Bring its last version back{_NO_REPLAY if parts.is_replay else _NO_BACKFILL}"
+        return f"Bring its last version back{_NO_BACKFILL}"
     if parts.event_time is not None:
         return NO_OTHER_WAY
     if not parts.has_files:

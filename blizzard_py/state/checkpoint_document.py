@@ -7,17 +7,14 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
   phase ``running`` nothing they wrote counts; in phase ``publishing`` everything
   in ``outputs`` and ``letters`` does, and ``finished`` says what became of each source file;
 * ``retries``: how often a file has failed in a way that may pass, and until when it waits;
-* ``queue``: files to do that no scan finds: late ones, those of a replay, and those of a
-  ``request``;
+* ``queue``: files to do that no scan finds: late ones, and those of a ``request``;
 * ``ahead``: partitions of which a request took files before scans reach them;
 * ``sweep``: when the last late sweep began, and how far the one under way has come;
 * ``ledger``: the segments that the journal is folded into (`blizzard_py.state.ledger`);
 * ``lateness``: how late files came, by day (`blizzard_py.state.lateness`);
 * ``origin``: the floor that the cold start had, ``""`` if it read everything;
 * ``processed``: the segments of the processed set, for a source without watermark;
-* ``letters``: dead-letter objects that a replay has taken and not put away yet, and
-  ``closing`` those of them that are not to be ingested, with the reason;
-* ``anew_ts``: when an operator had it start over: what replays took before counts no more;
+* ``anew_ts``: when an operator had it start over: what was done before counts no more;
 * ``columns``: of a source that is asked for rows, what was read of it (`column_state`);
 * ``units``: of a source that is read by work units, what is known of each
   (`blizzard_py.slices.units.state`);
@@ -66,7 +63,6 @@ from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import Segment, segments_to_json
 from blizzard_py.state.source_state import (
     Batch,
-    Closing,
     CommitPoint,
     Identity,
     QueuedFile,
@@ -110,7 +106,6 @@ class CheckpointDocument(ProgressDocument):
     window: tuple[tuple[str, float], ...] | None = None
     origin: str | None = None
     processed: tuple[Segment, ...] | None = None
-    letters: tuple[str, ...] | None = None
     anew_ts: float | None = None
     columns: ColumnState | None = None
     group_seq: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -121,7 +116,6 @@ class CheckpointDocument(ProgressDocument):
     last_batch: str | None = None
     last_output: str | None = None
     unexpected: tuple[str, ...] | None = None
-    closing: dict[str, Closing] | None = None
     sources: dict[str, Any] | None = None
     committed: CommitPoint | None = None
     unfolded: JournalTally | None = None
@@ -160,8 +154,6 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "last_output": state.last_output or None,
         "requests": msgspec.to_builtins(state.requests) or None,
         "unexpected": list(state.unexpected) or None,
-        "letters": list(state.letters) or None,
-        "closing": msgspec.to_builtins(state.closing) or None,
         "queue": [_queued_to_json(file) for file in state.queue] or None,
         "ahead": list(state.ahead) or None,
         "sweep": sweep,
@@ -207,7 +199,6 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.window or (),
         found.origin,
         found.processed,
-        found.letters or (),
         found.source,
         found.anew_ts or 0.0,
         found.columns,
@@ -219,7 +210,6 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.last_batch or "",
         found.last_output or "",
         found.unexpected or (),
-        found.closing or {},
         {n: state_from_json(d, f"{where}: sources.{n}") for n, d in (found.sources or {}).items()},
         found.committed or CommitPoint(),
         found.unfolded,

@@ -15,6 +15,7 @@ from blizzard_core.storage.opening import is_same_place
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by
+from blizzard_py.state.backfills import backfills_of, checkpoints, is_backfill
 from blizzard_py.state.checkpoint_document import (
     MOVED_DOCUMENT,
     MOVED_TO,
@@ -26,7 +27,6 @@ from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.members import of_source
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.processed_tracker import ProcessedTracker
-from blizzard_py.state.siblings import checkpoints, is_run, siblings_of
 from blizzard_py.state.source_state import IN, Identity, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
 
@@ -48,7 +48,7 @@ def live_states(sink: Storage) -> tuple[str, ...]:
             return True
         return found is not None and (MOVED_TO not in found or MOVED_DOCUMENT in found)
 
-    return tuple(name for name in checkpoints(sink) if not is_run(name) and has_state(name))
+    return tuple(name for name in checkpoints(sink) if not is_backfill(name) and has_state(name))
 
 
 def read_state(sink: Storage, source_id: str) -> SourceState | None:
@@ -62,7 +62,7 @@ def published_by(sink: Storage, live_id: str) -> dict[str, int]:
 
     Raises `StateError`, `StorageError`.
     """
-    states = {run: read_state(sink, run) for run in siblings_of(sink, live_id)}
+    states = {run: read_state(sink, run) for run in backfills_of(sink, live_id)}
     return {run: state.totals.batches for run, state in states.items() if state is not None}
 
 
@@ -86,10 +86,8 @@ def load_state(sink: Storage, source_id: str) -> SourceState | None:
     return of_source(home, str(document["source"]))
 
 
-def read_ledger(sink: Storage, source_id: str, since: float = 0.0) -> Ledger:
+def read_ledger(sink: Storage, source_id: str) -> Ledger:
     """Everything that a source has settled up to now. Raises `StateError`, `StorageError`.
-
-    ``since`` is for `Ledger.ingested_since`.
 
     Its owner may fold the journal while we read, and remove what it has folded: only if the
     checkpoint still lists the same segments afterwards, nothing has slipped through.
@@ -101,7 +99,7 @@ def read_ledger(sink: Storage, source_id: str, since: float = 0.0) -> Ledger:
         ledger = Ledger(sink, source_id)
         flying = {batch.batch for batch in state.in_flight}
         try:
-            ledger.load(state.ledger, since=since)
+            ledger.load(state.ledger)
             ledger.look(state.unfolded, flying, state.last_batch)
         except StateError:
             if not looks:

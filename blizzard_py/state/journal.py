@@ -34,7 +34,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
@@ -72,6 +72,8 @@ class Record:
     replaces: bool = False
     # What files were like when they were listed: size and time.
     listed: dict[str, tuple[int, float]] = field(default_factory=dict)
+    # The operator's request that its files were of.
+    request: str = ""
 
     @property
     def settled(self) -> list[str]:
@@ -97,6 +99,7 @@ class _Outcomes:
     files: tuple[_Outcome, ...]
     seen_ts: float
     group: dict[str, Any] | None = None
+    request: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +225,7 @@ class Journal:
                 {file.path: file.outcome for file in found.files},
                 found.group is not None,
                 {file.path: (file.size, file.modified) for file in found.files},
+                found.request,
             )
 
     def committed(self, batches: Iterable[str]) -> Iterator[Batch]:
@@ -347,52 +351,3 @@ def _finished(file: FileDocument) -> FinishedFile:
 def moment_of(name: str) -> float:
     """Return when a UUIDv7 was made, as its name says."""
     return (uuid.UUID(name).int >> 80) / 1000
-
-
-class Ingested:
-    """Paths that a source's journal says were ingested, read as it grows."""
-
-    def __init__(self, storage: Storage, source_id: str, concurrency: int) -> None:
-        self._journal = Journal(storage, source_id, concurrency)
-        self._read: set[str] = set()
-        self._batches: dict[str, str] = {}
-        self._finished: dict[str, float] = {}
-        self._listed: dict[str, tuple[int, float]] = {}
-
-    def since(self, moment: float) -> set[str]:
-        """The paths that were ingested after a moment (epoch seconds). Raises as `batches` does."""
-        return set(self.batches(moment))
-
-    def batches(self, since: float = 0.0) -> dict[str, str]:
-        """Paths with the batch that ingested them after a moment, up to what the journal holds.
-
-        Reads what is new since the last call. Raises `StateError`, `StorageError`.
-        """
-        self._look(self._journal.batches())
-        return {path: b for path, b in self._batches.items() if self._finished[path] > since}
-
-    def unchanged(self, entry: Entry) -> bool:
-        """Return whether a file is as it was when ingested last; no where nobody wrote it down.
-
-        As far as was read for the other questions.
-        """
-        return self._listed.get(entry.path) == (entry.size, entry.modified)
-
-    def of_batches(self, chosen: Callable[[Sequence[str]], Iterable[str]]) -> set[str]:
-        """The paths that were ingested by what is ``chosen`` of the journal's batches.
-
-        Always with the same choice: reads of it what is new. Raises as `batches` does.
-        """
-        self._look(chosen(list(self._journal.batches())))
-        return set(self._batches)
-
-    def _look(self, batches: Iterable[str]) -> None:
-        for record in self._journal.read([b for b in batches if b not in self._read]):
-            self._read.add(record.batch)
-            done = [path for path, outcome in record.outcomes.items() if outcome == "ingested"]
-            self._batches |= dict.fromkeys(done, record.batch)
-            for path in done:
-                self._finished[path] = max(record.finished_ts, self._finished.get(path, 0.0))
-                self._listed.pop(path, None)
-                if path in record.listed:
-                    self._listed[path] = record.listed[path]

@@ -1,7 +1,7 @@
 """The ledger: everything that was ever settled, so that nothing has to be guessed from times.
 
 Polls know what is done from watermarks. What asks about files below them (the late
-sweep, a backfill, a replay, ``blizzard ingest``) needs a list: the journal has one,
+sweep, requests of operators) needs a list: the journal has one,
 batch by batch, and is folded into digest segments (`blizzard_py.state.processed_set`, 16 bytes
 a name) before its objects are thirty days old. Both together are the ledger.
 
@@ -13,11 +13,9 @@ kept as digests of the path behind a mark:
 path           a batch has settled it
 ``none``       … and no row of it came of that: a dead letter, or a report
 ``rows``       … and at another time rows did
-``noted``      it was passed before there was a ledger, or another run settled it
+``noted``      it was passed before there was a ledger
 ``history``    it lay below the origin of the cold start, which nobody asked for
-``since/T``    rows came of it after T, when the live source was started over; a replay's only
 ``changed``    a sweep has told that it was changed since, as it is now
-``before``     no path but a batch of another run that was there when a backfill began over
 =============  =================================================================
 
 A reading that is to replace rows and fails says nothing of a file: what was known of it stays.
@@ -46,7 +44,6 @@ _NONE = "\0none/"
 _ROWS = "\0rows/"
 _NOTED = "\0noted/"
 _HISTORY = "\0history/"
-_BEFORE = "\0before/"
 _CHANGED = "\0changed/"
 _MARKS = ("", _NONE, _ROWS, _NOTED, _HISTORY)
 
@@ -58,17 +55,11 @@ class Ledger:
         self._journal = Journal(storage, source_id, concurrency)
         self._set = ProcessedTracker(storage, StatePaths(source_id).ledger)
         self._beside: set[str] = set()
-        self._since = 0.0
 
-    def load(self, segments: Sequence[Segment], epoch: int = 0, since: float = 0.0) -> None:
-        """Read the segments that a checkpoint lists; its writer gives its epoch.
-
-        After ``since``, if it is given, rows count for `ingested_since`. What was folded
-        before somebody started over at that time has no such mark, and came before it.
-        """
+    def load(self, segments: Sequence[Segment], epoch: int = 0) -> None:
+        """Read the segments that a checkpoint lists; its writer gives its epoch."""
         self._set.load(segments, epoch)
         self._beside.clear()
-        self._since = since
 
     def unload(self) -> None:
         """Let go of the memory; `load` it before it is asked again."""
@@ -131,8 +122,6 @@ class Ledger:
             elif path not in fresh and ingested == (path in empty):
                 # Settled with rows the one time and without the other.
                 self._beside.add(f"{_ROWS}{path}")
-            if ingested and self._since and record.finished_ts > self._since:
-                self._beside.add(f"{_since(self._since)}{path}")
         self._beside.update(settled)
         self._beside.add(f"{_BATCH}{record.batch}")
 
@@ -151,14 +140,6 @@ class Ledger:
     def not_told(self, stamps: Sequence[str]) -> list[str]:
         """Return the files, as they are now, that were not told to be changed."""
         return self._without(_CHANGED, stamps)
-
-    def note_before(self, batches: Iterable[str]) -> tuple[Segment, ...] | None:
-        """These batches of other runs were there when this one began over; then `saved`."""
-        return self._set.adding(f"{_BEFORE}{batch}" for batch in ("", *batches))
-
-    def not_before(self, batches: Sequence[str]) -> list[str] | None:
-        """Return the batches that were not there then. None: an older release began over."""
-        return None if self._without(_BEFORE, [""]) else self._without(_BEFORE, batches)
 
     def forget(self, listed: Digests, now: float) -> tuple[Segment, ...] | None:
         """Names that have vanished from the source for good are let go of; then `saved`.
@@ -206,12 +187,6 @@ class Ledger:
             return "rows" if self._without(_NONE, [path]) else "none"
         return None if self._without(_NOTED, [path]) else "noted"
 
-    def ingested_since(self, paths: Sequence[str]) -> set[str]:
-        """Return the paths of which rows came after the time that `load` was given, or ever."""
-        if not self._since:
-            return {path for path in paths if self.settled_as(path) == "rows"}
-        return set(paths).difference(self._without(_since(self._since), paths))
-
     def _without(self, mark: str, paths: Sequence[str]) -> list[str]:
         marked = [f"{mark}{path}" for path in paths]
         unseen = [name for name in self._set.unseen(marked) if name not in self._beside]
@@ -228,7 +203,3 @@ class Ledger:
 
     def _unfolded(self) -> list[str]:
         return self._without(_BATCH, list(self._journal.batches()))
-
-
-def _since(moment: float) -> str:
-    return f"\0since/{moment!r}/"

@@ -251,7 +251,6 @@ class SourceState:
     window: tuple[tuple[str, float], ...] = ()
     origin: str | None = None
     processed: tuple[Segment, ...] | None = None
-    letters: tuple[str, ...] = ()
     source: Identity | None = None
     anew_ts: float = 0.0
     columns: ColumnState | None = None
@@ -263,7 +262,6 @@ class SourceState:
     last_batch: str = ""
     last_output: str = ""
     unexpected: tuple[str, ...] = ()
-    closing: Mapping[str, Closing] = field(default_factory=dict)
     members: Mapping[str, SourceState] = field(default_factory=dict)
     committed: CommitPoint = CommitPoint()
     unfolded: JournalTally | None = None

@@ -17,7 +17,7 @@ from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.ranges import Range
-from blizzard_py.state.siblings import BACKFILL, backfills_of
+from blizzard_py.state.backfills import BACKFILL, backfills_of
 from tests.support.blizzard_world import LineEngine, World
 from tests.support.promise_world import DAY, at, gated, letter_paths, poll, polls, sweeps
 

@@ -29,7 +29,7 @@ from blizzard_py.sources.ranges import (
 )
 from blizzard_py.sources.stale import current_state
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
-from blizzard_py.state.siblings import BACKFILL
+from blizzard_py.state.backfills import BACKFILL
 from blizzard_py.state.source_state import SourceState, under_way
 from tests.simulation import adaptor
 from tests.simulation.plan import Event, source_uri

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from blizzard_py.app.reingest import merged
 from blizzard_py.app.request_effects import fingerprint_of
 from blizzard_py.app.selecting import preview
+from blizzard_py.dead_letters import reader
+from blizzard_py.dead_letters.reader import DeadLetterObject
 from blizzard_py.explain import Explanation, explain
 from blizzard_py.explain.location import Located
-from blizzard_py.requests.document import Request
+from blizzard_py.requests.document import Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.state.checkpoint_file import read_state
@@ -35,11 +39,35 @@ class RequestWorld(World):
     def mailbox(self) -> Mailbox:
         return Mailbox(self.sink, SOURCE_ID)
 
-    def submit(self, *paths: str, config: str | None = None, **options: Any) -> str:
+    def submit(self, *paths: str, **options: Any) -> str:
         """Submit a request for files, as a command does; its id."""
-        request = Request(
-            kind="reingest",
-            select={"files": list(paths)},
+        return self.ask({"files": list(paths)}, **options)
+
+    def ask(
+        self,
+        select: Mapping[str, Any],
+        kind: Kind = "reingest",
+        config: str | None = None,
+        *,
+        once_more: bool = True,
+        **options: Any,
+    ) -> str:
+        """Submit any request; its id."""
+        request = self.made(select, kind, config, **options)
+        state = read_state(self.sink, SOURCE_ID)
+        known = {} if state is None else state.requests
+        return self.mailbox.submit(request, known, once_more=once_more)[0]
+
+    def made(
+        self,
+        select: Mapping[str, Any],
+        kind: Kind = "reingest",
+        config: str | None = None,
+        **options: Any,
+    ) -> Request:
+        return Request(
+            kind=kind,
+            select=select,
             options=options,
             config=fingerprint_of(self.parts()) if config is None else config,
             by="ann@ops-3",
@@ -47,9 +75,6 @@ class RequestWorld(World):
             why="a test",
             release="0.1.0",
         )
-        state = read_state(self.sink, SOURCE_ID)
-        known = {} if state is None else state.requests
-        return self.mailbox.submit(request, known)[0]
 
     def request(self, request_id: str) -> RequestState:
         """What the checkpoint says of a request."""
@@ -68,13 +93,31 @@ class RequestWorld(World):
         found = self.outcomes(request_id)
         return [found.get(path, "") for path in paths]
 
-    def previewed(self, *paths: str, insist: bool = False) -> list[str]:
-        return [line.state for line in preview(self.parts(), paths, insist=insist)]
+    def bring(self, select: Mapping[str, Any], **options: Any) -> dict[str, str]:
+        """Request files and have the daemon bring them; what became of each."""
+        request_id = self.ask(select, **options)
+        self.drain()
+        report = self.mailbox.report(request_id)
+        return {line.path: line.state for line in merged(report, self.request(request_id).state)}
+
+    def replay(self, *letters: str, **options: Any) -> dict[str, str]:
+        """Replay dead letters, all that are open if none is named."""
+        ids = letters or [each.id for each in self.open_letters()]
+        return self.bring({"letters": list(ids)}, **options)
+
+    def open_letters(self) -> list[DeadLetterObject]:
+        return list(reader.objects(self.dlq, SOURCE_ID))
+
+    def previewed(self, *paths: str, **options: Any) -> list[str]:
+        state = read_state(self.sink, SOURCE_ID)
+        assert state is not None
+        request = self.made({"files": list(paths)}, **options)
+        return [line.state for line in preview(self.parts(), state, request, self.now)]
 
     def explained(self, path: str) -> Explanation:
         place = Located(f"mem://raw/{path}", "events/main", path, "", ())
         pipeline = self.pipeline()
-        return explain(pipeline.parts, pipeline.source, place, {})
+        return explain(pipeline.parts, pipeline.source, place)
 
     def go_on(self, days: int = 3) -> None:
         """The daemon polls and sweeps for some days."""

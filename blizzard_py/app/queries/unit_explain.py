@@ -30,7 +30,7 @@ def explained_unit(parts: Parts, source: UnitSource, uri: str, name: str) -> Exp
     if not name:
         chosen = next((unit for unit in planned if unit.execute), planned[0] if planned else None)
         name = "" if chosen is None else unit_key(chosen.partition[0], chosen.name)
-    found = explain_item(parts, source, Located(uri, parts.name, name, "names it", ()), {})
+    found = explain_item(parts, source, Located(uri, parts.name, name, "names it", ()))
     unit = next((u for u in planned if unit_key(u.partition[0], u.name) == name), None)
     return replace(found, uri=name, file=None, task=Task(None, None, _told(state, name, unit)))
 

@@ -250,4 +250,3 @@ class Rebuilt:
     new: tuple[str, ...]
     batches: tuple[Judged, ...]
     settled: tuple[str, ...]
-    beside: Mapping[str, Any]

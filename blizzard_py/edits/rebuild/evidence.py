@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.delta_json import commits
 from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
@@ -18,19 +17,15 @@ from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World, newer_work, world_of
 from blizzard_py.state import processed_set
-from blizzard_py.state.checkpoint_document import state_from_json
-from blizzard_py.state.checkpoint_file import read_ledger, unlisted
+from blizzard_py.state.checkpoint_file import unlisted
 from blizzard_py.state.fence_record import contradiction
-from blizzard_py.state.journal import KEPT_SECS, Ingested, Journal, Record, moment_of
+from blizzard_py.state.journal import KEPT_SECS, Journal, Record, moment_of
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment
-from blizzard_py.state.siblings import siblings_of
 from blizzard_py.state.source_state import (
     Batch,
     PlannedOutput,
     SourceState,
-    checkpoint_path,
-    under_way,
 )
 from blizzard_py.state.state_paths import JOURNAL_FOLDER, StatePaths
 from blizzard_py.state.transitions import as_journaled
@@ -66,7 +61,6 @@ class Evidence:
         self.folded = frozenset(self.batches).difference(self.unfolded)
         self.ledger.look()
         self.world = world or world_of(parts, state)
-        self._siblings = siblings_of(self._sink, parts.id)
         self._groups = Groups(self._sink, parts.letters_id)
         self.records: list[Record] = [
             record for record in self._journal.read(self.batches) if self._counts(record)
@@ -106,27 +100,10 @@ class Evidence:
             default=0,
         )
 
-    def elsewhere(self, paths: Sequence[str]) -> set[str]:
-        """Return which of the paths a replay or a backfill has settled, or has still to do.
-
-        After a start over what they had settled before comes again, as it does with a poll.
-        """
-        left = list(paths)
-        taken: set[str] = set()
-        for source_id in self._siblings:
-            path = checkpoint_path(source_id)
-            state = checkpoint.load(self._sink, path, state_from_json)
-            if state is not None:
-                taken.update(under_way(state))
-            if self._anew_ts:
-                width = self._parts.concurrency
-                taken |= Ingested(self._sink, source_id, width).since(self._anew_ts)
-                # What replays have folded meanwhile is marked if it came after the start over.
-                folded = read_ledger(self._sink, source_id, self._anew_ts)
-                taken |= folded.ingested_since(list(paths))
-            else:
-                left = read_ledger(self._sink, source_id).not_settled(left)
-        return set(paths).difference(left) | taken.intersection(paths)
+    def requested(self) -> set[str]:
+        """Return the paths that operators have requested, and that polls might never have found."""
+        own = {p for r in self.records if not r.request for p in r.settled}
+        return {p for r in self.records if r.request for p in r.settled} - own
 
     def last_written(self) -> float | None:
         """The store's time of the last trace of the source; None if it has left none.
@@ -178,6 +155,7 @@ class Evidence:
                     batch.committed_ts,
                     group=batch.group,
                     names_root=batch.names_root,
+                    request=batch.request,
                 ),
                 bool(kept) or lacks_letters,
             )
@@ -349,8 +327,6 @@ class Evidence:
             batches.update(found.decode() for found in ours.findall(raw))
             committed.update(path.rpartition("/")[2] for path in added(raw, where, self._sink.uri))
         left = sorted(batches - set(self.batches))
-        for source_id in self._siblings:
-            left = read_ledger(self._sink, source_id).not_folded(left)
         # Journals are kept for thirty days; what is older may have been folded and let go of.
         # The ledger was written when it let go of a batch, so the store tells how old that is.
         newest = self._newest_segment()

@@ -106,7 +106,6 @@ def mended(
         tuple(path for name, one in mends.items() for path in named(name, one.new)),
         (),
         said,
-        {},
     )
 
 

@@ -14,7 +14,6 @@ from blizzard_core.watermark.paths import joined, partition_key
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, whoever
-from blizzard_py.edits.rebuild.beside import TakenMeanwhile, hold, looked_at
 from blizzard_py.edits.rebuild.decide import (
     Found,
     Frame,
@@ -30,6 +29,7 @@ from blizzard_py.edits.rebuild.decide import (
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.edits.rebuild.names import can_count, unfolded_without, with_segments
 from blizzard_py.edits.rebuild.query import members_of, mended, paths_of
+from blizzard_py.requests.progress import without_running
 from blizzard_py.sources.cold_start import other_names
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
 from blizzard_py.sources.files.sweep import grace_of
@@ -79,11 +79,9 @@ class Rebuild:
                 " it has none of its own to be made again"
             )
         found = self._found()
-        beside = looked_at(self._sink, self._parts.id)
         if self._parts.event_time is not None:
             world = world_of(self._parts, found.state)
-            kept = mended(self._parts, found, world, done_before, self._whose)
-            return replace(kept, beside=beside)
+            return mended(self._parts, found, world, done_before, self._whose)
         evidence = Evidence(self._parts, found.state)
         record = evidence.world.record or FenceRecord()
         if record.moved_to:
@@ -133,7 +131,6 @@ class Rebuild:
             self._new(state, known),
             batches,
             tuple(known.done),
-            beside,
         )
 
     def _check_name(self, world: World) -> None:
@@ -153,13 +150,6 @@ class Rebuild:
         Raises `EditRefused` if a checkpoint has changed meanwhile.
         """
         found = rebuilt.found
-        try:
-            hold(self._sink, self._parts.id, rebuilt.beside)
-        except TakenMeanwhile as run:
-            raise EditRefused(
-                f"{run}: a backfill or a replay has saved since it was looked at and is fenced now;"
-                " nothing was changed, so run this again, and then that"
-            ) from run
         runs = published_by(self._sink, self._parts.letters_id)
         return CheckpointStore(self._sink, self._parts.id).swap(
             Stored(SourceState(), found.raw, found.version),
@@ -226,9 +216,12 @@ class Rebuild:
         }
         for path in evidence.unsettled(list(journaled)):
             del journaled[path]  # from before a start over
-        own = frozenset(journaled).union(set(paths).difference(evidence.unsettled(paths)))
-        history = frozenset(evidence.ledger.in_history(paths)) - own
-        done = dict.fromkeys(own | history | evidence.elsewhere(paths), 0.0) | journaled
+        settled = frozenset(journaled).union(set(paths).difference(evidence.unsettled(paths)))
+        requested = evidence.requested()
+        own = settled - requested
+        history = frozenset(evidence.ledger.in_history(paths)) - settled
+        done = dict.fromkeys(settled | history, 0.0) | journaled
+        done |= dict.fromkeys(requested.intersection(done), 0.0)
         whole = not evidence.lacks_batches()
         told = passed_unnoted(old, list(filter(self._accepts, paths)), is_journal_whole=whole)
         if done_before is not None:
@@ -279,7 +272,7 @@ class Rebuild:
             ),
             former=before.former,
             last_output=before.last_output,
-            requests=before.requests,
+            requests=without_running(before.requests),
             committed=before.committed,
             unfolded=unfolded_without(evidence, {batch.batch for batch in flying}),
         )

@@ -14,8 +14,8 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.cold_start import check_cold_start, work_of
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import current_state
+from blizzard_py.state.backfills import backfills_of
 from blizzard_py.state.fence_record import FenceFile, FenceRecord, fence_path, with_move
-from blizzard_py.state.siblings import siblings_of
 from blizzard_py.state.source_state import checkpoint_path
 
 
@@ -63,7 +63,7 @@ def check_free(sink: Storage, old_id: str, new_id: str, runs: Iterable[str]) -> 
     moved = with_move(sink, old_id, record) or record
     if moved.moved_to == new_id and not record.moved_to:
         return  # a run has died, and an older checkpoint was put back since
-    for each in dict.fromkeys([new_id, *siblings_of(sink, new_id), *runs]):
+    for each in dict.fromkeys([new_id, *backfills_of(sink, new_id), *runs]):
         work = next(_earlier_work(sink, each), None)
         if work is not None:
             raise RenameRefused(

@@ -29,10 +29,10 @@ from blizzard_py.edits.rename.documents import (
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.inferred_schema import schema_path
 from blizzard_py.sources.parts import Parts
+from blizzard_py.state.backfills import backfills_of, checkpoints
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
 from blizzard_py.state.committers import applied_groups
 from blizzard_py.state.fence_record import FenceFile
-from blizzard_py.state.siblings import RECORDS_SUFFIX, checkpoints, siblings_of
 from blizzard_py.state.source_state import Identity, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths
 
@@ -97,7 +97,7 @@ class Rename:
             )
         if target is None and self._old != self._new:
             check_requests(self._sink, self._old)
-            runs = siblings_of(self._sink, self._old)
+            runs = backfills_of(self._sink, self._old)
             check_free(self._sink, self._old, self._new, map(self._new_of, runs))
             for source_id in runs:
                 self._check_run(source_id, self._document(source_id) or {})
@@ -121,14 +121,14 @@ class Rename:
 
     def _rename(self, plan: Renamed) -> None:
         """Steps 1 to 4."""
-        for source_id in siblings_of(self._sink, self._old):
+        for source_id in backfills_of(self._sink, self._old):
             if MOVED_TO not in (self._document(source_id) or {MOVED_TO: ""}):
                 file = FencedFile(self._sink, checkpoint_path(source_id))
                 self._check_run(source_id, self._taken(file, source_id))
         document = self._buried(self._old, self._new)
         runs = {
             old: self._buried(old, self._new_of(old))
-            for old in siblings_of(self._sink, self._old)
+            for old in backfills_of(self._sink, self._old)
             if self._document(old) is not None
         }
         if self._document(self._new) is None:
@@ -332,7 +332,7 @@ class Rename:
         self, document: Mapping[str, Any], *, begun: bool = False, over: bool = False
     ) -> Renamed:
         runs = tuple(
-            name for name in siblings_of(self._sink, self._old) if self._document(name) is not None
+            name for name in backfills_of(self._sink, self._old) if self._document(name) is not None
         )
         source = document.get("source") or {}
         return Renamed(
@@ -357,9 +357,6 @@ class Rename:
 
     def _identity_of(self, source_id: str, document: Mapping[str, Any]) -> Identity:
         """Whose state it is under the new id."""
-        if source_id.endswith(RECORDS_SUFFIX):
-            records = f"{self._dlq.uri}/{self._records_of(self._new)}"
-            return Identity(self._parts.pipeline, self._parts.source_name, records)
         if self._moved_from is None:
             known = state_from_json(document, self._where(source_id)).source
             return moved_identity(known, self._parts.identity)
@@ -371,8 +368,8 @@ class Rename:
 
     @staticmethod
     def _records_of(live_id: str) -> str:
-        """The folder of records that replays of a source read, in its dead-letter queue."""
-        return f"{live_id}{RECORDS_SUFFIX}"
+        """The folder of files of single records of a source, in its dead-letter queue."""
+        return f"{live_id}~records"
 
     def _new_of(self, old: str) -> str:
         """The new id of the source, or of a run of it."""

@@ -19,7 +19,7 @@ from blizzard_core.storage.protocol import Entry, Storage, is_hidden
 from blizzard_core.watermark.floor import timeless
 from blizzard_core.watermark.partition_time import family_of, is_timed, lookback_floor, span_of
 from blizzard_core.watermark.paths import partition_key, split
-from blizzard_core.watermark.progress import Gap, Progress, Scanned
+from blizzard_core.watermark.progress import Progress, Scanned
 from blizzard_core.watermark.scan import scan
 from blizzard_py.sources.activity import NONE_APART, Apart
 from blizzard_py.sources.protocol import Found
@@ -65,14 +65,6 @@ class FirstSeen:
         """First looks at these files; those that are not listed any more are forgotten."""
         self._seen = {entry: self._seen.get(entry, now) for entry in entries}
         return self._seen
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """A part of a source: the range to list, and which paths of it to take."""
-
-    within: Gap
-    takes: Callable[[str], bool]
 
 
 def accepts(compression: SourceCompression) -> Callable[[str], bool]:
@@ -214,7 +206,6 @@ def discover(
     clock: Callable[[], float],
     concurrency: int,
     first_seen: FirstSeen,
-    scope: Scope | None = None,
     limit: int | None = SCAN_FILES,
 ) -> Discovery:
     """Everything above the watermarks, up to a limit. Raises `StorageError`, never returns a part.
@@ -222,16 +213,14 @@ def discover(
     ``clock`` is asked before and after the listing.
     """
     began = clock()
-    within = None if scope is None else scope.within
     accept = accepts(source.advanced.compression)
     places = Places(progress, source, began)
 
     def wanted(path: str) -> bool:
         # A bounded scan counts what is taken: the rest would fill it again and again.
-        taken = accept(path) and (scope is None or scope.takes(path))
-        return taken and places.take(path)
+        return accept(path) and places.take(path)
 
-    found = scan(storage, progress, wanted, concurrency, within, limit)
+    found = scan(storage, progress, wanted, concurrency, limit)
     now = clock()
     entries = found.entries
     apart = places.apart

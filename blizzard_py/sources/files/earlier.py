@@ -1,31 +1,31 @@
-"""Batches that have ingested given files, in whichever run of their source. Writes nothing."""
+"""Batches that have ingested given files of a source. Writes nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from blizzard_core.storage.protocol import listed
-from blizzard_py.dead_letters.reader import original_of, stem_of
 from blizzard_py.job import FinishedFile
 from blizzard_py.kernels.write.metadata import source_file_text
 from blizzard_py.sources.earlier_batches import EarlierBatch
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.records import RecordFiles
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import BatchDocument, Journal
-from blizzard_py.state.siblings import RECORDS_SUFFIX, backfills_of, replays_of
+from blizzard_py.state.record_names import RECORDS, is_of_records, original_of, stem_of
 
 
 class EarlierBatches:
-    """The journals of all runs of a source, as far as they tell of the files of ``paths``.
+    """The journal of a source, as far as it tells of the files of ``paths``.
 
-    What was read once is not read again, so one is made for the files of a whole command. All
+    What was read once is not read again, so one is made for the files of a whole request. All
     raise `StateError`, `StorageError`.
     """
 
     def __init__(self, parts: Parts, paths: Collection[str]) -> None:
         self._parts = parts
         self._sink = parts.stores.sink
-        self._live_id = parts.letters_id
+        self._records = RecordFiles(parts)
         self._stems = {stem_of(path) for path in paths}
         self._read: set[str] = set()
         self._found: dict[str, EarlierBatch] = {}
@@ -39,83 +39,61 @@ class EarlierBatches:
 
         What came before an operator had the source start over counts no more.
         """
-        live = read_state(self._sink, self._live_id)
+        live = read_state(self._sink, self._parts.letters_id)
         anew = 0.0 if live is None else live.anew_ts
-        for source_id in self._runs():
-            journal = Journal(self._sink, source_id, self._parts.concurrency)
-            fresh = [batch for batch in journal.batches() if batch not in self._read]
-            for document in journal.documents(fresh):
-                self._read.add(document.batch)
-                found = self._earlier(source_id, document)
-                if document.finished_ts > anew and not self._stems.isdisjoint(found.files):
-                    self._found[document.batch] = found
+        journal = Journal(self._sink, self._parts.letters_id, self._parts.concurrency)
+        fresh = [batch for batch in journal.batches() if batch not in self._read]
+        for document in journal.documents(fresh):
+            self._read.add(document.batch)
+            found = self._earlier(document)
+            if document.finished_ts > anew and not self._stems.isdisjoint(found.files):
+                self._found[document.batch] = found
         return list(self._found.values())
 
     def cut(self, paths: Sequence[str], found: Collection[EarlierBatch]) -> list[str]:
-        """Return the paths of which a run brought rows in a batch that no journal holds any more.
+        """Return the paths whose rows came in a batch that the journal no longer holds.
 
-        Not those that were replaced in one that does: that dealt with all before it.
+        Not those that were replaced in one that it does: that dealt with all before it.
         """
-        live = read_state(self._sink, self._live_id)
-        anew = 0.0 if live is None else live.anew_ts
-        replaced = {stem for batch in found if batch.replaces is not None for stem in batch.files}
-        lost: set[str] = set()
-        for source_id in self._runs():
-            if source_id.endswith(RECORDS_SUFFIX):
-                continue  # its files have other names
-            ledger = read_ledger(self._sink, source_id, anew if "~" in source_id else 0.0)
-            known = {stem for batch in found if batch.run == source_id for stem in batch.files}
-            came = ledger.ingested_since(paths)
-            lost |= {path for path in came if stem_of(path) not in known | replaced}
-        return [path for path in paths if path in lost]
+        ledger = read_ledger(self._sink, self._parts.letters_id)
+        known = {stem for batch in found for stem in batch.files}
+        return [p for p in paths if ledger.settled_as(p) == "rows" and stem_of(p) not in known]
 
     def vouched(self, paths: Collection[str]) -> dict[str, tuple[str, ...]]:
         """The names that rows of these have in any case, if all rows name the file they are of.
 
-        Also those of single records that a replay has ingested, whose files it leaves.
+        Also those of single records that were brought again, whose files stay.
         """
-        live = read_state(self._sink, self._live_id) if paths else None
+        live = read_state(self._sink, self._parts.letters_id) if paths else None
         # A root that it never had names no row.
         former = () if live is None else live.former
         roots = (self._parts.stores.source.uri, *former)
         found = {path: [source_file_text(root, path) for root in roots] for path in paths}
         stems = {stem_of(path): path for path in paths}
-        folder = f"{self._live_id}{RECORDS_SUFFIX}"
+        folder = self._records.folder
         dlq = self._parts.stores.dlq
         for entry in listed(dlq, f"{folder}/", f"{folder}0") if paths else ():
             path = stems.get(original_of(below := entry.path.removeprefix(f"{folder}/")))
             if path is not None:
-                homes = (f"{dlq.uri}/{folder}", *former)
+                homes = (self._records.uri, *former)
                 found[path] += [source_file_text(home, below) for home in homes]
         return {path: tuple(names) for path, names in found.items()}
 
     def untold(self, paths: Iterable[str]) -> set[str]:
-        """Return the paths of which no run says that it was done with them without a row."""
-        ledgers = [
-            read_ledger(self._sink, source_id)
-            for source_id in self._runs()
-            if not source_id.endswith(RECORDS_SUFFIX)
-        ]
-        return {
-            path for path in paths if all(ledger.settled_as(path) != "none" for ledger in ledgers)
-        }
+        """Return the paths of which nothing says that they were done without a row."""
+        ledger = read_ledger(self._sink, self._parts.letters_id)
+        return {path for path in paths if ledger.settled_as(path) != "none"}
 
-    def _runs(self) -> tuple[str, ...]:
-        backfills = backfills_of(self._sink, self._live_id)
-        return (self._live_id, *backfills, *replays_of(self._live_id))
-
-    def _earlier(self, source_id: str, document: BatchDocument) -> EarlierBatch:
+    def _earlier(self, document: BatchDocument) -> EarlierBatch:
         files = [file for file in document.files if file.outcome == "ingested"]
-        of_records = source_id.endswith(RECORDS_SUFFIX)
         root = document.names_root
         names: dict[str, list[str]] = {}
         rows: dict[str, int] = {}
         for file in files:
-            stem = original_of(file.path) if of_records else stem_of(file.path)
-            names.setdefault(stem, []).extend(self._names(file, root, of_records=of_records))
+            stem = original_of(file.path) if is_of_records(file.path) else stem_of(file.path)
+            names.setdefault(stem, []).extend(self._names(file, root))
             rows[stem] = rows.get(stem, 0) + file.rows
         return EarlierBatch(
-            source_id,
             document.batch,
             {stem: tuple(found) for stem, found in names.items()},
             rows,
@@ -126,11 +104,9 @@ class EarlierBatches:
             None if document.group is None else frozenset(document.group.replaced.batches),
         )
 
-    def _names(self, file: FinishedFile, root: str, *, of_records: bool) -> Iterator[str]:
+    def _names(self, file: FinishedFile, root: str) -> Iterator[str]:
         """As it was written, and as it would be where somebody vouches for it."""
-        stores = self._parts.stores
-        records = f"{stores.dlq.uri}/{self._live_id}{RECORDS_SUFFIX}"
-        for each in sorted(
-            {root.removesuffix("/"), records if of_records else stores.source.uri} - {""}
-        ):
-            yield source_file_text(each, file.path)
+        of_records = is_of_records(file.path)
+        home = self._records.uri if of_records else self._parts.stores.source.uri
+        for each in sorted({root.removesuffix("/"), home} - {""}):
+            yield source_file_text(each, file.path.removeprefix(RECORDS))

@@ -21,7 +21,6 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.files.advance import NOTHING
 from blizzard_py.sources.files.discovery import AHEAD_SLACK_SECS
-from blizzard_py.sources.files.out_of_turn import OutOfTurn
 from blizzard_py.sources.files.sweep import (
     LateSweep,
     Slice,
@@ -33,13 +32,11 @@ from blizzard_py.sources.files.sweep import (
 )
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Upkeep
-from blizzard_py.state.checkpoint_file import read_ledger
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import JournalTally, above
 from blizzard_py.state.lateness import with_worst
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_set import Segment, digests_of
-from blizzard_py.state.siblings import siblings_of
 from blizzard_py.state.source_state import Batch, SourceState, queued
 from blizzard_py.state.transitions import begin_batch
 
@@ -48,9 +45,9 @@ _EARLIER_SECS = 86_400.0
 
 
 class ChangedFiles:
-    """Compares what a sweep lists with the journals of all runs of the source.
+    """Compares what a sweep lists with the journal of the source.
 
-    32 bytes are held for each file of the journals' last two days or so, and of all thirty once
+    32 bytes are held for each file of the journal's last two days or so, and of all thirty once
     there is a file that those do not explain. `forget` lets go of them.
     """
 
@@ -97,13 +94,11 @@ class ChangedFiles:
             return
         paths: list[Digests] = []
         stamps: list[Digests] = []
-        sink = self._parts.stores.sink
-        for source_id in (self._parts.id, *siblings_of(sink, self._parts.id)):
-            journal = Journal(sink, source_id, self._parts.concurrency)
-            for record in journal.read(journal.since(first_name(since))):
-                there = [path for path in record.settled if path in record.listed]
-                paths.append(digests_of(there))
-                stamps.append(digests_of(stamp_of(Entry(p, *record.listed[p])) for p in there))
+        journal = Journal(self._parts.stores.sink, self._parts.id, self._parts.concurrency)
+        for record in journal.read(journal.since(first_name(since))):
+            there = [path for path in record.settled if path in record.listed]
+            paths.append(digests_of(there))
+            stamps.append(digests_of(stamp_of(Entry(p, *record.listed[p])) for p in there))
         self._since = since
         self._paths, self._stamps = _sorted(paths), _sorted(stamps)
 
@@ -124,11 +119,10 @@ _NAMED = 20
 class LateFiles:
     """The late files of one source."""
 
-    def __init__(self, parts: Parts, upkeep: Upkeep, out_of_turn: OutOfTurn) -> None:
+    def __init__(self, parts: Parts, upkeep: Upkeep) -> None:
         self._parts = parts
         self._source = parts.files
         self._upkeep = upkeep
-        self._out_of_turn = out_of_turn
         self._sink = parts.stores.sink
         self._ledger = Ledger(self._sink, parts.id, parts.concurrency)
         self._changed = ChangedFiles(parts)
@@ -184,10 +178,9 @@ class LateFiles:
                 " backfill` takes them in",
             )
         state = self._told_changed(state, changed)
-        late, elsewhere = self._divided(found.late)
-        state = self._noted(state, self._ledger.note([*found.known, *elsewhere]))
+        state = self._noted(state, self._ledger.note(found.known))
         state = self._moved_on(state, found)
-        return self._dealt_with(state, late)
+        return self._dealt_with(state, found.late)
 
     def _noted(self, state: SourceState, segments: tuple[Segment, ...] | None) -> SourceState:
         return state if segments is None else replace(state, ledger=segments)
@@ -196,8 +189,8 @@ class LateFiles:
         self, state: SourceState, listed: Sequence[Entry], now: float
     ) -> Sequence[Entry]:
         """Those of the files that are not as they were when they were settled, and not told yet."""
-        if self._source.units is not None or self._parts.suffix:
-            return ()  # what is offered again is read again, and a replay's files are its own
+        if self._source.units is not None:
+            return ()  # what is offered again is read again
         unsettled = set(self._ledger.not_settled([entry.path for entry in listed]))
         busy = {entry.path for batch in state.in_flight for entry in batch.files}
         busy.update(entry.path for entry in state.queue)
@@ -232,23 +225,6 @@ class LateFiles:
         sweep = replace(state.sweep, changed=number, last_changed=changed[-1].path)
         return replace(state, sweep=sweep)
 
-    def _divided(self, late: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
-        """Those that are late, and the paths that a backfill or a replay has dealt with.
-
-        What one of them has taken and not finished is neither, for now.
-        """
-        # Their states first: what these have not finished yet the ledgers may have by now.
-        taken = self._out_of_turn.unfinished(late)
-        late = [entry for entry in late if entry.path not in taken]
-        paths = [entry.path for entry in late]
-        for source_id in siblings_of(self._sink, self._parts.id) if paths else ():
-            paths = read_ledger(self._sink, source_id).not_settled(paths)
-        left = set(paths)
-        return (
-            [entry for entry in late if entry.path in left],
-            [entry.path for entry in late if entry.path not in left],
-        )
-
     def _moved_on(self, state: SourceState, found: Slice) -> SourceState:
         sweep = replace(state.sweep, cursor=found.cursor)
         if found.cursor is None:
@@ -282,9 +258,8 @@ class LateFiles:
         else:
             state = self._commit(state, late, grace, now)
         if state.sweep.cursor is None:
-            if not self._parts.is_replay:
-                # Not those that the checkpoint may leave names in grace to.
-                self._ledger.prune(now, (batch for batch, _ in state.window))
+            # Not those that the checkpoint may leave names in grace to.
+            self._ledger.prune(now, (batch for batch, _ in state.window))
             self._ledger.unload()
             self._loaded = False
         return state

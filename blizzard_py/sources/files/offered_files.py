@@ -8,41 +8,37 @@ says, for thirty days; of a file that is in no journal any more only a modificat
 counts. A reading that fails has its letter and waits as long as one that did not.
 
 What comes again comes in batches of its own, which are groups: each takes out the rows of its
-files, in one commit (`blizzard_py.sources.files.replacements`). What a replay has of these
-files is left to it.
+files, in one commit (`blizzard_py.sources.files.replacements`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.settings.sources import FileUnits
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import CLOCK_STEP_SECS
 from blizzard_py.sources.files.advance import Work
-from blizzard_py.sources.files.discovery import Discovery, Scope
-from blizzard_py.sources.files.replacements import Replacing
+from blizzard_py.sources.files.discovery import Discovery
 from blizzard_py.sources.files.set_files import SetFiles
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Plan, Upkeep
 from blizzard_py.state.journal import KEPT_SECS, Journal
-from blizzard_py.state.siblings import replays_of
-from blizzard_py.state.source_state import Batch, SourceState, ToReplace
+from blizzard_py.state.record_names import is_of_records, original_of, stem_of
+from blizzard_py.state.source_state import Batch, SourceState, ToReplace, under_way
 
 DAY_SECS = 86_400.0
 # The journal keeps what is younger than this for certain, whatever the clocks.
 _TOLD_SECS = KEPT_SECS - DAY_SECS
 
 
-class OfferedFiles(Replacing, SetFiles):
+class OfferedFiles(SetFiles):
     """Lists everything, and takes what is new or has changed since."""
 
-    chosen = False
-
-    def __init__(self, parts: Parts, units: FileUnits, upkeep: Upkeep, scope: Scope | None) -> None:
-        super().__init__(parts, upkeep, scope)
+    def __init__(self, parts: Parts, units: FileUnits, upkeep: Upkeep) -> None:
+        super().__init__(parts, upkeep)
         self._units = units
         self._taken = LastTaken(parts)
 
@@ -50,24 +46,24 @@ class OfferedFiles(Replacing, SetFiles):
         self._taken.look()
         return super().discover(state, whole=whole)
 
-    def _asked(self, plan: Plan[Work]) -> tuple[SourceState, Sequence[Entry]]:
+    def plan(self, state: SourceState) -> Plan[Work]:
+        plan = super().plan(state)
         files = plan.work.files
         fresh = set(self._names().unseen([entry.path for entry in files]))
-        flying = {entry.path for batch in plan.state.in_flight for entry in batch.files}
-        theirs = self._others.unfinished([e for e in files if e.path not in fresh])
-        again = {e.path: ToReplace() for e in files if e.path not in fresh | theirs}
-        kept = {path: asked for path, asked in plan.state.replacing.items() if path in flying}
-        known = replace(plan.state, replacing=kept | again)
-        return known, [entry for entry in files if entry.path not in theirs]
+        again = {entry.path: ToReplace() for entry in files if entry.path not in fresh}
+        # What is in flight, or requested, stays as it was asked for.
+        kept = set(under_way(plan.state))
+        asked = {path: each for path, each in plan.state.replacing.items() if path in kept}
+        known = _without_records(replace(plan.state, replacing=again | asked), again)
+        if not again:
+            return replace(plan, state=known)
+        return replace(plan, state=known, work=self._replacements.work(known, files))
 
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
         theirs = super()._theirs(state, batch)
-        if not self._replacements.concerns(state, batch):
-            return theirs
-        if theirs:
+        if theirs and self._replacements.concerns(state, batch):
             self._log.warning("files_not_replaced", files=len(theirs), why=min(theirs.values()))
-        taken = self._others.unfinished(batch.files)
-        return theirs | dict.fromkeys(taken, "a replay has taken it")
+        return theirs
 
     def _again(self, entries: Sequence[Entry], now: float) -> list[str]:
         """Those of the files that were done with and are to be taken again."""
@@ -80,13 +76,22 @@ class OfferedFiles(Replacing, SetFiles):
         return state
 
 
+def _without_records(state: SourceState, whole: Iterable[str]) -> SourceState:
+    """The state without queued records of files that come again as a whole, with all of theirs."""
+    stems = {stem_of(path) for path in whole}
+    queue = tuple(
+        file
+        for file in state.queue
+        if not (is_of_records(file.path) and original_of(file.path) in stems)
+    )
+    return replace(state, queue=queue)
+
+
 class LastTaken:
-    """The times at which files were last taken, by the source or a replay, as journals tell."""
+    """The times at which files were last taken, as the journal tells."""
 
     def __init__(self, parts: Parts) -> None:
-        ids = (parts.letters_id, replays_of(parts.letters_id)[0])
-        sink = parts.stores.sink
-        self._journals = [Journal(sink, source_id, parts.concurrency) for source_id in ids]
+        self._journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
         self._read: set[str] = set()
         # By path: when the scan ended that found it, and when it was done with.
         self._taken: dict[str, tuple[float, float]] = {}
@@ -95,16 +100,15 @@ class LastTaken:
 
     def look(self) -> None:
         """Read what is new. Raises `StateError`, `StorageError`."""
-        for journal in self._journals:
-            fresh = [batch for batch in journal.batches() if batch not in self._read]
-            for record in journal.read(fresh):
-                self._read.add(record.batch)
-                for path in record.settled:
-                    seen, done = self._taken.get(path, (0.0, 0.0))
-                    self._taken[path] = max(seen, record.seen_ts), max(done, record.finished_ts)
-                    if path in record.listed:
-                        found = _Listed(record.listed[path], record.seen_ts, record.seen_ts)
-                        self._listed[path] = found.behind(self._listed.get(path))
+        fresh = [batch for batch in self._journal.batches() if batch not in self._read]
+        for record in self._journal.read(fresh):
+            self._read.add(record.batch)
+            for path in record.settled:
+                seen, done = self._taken.get(path, (0.0, 0.0))
+                self._taken[path] = max(seen, record.seen_ts), max(done, record.finished_ts)
+                if path in record.listed:
+                    found = _Listed(record.listed[path], record.seen_ts, record.seen_ts)
+                    self._listed[path] = found.behind(self._listed.get(path))
 
     def is_due(self, entry: Entry, wait: float, now: float) -> bool:
         """Return whether a file that was done with has changed since, and ``wait`` is over."""

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.watermark.progress import is_new
-from blizzard_py.sources.files.discovery import Places, Scope
+from blizzard_py.sources.files.discovery import Places
 from blizzard_py.sources.files.offered_files import OfferedFiles
+from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.set_files import SetFiles
-from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.files.watermark_files import WatermarkFiles
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Upkeep
@@ -64,12 +64,11 @@ class KnownBySet:
         return not self.finds(path)  # in the set, and in no journal that is left
 
 
-def open_files(parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> FileSource:
+def open_files(parts: Parts, upkeep: Upkeep) -> Replacing:
     """The source of files that the parts describe. Asks no store."""
     if parts.files.units is not None:
-        return OfferedFiles(parts, parts.files.units, upkeep, scope)
-    kind = WatermarkFiles if parts.files.use_watermark else SetFiles
-    return kind(parts, upkeep, scope)
+        return OfferedFiles(parts, parts.files.units, upkeep)
+    return WatermarkFiles(parts, upkeep) if parts.files.use_watermark else SetFiles(parts, upkeep)
 
 
 def known_of(parts: Parts, state: SourceState, soon: float) -> Known:

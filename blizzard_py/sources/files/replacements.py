@@ -1,9 +1,9 @@
 """Batches of files that take the place of what these were ingested as before.
 
-Such a file stands in ``replacing`` of the state and is claimed, by a batch that runs or in a queue:
-from then on other runs leave it alone, and what they had under way was waited for. Only then it is
-looked up where its rows of before are (`blizzard_py.sources.earlier_batches`), so nothing can come
-between that and the commit; its batch is a group that takes exactly these rows out.
+Such a file stands in ``replacing`` of the state and is claimed, by a batch that runs or in the
+queue. Only then it is looked up where its rows of before are
+(`blizzard_py.sources.earlier_batches`), so nothing can come between that and the commit; its batch
+is a group that takes exactly these rows out.
 
 * A file that fails keeps its rows, and has a letter: only what was ingested is replaced.
 * Of files whose rows lie in the same outputs one that fails keeps all of them as they are:
@@ -18,15 +18,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.job import FinishedFile, JobFile
+from blizzard_py.job import FinishedFile
+from blizzard_py.requests.progress import first_running
 from blizzard_py.sources.earlier_batches import Earlier, earlier_of
 from blizzard_py.sources.files.advance import KeyedWork, Work
-from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.files.source import FileSource
-from blizzard_py.sources.files.watermark_files import WatermarkFiles
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.protocol import LEFT_STAGE, Plan, Upkeep, Withheld
+from blizzard_py.sources.protocol import LEFT_STAGE, Requested, Upkeep, Withheld
+from blizzard_py.state.record_names import is_of_records
+from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import Batch, Replaced, SourceState
 
 # What keys of batches are called of files that are ingested and replace nothing, and of those
@@ -35,20 +36,19 @@ _PLAIN, _NAMED = "\0plain", ""
 
 _CUT = (
     "the journal no longer holds the batches that it was ingested in; see `blizzard backfill"
-    " --replace`, which takes it with --insist"
+    " --replace`, which takes it with --assume-named"
 )
 
 
 class Replacements:
-    """The replacements of one run of a source.
+    """The replacements of a source.
 
-    Where files were not ``chosen`` by somebody who has looked, what nobody can account for is
+    Of files that nobody has requested nobody has looked either: what cannot be accounted for is
     taken for rows that were cut from the journal.
     """
 
-    def __init__(self, parts: Parts, *, chosen: bool = True) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._chosen = chosen
         self._batches: EarlierBatches | None = None
         # Of the batch whose job was started last, by its id; asked for once it has run.
         self._earlier: dict[str, dict[str, Earlier]] = {}
@@ -70,7 +70,7 @@ class Replacements:
     @staticmethod
     def concerns(state: SourceState, batch: Batch) -> bool:
         """Return whether the batch is one that replaces; files of both kinds share none."""
-        return batch.files[0].path in state.replacing
+        return bool(batch.files) and batch.files[0].path in state.replacing
 
     def moved(self, state: SourceState, batch: Batch) -> dict[str, str]:
         """The files of a batch whose rows are not where they were found to be, with the reason."""
@@ -92,7 +92,7 @@ class Replacements:
         without = [path for path in paths if not (earlier[path].batches or path in vouched)]
         cut = {path for path in paths if not known.issuperset(asked[path].batches)}
         cut.update(self._batches.cut(without, found) if without else ())
-        if without and not self._chosen:
+        if without and not batch.request:
             cut |= self._batches.untold(without)
         moved = {
             path: why
@@ -168,49 +168,29 @@ def _kept(finished: Sequence[FinishedFile]) -> tuple[FinishedFile, ...] | None:
     )
 
 
-_RECORDS = "a replay is bringing single records of it; if none runs, `blizzard dlq replay` ends it"
-
-
 class Replacing(FileSource):
     """Takes those apart that stand in ``replacing`` of the state, and leaves the others alone.
 
-    To be mixed in before a kind of files. What a replay of single records has of a file goes
-    with the file's rows, so the file waits until that is over.
+    Every kind of files is one: an operator may request of each that files replace what they had.
     """
 
-    # Whether somebody has looked at files before they were taken.
-    chosen = True
-
-    def __init__(self, parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> None:
-        super().__init__(parts, upkeep, scope)
-        self._replacements = Replacements(parts, chosen=self.chosen)
-        # What waited when it was looked last.
-        self._waiting: set[str] = set()
+    def __init__(self, parts: Parts, upkeep: Upkeep) -> None:
+        super().__init__(parts, upkeep)
+        self._replacements = Replacements(parts)
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         self._replacements.forget()
         return super().recover(state, epoch)
 
-    def plan(self, state: SourceState) -> Plan[Work]:
-        plan = super().plan(state)
-        known, files = self._asked(plan)
-        asked = known.replacing
-        if not asked and known is plan.state:
-            return plan
-        busy = self._others.records_under_way(asked) if asked else set()
-        if busy - self._waiting:
-            self._log.info("files_wait", files=len(busy), why=_RECORDS, example=min(busy))
-        self._waiting = busy
-        free = [entry for entry in files if entry.path not in busy]
-        return replace(plan, state=known, work=self._replacements.work(known, free))
-
-    def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
-        asked = [entry.path for entry in batch.files if entry.path in state.replacing]
-        # Before it is looked where rows are: what was brought by now is found then.
-        busy = self._others.records_under_way(asked) if asked else set()
-        files, lost = super().placed(state, batch)
-        wait = [FinishedFile(f.path, "retry", error=_RECORDS) for f in files if f.path in busy]
-        return [file for file in files if file.path not in busy], [*lost, *wait]
+    def requested(self, state: SourceState, now: float) -> Requested:
+        first = first_running(state.requests)
+        waits = waiting(state, now)
+        files = [
+            file.entry
+            for file in state.queue
+            if file.request == first and file.path not in waits and not is_of_records(file.path)
+        ]
+        return Requested(first, self._replacements.work(state, files if first else ()))
 
     def replaced(
         self, state: SourceState, batch: Batch, finished: Sequence[FinishedFile]
@@ -224,15 +204,7 @@ class Replacing(FileSource):
     ) -> SourceState:
         return self._replacements.settled(super().advance(state, batch, work, now), batch)
 
-    def _asked(self, plan: Plan[Work]) -> tuple[SourceState, Sequence[Entry]]:
-        """The plan's state with what is to be replaced, and its files without those of others."""
-        return plan.state, plan.work.files
-
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
         if not self._replacements.concerns(state, batch):
             return super()._theirs(state, batch)
         return self._replacements.moved(state, batch)
-
-
-class ReplacingFiles(Replacing, WatermarkFiles):
-    """Files in a replay's queue. What scans find they have ingested before, or they wait."""

@@ -9,8 +9,8 @@ from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Lowest
 from blizzard_py.sources.files.advance import Work, noted, still_there
-from blizzard_py.sources.files.discovery import Discovery, Scope, discover_unseen
-from blizzard_py.sources.files.source import FileSource
+from blizzard_py.sources.files.discovery import Discovery, discover_unseen
+from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.story import BesideSet
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Upkeep
@@ -22,11 +22,11 @@ from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.transitions import done_of
 
 
-class SetFiles(FileSource):
+class SetFiles(Replacing):
     """Lists everything, and leaves out what is done."""
 
-    def __init__(self, parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> None:
-        super().__init__(parts, upkeep, scope)
+    def __init__(self, parts: Parts, upkeep: Upkeep) -> None:
+        super().__init__(parts, upkeep)
         self._tracker = ProcessedTracker(parts.stores.sink, StatePaths(parts.id).processed)
         # Whoever owns the state has the set in step with it.
         self._owns = False

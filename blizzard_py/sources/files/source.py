@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -16,18 +16,15 @@ from blizzard_core.text import counted
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest
 from blizzard_py.job import FinishedFile, JobFile
-from blizzard_py.requests.progress import first_running
+from blizzard_py.sources.directories import PartitionError, partition_of
 from blizzard_py.sources.files.advance import NOTHING, Work, held_by, hold_all
-from blizzard_py.sources.files.directories import PartitionError, partition_of
 from blizzard_py.sources.files.discovery import (
     Discovery,
     FirstSeen,
-    Scope,
     check_tracking,
     notes_of,
 )
 from blizzard_py.sources.files.late_files import LateFiles
-from blizzard_py.sources.files.out_of_turn import OutOfTurn
 from blizzard_py.sources.files.story import FileStory, ignored
 from blizzard_py.sources.files.sweep import grace_of, is_due
 from blizzard_py.sources.parts import Parts
@@ -35,18 +32,16 @@ from blizzard_py.sources.protocol import (
     LEFT_STAGE,
     Backlog,
     Plan,
-    Requested,
     Upkeep,
     Withheld,
 )
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Standing, Story
 from blizzard_py.state.checkpoint_file import read_ledger
+from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import waiting
-from blizzard_py.state.siblings import RECORDS_SUFFIX
 from blizzard_py.state.source_state import (
     Batch,
-    QueuedFile,
     Replaced,
     SourceState,
     checkpoint_path,
@@ -55,21 +50,19 @@ from blizzard_py.state.source_state import (
 
 
 class FileSource(ABC):
-    """Files below a root, within a ``scope`` of it if one is given. A `Source`."""
+    """Files below a root. A `Source`."""
 
     items = "file"
 
-    def __init__(self, parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> None:
+    def __init__(self, parts: Parts, upkeep: Upkeep) -> None:
         self._parts = parts
         self._source = parts.files
         self._storage = parts.stores.source
         self._upkeep = upkeep
         self._clock = upkeep.clock
-        self._scope = scope
         self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
         self._first_seen = FirstSeen()
-        self._others = OutOfTurn(parts)
-        self._late = LateFiles(parts, upkeep, self._others)
+        self._late = LateFiles(parts, upkeep)
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     def check(self, state: SourceState) -> None:
@@ -116,8 +109,6 @@ class FileSource(ABC):
         """Stores are shared, and nothing else is open."""
 
     def begin_anew(self, state: SourceState, epoch: int) -> SourceState:
-        if self._parts.suffix:
-            return self._others.begun(state, epoch)
         self._late.load(epoch)
         return self._late.begin_anew(state)
 
@@ -143,26 +134,13 @@ class FileSource(ABC):
         waits = waiting(state, ended)
         requested = {entry.path for entry in state.queue if entry.request}
         queued = {entry.path for entry in state.queue}
-        late = [each.entry for each in self._free(state, waits) if not each.request]
+        late = [e.entry for e in state.queue if e.path not in waits and not e.request]
         fresh = [e for e in found.files if e.path not in waits and e.path not in queued]
         held = [*(waits - requested), *(file.path for file in found.young)]
         return Plan(state, found, Work([*late, *fresh], len(late), held, state.progress.depth))
 
-    def requested(self, state: SourceState, now: float) -> Requested:
-        free = [entry for entry in self._free(state, waiting(state, now)) if entry.request]
-        first = first_running(state.requests)
-        files = [entry.entry for entry in free if entry.request == first]
-        return Requested(first, Work(files, len(files), (), None))
-
-    def _free(self, state: SourceState, waits: Collection[str]) -> list[QueuedFile]:
-        """The queued files that nothing waits for, and no other run has under way."""
-        elsewhere = self._others.waiting(state.queue)
-        return [e for e in state.queue if e.path not in waits and e.path not in elsewhere]
-
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
-        """The batch's files with their table directories; those that have none or are others'."""
-        # Asked now that they are ours by a save, and not before: see
-        # `blizzard_py.sources.files.out_of_turn`.
+        """The batch's files with their table directories; those that have none or are left out."""
         theirs = self._theirs(state, batch)
         template = self._parts.ingest.partition_template
         files: list[JobFile] = []
@@ -225,8 +203,8 @@ class FileSource(ABC):
         """The marks moved over the batch's files; ``lowest`` tells what waits. Pure."""
 
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
-        """Those of the batch's files that are left to others, with the reason."""
-        return self._others.theirs(state, batch.files) | self._taken_ahead(state, batch)
+        """Those of the batch's files that are left out, with the reason."""
+        return self._taken_ahead(state, batch)
 
     def _taken_ahead(self, state: SourceState, batch: Batch) -> dict[str, str]:
         """Those that a request has brought before polls came to their partitions."""
@@ -250,9 +228,8 @@ class FileSource(ABC):
         """Raise `Unavailable` where files wait and the source shows nothing at all.
 
         It may be a disk that is not mounted; that they are not listed would let them go.
-        Files of single records are a replay's own, in a folder of the dead letters.
         """
-        waits = set() if self._parts.suffix == RECORDS_SUFFIX else set(under_way(state))
+        waits = {path for path in under_way(state) if not is_of_records(path)}
         if waits and is_bare(self._storage):
             raise Unavailable(
                 f"{self._storage.uri} shows nothing at all, and {len(waits)} file(s) of it"

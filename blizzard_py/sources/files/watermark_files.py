@@ -17,13 +17,12 @@ from blizzard_py.sources.files.advance import Window, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import (
     Discovery,
     Places,
-    Scope,
     accepts,
     discover,
     starting_point,
 )
 from blizzard_py.sources.files.order_guard import TOLERANCE_SECS, inspect
-from blizzard_py.sources.files.source import FileSource
+from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.story import BesideWatermark
 from blizzard_py.sources.files.sweep import grace_of, started
 from blizzard_py.sources.parts import Parts
@@ -80,11 +79,11 @@ def backlog(
 ACTIVE_SECS = 86_400.0
 
 
-class WatermarkFiles(FileSource):
+class WatermarkFiles(Replacing):
     """Lists what lies above the scan start of each partition."""
 
-    def __init__(self, parts: Parts, upkeep: Upkeep, scope: Scope | None = None) -> None:
-        super().__init__(parts, upkeep, scope)
+    def __init__(self, parts: Parts, upkeep: Upkeep) -> None:
+        super().__init__(parts, upkeep)
         self._scanned: Scanned | None = None
         self._young = 0
         self._warned: set[str] = set()  # kinds of problems, each told once a process
@@ -99,7 +98,6 @@ class WatermarkFiles(FileSource):
             self._clock,
             self._parts.concurrency,
             self._first_seen,
-            self._scope,
             # What waits must not take the places of what could be done.
             None if whole else SCAN_FILES + len(state.retries) + self._young,
         )

@@ -37,7 +37,7 @@ from blizzard_py.sources.ranges import (
 )
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.siblings import BACKFILL
+from blizzard_py.state.backfills import BACKFILL
 from blizzard_py.state.source_state import Retry, SourceState, checkpoint_path, under_way
 from tests.blizzard_py.replay.test_given_files import DAY, IngestWorld
 from tests.support.direct_engine import DirectEngine

@@ -22,7 +22,7 @@ from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.replay import GivenFiles, file_parts
-from blizzard_py.state.siblings import checkpoints
+from blizzard_py.state.backfills import checkpoints
 from blizzard_py.state.source_state import checkpoint_path
 from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine

@@ -201,8 +201,8 @@ def test_of_what_nobody_knows_somebody_has_to_insist() -> None:
     assert world.ingest(f"{DAY}/1.json", f"{DAY}/3.json") == ["refused", "refused"]
     world.go_on()  # notes them
     assert world.ingest(f"{DAY}/3.json") == ["refused"]
-    assert world.ingest(f"{DAY}/3.json", insist=True) == ["ingested"]
-    assert world.ingest(f"{DAY}/3.json", insist=True) == ["present"]
+    assert world.ingest(f"{DAY}/3.json", assume_missing=True) == ["ingested"]
+    assert world.ingest(f"{DAY}/3.json", assume_missing=True) == ["present"]
 
 
 def test_without_a_watermark_the_set_says_what_is_the_daemons() -> None:
@@ -282,7 +282,7 @@ def test_an_owner_that_was_replaced_brings_nothing_twice() -> None:
 def test_pages_of_a_large_request_come_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("blizzard_py.app.selecting._PAGE_FILES", 2)
+    monkeypatch.setattr("blizzard_py.app.selecting.PAGE_FILES", 2)
     world = RequestWorld()
     paths = [f"{DAY}/{name}.txt" for name in "abcde"]
     for path in paths[:4]:
@@ -303,7 +303,7 @@ def test_pages_of_a_large_request_come_one_after_the_other(
 
 
 def test_a_cancelled_request_goes_on_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blizzard_py.app.selecting._PAGE_FILES", 2)
+    monkeypatch.setattr("blizzard_py.app.selecting.PAGE_FILES", 2)
     world = RequestWorld()
     paths = [f"{DAY}/{name}.txt" for name in "abcd"]
     for path in paths:

@@ -50,7 +50,7 @@ def test_the_command_takes_files_by_their_uri_and_tells_of_each(scenario: Scenar
     shown = command(scenario, f"{root}/plain.txt")
     assert "its rows are in" in shown.stdout
     assert "0 rows of 0 files are in." in shown.stdout
-    assert (shown.exit_code, "1 file is in from before." in shown.stdout) == (0, True)
+    assert (shown.exit_code, "1 present" in shown.stdout) == (0, True)
     # Written again it is another file, of which nothing is in.
     scenario.put("date=2024-01-01/plain.txt", b'{"id": 4, "text": "other"}\n')
     refused = command(scenario, f"{root}/plain.txt")
@@ -70,7 +70,7 @@ def test_a_command_that_does_not_wait_leaves_its_request_to_the_daemon(scenario:
     scenario.commit()
     assert scenario.ids() == [1, 2]
     done = command(scenario, uri)
-    assert (done.exit_code, "is in from before" in done.stdout) == (0, True)
+    assert (done.exit_code, "1 present" in done.stdout) == (0, True)
 
 
 def test_nothing_is_brought_before_the_source_has_begun(tmp_path: Path) -> None:

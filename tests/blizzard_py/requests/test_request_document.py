@@ -22,6 +22,7 @@ UNIT = "2024-01-28T00:00:00.000Z/eu"
 SELECTS: dict[Kind, dict[str, Any]] = {
     "mark_units": {"units": [UNIT]},
     "advance_watermark": {"to_ms": 1706450400000},
+    "close_letters": {"letters": ["0192a000-0000-7000-8000-000000000001"]},
     "reingest": {"files": ["date=2024-01-28/1.ndjson.gz"]},
 }
 REQUEST = Request(
@@ -96,6 +97,20 @@ def test_too_many_files_are_refused() -> None:
     assert request_of(raw(found), WHERE).select["files"] == files
     found["select"]["files"] = [*files, "more"]
     assert refusal(found).startswith("select: files: Expected `array` of length <= 10000")
+
+
+@pytest.mark.parametrize("kind", ["reingest", "close_letters"])
+def test_too_many_letters_are_refused(kind: str) -> None:
+    letters = [str(number) for number in range(bounds.REQUEST_LETTERS)]
+    found = document(kind=kind, select={"letters": letters})
+    assert request_of(raw(found), WHERE).select["letters"] == letters
+    found["select"]["letters"] = [*letters, "more"]
+    assert refusal(found).startswith("select: letters: Expected `array` of length <= 20000")
+
+
+@pytest.mark.parametrize("select", [{}, {"files": ["a"], "letters": ["b"]}, {"range": ["a"]}])
+def test_a_selection_is_of_one_kind(select: dict[str, Any]) -> None:
+    assert refusal(document(kind="reingest", select=select)).startswith("select")
 
 
 @pytest.mark.parametrize("field", ["by", "at", "why", "release"])

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 
+from blizzard_py.state.record_names import letter_batch_of, record_file
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters import reader
 from penguin_py.intake.quarantine import Quarantine
@@ -27,12 +28,12 @@ def letters(data: bytes) -> None:
         try:
             for letter in reader.read(store, found):
                 json.dumps(letter.to_json(found), allow_nan=False)
-                name = reader.record_file(letter.uri, found.batch, 0)
+                name = record_file(letter.uri, found.batch, 0)
                 folder = letter.uri.rpartition("/")[0]
                 hold("a record's file lies beside its own", name.rpartition("/")[0] == folder, name)
                 long = len(name.rpartition("/")[2].encode("utf-8", "surrogatepass"))
                 hold("its name is short enough for a disk", long <= 255, long)
-                hold("it is known again", reader.letter_batch_of(name) == _BATCH, name)
+                hold("it is known again", letter_batch_of(name) == _BATCH, name)
         except reader.UnreadableDeadLetter as error:
             hold("the line is named", "line " in str(error), error)
             hold("a message is bounded", len(str(error)) < 20_000, len(str(error)))

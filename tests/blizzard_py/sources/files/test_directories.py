@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blizzard_py.sources.files.directories import PartitionError, partition_of
+from blizzard_py.sources.directories import PartitionError, partition_of
 
 DAY = "date=%Y-%m-%d"
 

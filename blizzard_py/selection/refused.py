@@ -1,7 +1,7 @@
 """Outputs that a committer has refused: published by Blizzard, and in no table. Writes nothing.
 
-The committer's record (`blizzard_core.handover.quarantine`) tells of files, the journals of a
-source's runs of which batches these are. One counts for as long as it is on record and rows of its
+The committer's record (`blizzard_core.handover.quarantine`) tells of files, the journal of a
+source of which batches these are. One counts for as long as it is on record and rows of its
 batch have not been replaced since, also if the file is gone: a full VACUUM deletes what is in no
 version of the table, and the rows are missing all the same. A file that was replaced counts no
 more, nor does what was ingested before an operator had the source start over, nor a copy of rows
@@ -18,12 +18,11 @@ from typing import Any
 
 from blizzard_core.handover.published import first_name
 from blizzard_core.handover.quarantine import Record, quarantined, spelled
-from blizzard_py.dead_letters.reader import original_of
 from blizzard_py.sources.earlier_batches import current
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import BatchDocument, Journal, moment_of
-from blizzard_py.state.siblings import RECORDS_SUFFIX, backfills_of, replays_of
+from blizzard_py.state.record_names import is_of_records, original_of
 
 # A batch is begun so long before its outputs are named at most.
 _LONGEST_BATCH_SECS = 7 * 86_400.0
@@ -41,7 +40,7 @@ _NAME = re.compile(
 class RefusedOutput:
     """An output that is on record as refused, and why; its ``rows`` are in no table.
 
-    ``run`` and ``batch`` have written it, of ``files`` of the source.
+    ``batch`` has written it, of ``files`` of the source.
     """
 
     path: str
@@ -50,7 +49,6 @@ class RefusedOutput:
     stage: str
     error: str
     timestamp: str
-    run: str
     batch: str
     files: tuple[str, ...]
 
@@ -58,7 +56,7 @@ class RefusedOutput:
 def refused_outputs(
     parts: Parts, records: Mapping[str, Record] | None = None
 ) -> list[RefusedOutput]:
-    """Return those of a source's runs, oldest first. ``records`` are the table's, if read.
+    """Return those of a source, oldest first. ``records`` are the table's, if read.
 
     Without anything on record it costs a LIST. Raises `StateError`, `StorageError`.
     """
@@ -95,19 +93,14 @@ def _refused(
 
 
 def _found(parts: Parts, records: Mapping[str, Record], since: str) -> Iterator[RefusedOutput]:
-    sink, live_id = parts.stores.sink, parts.letters_id
-    for run in (live_id, *backfills_of(sink, live_id), *replays_of(live_id)):
-        journal = Journal(sink, run, parts.concurrency)
-        for document in journal.documents(b for b in journal.batches() if b >= since):
-            yield from _of_batch(run, document, records)
+    journal = Journal(parts.stores.sink, parts.letters_id, parts.concurrency)
+    for document in journal.documents(b for b in journal.batches() if b >= since):
+        yield from _of_batch(document, records)
 
 
-def _of_batch(
-    run: str, document: BatchDocument, records: Mapping[str, Record]
-) -> Iterator[RefusedOutput]:
-    of_records = run.endswith(RECORDS_SUFFIX)
+def _of_batch(document: BatchDocument, records: Mapping[str, Record]) -> Iterator[RefusedOutput]:
     paths = [file.path for file in document.files if file.outcome == "ingested"]
-    files = tuple(dict.fromkeys(original_of(p) if of_records else p for p in paths))
+    files = tuple(dict.fromkeys(original_of(p) if is_of_records(p) else p for p in paths))
     for output in document.outputs:
         for path in map(spelled, (output.final, *output.earlier)):
             record = records.get(path)
@@ -119,7 +112,6 @@ def _of_batch(
                     record.stage,
                     record.error,
                     record.timestamp,
-                    run,
                     document.batch,
                     files,
                 )

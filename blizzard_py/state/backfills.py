@@ -1,7 +1,6 @@
-"""The other runs of a source: its backfills and its replays, each with a checkpoint of its own.
+"""Backfills of a table or an API: runs beside the live source, each with a checkpoint of its own.
 
-Their state is named after the live one's: ``{id}_backfill_{from}..{to}``, ``{id}~replay`` for
-whole files and ``{id}~records`` for single records. (No name in a configuration has a ``~``.)
+Their state is named after the live one's: ``{id}_backfill_{from}..{to}``.
 """
 
 from __future__ import annotations
@@ -15,13 +14,6 @@ from blizzard_py.state.state_paths import STATE_FOLDER, StatePaths
 
 # Between a source's name and the range in the name of a backfill's state.
 BACKFILL = RESERVED
-REPLAY_SUFFIX = "~replay"
-RECORDS_SUFFIX = "~records"
-
-
-def replays_of(live_id: str) -> tuple[str, str]:
-    """The ids of a source's replays, whether they ever ran or not."""
-    return f"{live_id}{REPLAY_SUFFIX}", f"{live_id}{RECORDS_SUFFIX}"
 
 
 def backfills_of(sink: Storage, live_id: str) -> tuple[str, ...]:
@@ -40,16 +32,6 @@ def is_backfill(source_id: str) -> bool:
     return ".." in source_id.partition(BACKFILL)[2]
 
 
-def siblings_of(sink: Storage, live_id: str) -> tuple[str, ...]:
-    """All other runs that may have settled files of the source. Raises `StorageError`."""
-    return (*replays_of(live_id), *backfills_of(sink, live_id))
-
-
-def is_run(source_id: str) -> bool:
-    """Return whether an id is that of a replay or a backfill."""
-    return source_id.endswith((REPLAY_SUFFIX, RECORDS_SUFFIX)) or is_backfill(source_id)
-
-
 def checkpoints(sink: Storage, prefix: str = "") -> tuple[str, ...]:
     """The ids of all states of a table that begin so. Raises `StorageError`."""
     stem = f"{STATE_FOLDER}/{prefix}"
@@ -65,15 +47,14 @@ def checkpoints(sink: Storage, prefix: str = "") -> tuple[str, ...]:
 
 
 def begins_at(sink: Storage, live_id: str, now: float, concurrency: int) -> float:
-    """``now``, or the latest at which any run of the source has committed a batch.
+    """Return ``now``, or when the source or a backfill of it has committed a batch last, if later.
 
-    What runs have taken counts no more if it came before, and who commits after counts from
-    here. Each counts on from a time that a store told it in whole seconds, and that store's clock
-    may have been put back since: so ``now`` alone could lie before what is there. Raises
-    `StateError`, `StorageError`.
+    What came before counts no more, and what commits after counts from here. A store tells times in
+    whole seconds, and its clock may have been put back since: so ``now`` alone could lie before
+    what is there. Raises `StateError`, `StorageError`.
     """
     latest = now
-    for run in (live_id, *siblings_of(sink, live_id)):
+    for run in (live_id, *backfills_of(sink, live_id)):
         journal = Journal(sink, run, concurrency)
         recent = [batch for batch, at in journal.written() if at >= now - CLOCK_STEP_SECS]
         latest = max([latest, *(record.finished_ts for record in journal.read(recent))])

@@ -1,0 +1,57 @@
+"""Sources of files that are named by their URIs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_py.app.event_time import refuse_rows
+from blizzard_py.app.operations import sources_of
+from blizzard_py.app.wiring import source_of
+from blizzard_py.explain import located
+
+
+def files_by_source(
+    config: Config, uris: Sequence[str], names: tuple[str | None, str | None]
+) -> dict[tuple[str, str], list[str]]:
+    """Return the paths of the files below their sources, each once; ``names`` narrow these down.
+
+    Raises `ConfigError` for a URI that lies below no source's root, or below several.
+    """
+    roots = {
+        where: source.source_uri
+        for where in sources_of(config, *names)
+        if isinstance(source := source_of(config, where), SourceSettings)
+    }
+    if not roots:
+        raise ConfigError(
+            "--pipeline, --source",
+            ["has no files to ingest; `blizzard backfill` reads what a table or an API has again"],
+        )
+    chosen: dict[tuple[str, str], dict[str, None]] = {}
+    problems: list[str] = []
+    for uri in uris:
+        homes = {
+            where: place.path
+            for where, root in roots.items()
+            if (place := located(uri, {"/".join(where): root})).path
+        }
+        match list(homes.items()):
+            case [(where, path)]:
+                chosen.setdefault(where, {})[path] = None
+            case []:
+                known = ", ".join(sorted(set(roots.values())))
+                problems.append(f"{uri}: names no file below {known}")
+            case several:
+                listed_names = ", ".join("/".join(where) for where, _ in several)
+                problems.append(
+                    f"{uri}: lies below the roots of {listed_names}; say which with --pipeline and"
+                    " --source"
+                )
+    if problems:
+        raise ConfigError("URI", problems)
+    for where in chosen:
+        refuse_rows(config, where, "`blizzard ingest`")
+    return {where: list(paths) for where, paths in chosen.items()}

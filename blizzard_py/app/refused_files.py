@@ -1,0 +1,211 @@
+"""``blizzard replay --refused``: the source files of refused outputs are brought again.
+
+Which files these are the journal says: all that were ingested in a batch of which a committer has
+refused an output. Of some of them rows lie in other outputs, which are in the table; so they are
+requested with ``replace``, and what is there of them goes in the commit that brings all. Where rows
+do not name their file, all files of these batches come along.
+
+The steps, and what a death after each means:
+
+1. what cannot be brought exactly is refused, and nothing was written;
+2. the committer gives the refused outputs up, in the table's log: whatever happens to their
+   files and to the table, they are never committed. Before that step nothing is requested, since a
+   group waits until each output whose rows it replaces is there or given up; after it the next
+   run begins again, and giving up what is given up changes nothing. What it refuses while it
+   does so is given up, too, and what it refuses only later by the next run;
+3. the files are requested. From the batch's commit on the refused outputs count no more
+   (`blizzard_py.selection.refused`), so nothing is brought twice.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from blizzard_core.errors import BlizzardError
+from blizzard_core.handover.quarantine import MISSING
+from blizzard_core.settings.document import Config
+from blizzard_core.storage.opening import normalize_uri
+from blizzard_core.storage.protocol import order_key
+from blizzard_py.app.operations import live_parts, sources_of
+from blizzard_py.app.reingest import Brought, bring
+from blizzard_py.app.selecting import REPLACED_AT_MOST
+from blizzard_py.app.submit import Order, Waits
+from blizzard_py.app.validation import validate_pipelines
+from blizzard_py.edits.rebuild.evidence import Evidence
+from blizzard_py.selection.refused import RefusedOutput, refused_outputs, replaced_outputs
+from blizzard_py.sources.earlier_batches import earlier_of
+from blizzard_py.sources.files.earlier import EarlierBatches
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.story import way_out
+from blizzard_py.state.checkpoint_file import read_state
+
+# So many ids a call names: a command line is not endless.
+_IDS_AT_ONCE = 200
+# How many files a refusal names.
+_EXAMPLES = 5
+
+
+class RefusedFilesRefused(BlizzardError):
+    """Refused rows cannot be brought exactly; nothing was changed. The message has a remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFiles:
+    """The refused outputs of one source, and the outcomes of their files."""
+
+    source: str
+    outputs: tuple[RefusedOutput, ...]
+    brought: Brought
+
+
+def bring_refused(
+    path: Path, config: Config, names: tuple[str | None, str | None], waits: Waits | None
+) -> tuple[list[RefusedFiles], list[BlizzardError]]:
+    """Bring again what a committer has refused, of the sources that the names choose.
+
+    Without ``waits`` only what would be. A source of which nothing can be brought exactly, or whose
+    configuration still gives what the table does not take, costs itself alone.
+    """
+    done: list[RefusedFiles] = []
+    errors: list[BlizzardError] = []
+    for where in sources_of(config, *names):
+        try:
+            found = _bring_refused(path, config, where, waits)
+        except BlizzardError as error:
+            errors.append(error)
+        else:
+            done += [] if found is None else [found]
+    return done, errors
+
+
+def _bring_refused(
+    path: Path, config: Config, where: tuple[str, str], waits: Waits | None
+) -> RefusedFiles | None:
+    live = live_parts(config, where)
+    _check_mended(config, where, live)
+    _check_journal(live)
+    give_up = partial(_give_up, path, _table_of(config, where[0]))
+    # Refused only after the batch that replaces it was committed, whose group waits for it.
+    late = [] if waits is None else replaced_outputs(live)
+    if late:
+        give_up([output.output_id for output in late])
+    outputs = refused_outputs(live)
+    if not outputs:
+        return None
+    told = bring(config, where, _order(live, outputs), None)
+    if waits is None:
+        return RefusedFiles(live.name, tuple(outputs), told)
+    outputs = _given_up(live, outputs, give_up)
+    return RefusedFiles(
+        live.name, tuple(outputs), bring(config, where, _order(live, outputs), waits)
+    )
+
+
+def _given_up(
+    live: Parts, outputs: list[RefusedOutput], give_up: Callable[[Sequence[str]], None]
+) -> list[RefusedOutput]:
+    """All that is refused is given up, also what the committer refuses while it does that."""
+    given: set[str] = set()
+    while True:
+        fresh = [output.output_id for output in outputs if output.output_id not in given]
+        if not fresh:
+            return outputs
+        give_up(fresh)
+        given.update(fresh)
+        outputs = refused_outputs(live) or outputs
+
+
+def _order(live: Parts, outputs: Sequence[RefusedOutput]) -> Order:
+    """The files to bring, as they are now. Raises `RefusedFilesRefused`."""
+    if not live.has_files or live.event_time is not None:
+        raise RefusedFilesRefused(f"{live.name}: {outputs[0].path}: {way_out(live)}")
+    paths = _company(live, {path for output in outputs for path in output.files})
+    gone = [path for path in paths if live.stores.source.stat(path) is None]
+    if gone:
+        more = f" and {len(gone) - _EXAMPLES:,} more" if len(gone) > _EXAMPLES else ""
+        raise RefusedFilesRefused(
+            f"{live.name}: {len(gone):,} of the files whose rows were refused, or lie in"
+            f" the same outputs, are gone from {live.stores.source.uri}:"
+            f" {', '.join(gone[:_EXAMPLES])}{more}. Bring them back under these names; or mend"
+            " the table, and replace the Parquet file by one that fits"
+        )
+    return Order("reingest", {"files": paths}, {"mode": "replace"}, "refused by Penguin")
+
+
+def _company(live: Parts, paths: set[str]) -> list[str]:
+    """The paths with those that have to come along, in order."""
+    while len(paths) <= REPLACED_AT_MOST:
+        found = EarlierBatches(live, paths).look()
+        _, lacking = earlier_of(sorted(paths), found)
+        if not lacking.files:
+            break
+        paths = paths.union(lacking.files)
+    return sorted(paths, key=order_key)
+
+
+def _check_mended(config: Config, where: tuple[str, str], live: Parts) -> None:
+    """Raise `ConfigError` if the files would be refused again."""
+    if live.has_files and live.event_time is None and refused_outputs(live):
+        pipelines = {where[0]: config.pipelines[where[0]]}
+        validate_pipelines(config.model_copy(update={"pipelines": pipelines}))
+
+
+def _check_journal(live: Parts) -> None:
+    """Raise `RefusedFilesRefused` for outputs that are gone if the journal is not the table's own.
+
+    They were published to another table then, or at another moment, and this one may have the rows
+    of their files by batches of which that journal knows nothing.
+    """
+    if not live.has_files or live.event_time is not None:
+        return
+    gone = [output for output in refused_outputs(live) if output.stage == MISSING]
+    if not gone:
+        return
+    doubt = next(Evidence(live, read_state(live.stores.sink, live.id)).unknown_work(), None)
+    if doubt is not None:
+        raise RefusedFilesRefused(
+            f"{live.name}: {gone[0].path} was published by the journal and is gone, but {doubt}, of"
+            " which the journal does not know: _blizzard is of another table or another moment, and"
+            " rows would come twice. Put _blizzard and _blizzard_fence of this table back"
+        )
+
+
+def _table_of(config: Config, pipeline: str) -> str:
+    """Return what Penguin calls a pipeline's table. Raises `RefusedFilesRefused`."""
+    uri = normalize_uri(config.pipelines[pipeline].sink.table_uri)
+    if not config.tables:
+        return pipeline
+    for name, table in config.tables.items():
+        if normalize_uri(table.table_uri) == uri:
+            return name
+    raise RefusedFilesRefused(
+        f"pipelines.{pipeline}: {uri} is not among the tables of this configuration, so its Penguin"
+        " cannot be told that outputs are given up; name it under `tables`"
+    )
+
+
+def _give_up(path: Path, table: str, outputs: Sequence[str]) -> None:
+    """Have Penguin put it on record in the log, where nobody else writes.
+
+    Ctrl-C is ours alone, which lets it finish: it has a process group of its own.
+    """
+    for first in range(0, len(outputs), _IDS_AT_ONCE):
+        some = outputs[first : first + _IDS_AT_ONCE]
+        options = [f"--output={output}" for output in some]
+        command = [sys.executable, "-m", "penguin_py", "discard", str(path), f"--table={table}"]
+        done = subprocess.run(  # noqa: S603  # our own module, and no shell
+            [*command, *options],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            process_group=0,
+        )
+        if done.returncode:
+            told = done.stderr.strip() or f"it ended with {done.returncode}"
+            raise BlizzardError(f"`penguin discard` did not give the outputs up: {told}")

@@ -1,0 +1,127 @@
+"""Options and output that `ingest`, `backfill` and `replay` share: they request files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import click
+
+from blizzard_core.cli import json_option, print_json, print_table
+from blizzard_core.text import are, counted, printable
+from blizzard_py.app.reingest import Brought
+from blizzard_py.app.submit import Waits
+from blizzard_py.commands.options import Body
+from blizzard_py.commands.requests import (
+    no_wait_option,
+    print_result,
+    take_over_option,
+    waits,
+)
+
+# So many files are printed one by one.
+_PRINTED = 200
+
+_ASSUME_MISSING = click.option(
+    "--assume-missing",
+    is_flag=True,
+    help="Of files of which nobody knows: no row of them is in. Look there first.",
+)
+_ASSUME_NAMED = click.option(
+    "--assume-named",
+    is_flag=True,
+    help="With --replace: rows of which nobody knows whether they name their file do.",
+)
+
+
+def request_options(*, replaces: bool) -> Callable[[Body], Body]:
+    """Return the options of a command that requests files; ``replaces``: it has --replace."""
+    options: list[Any] = [
+        click.option("--why", default="", metavar="TEXT", help="The reason, kept with it."),
+        click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing."),
+        no_wait_option,
+        take_over_option,
+        json_option,
+    ]
+    if replaces:
+        options = [
+            click.option(
+                "--replace", is_flag=True, help="Bring them in the place of their rows of before."
+            ),
+            _ASSUME_NAMED,
+            *options,
+        ]
+
+    def decorate(function: Body) -> Body:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+assume_missing_option = _ASSUME_MISSING
+
+
+def how_to_wait(*, no_wait: bool, take_over: bool, dry_run: bool, as_json: bool) -> Waits | None:
+    """Return how a command waits for its request; None for one that writes nothing."""
+    how = waits(no_wait=no_wait, take_over=take_over)
+    if as_json:  # a program that reads the output gets the document alone
+        how = replace(how, tell=lambda _line: None)
+    return None if dry_run else how
+
+
+def answer(found: Mapping[str, Brought], *, as_json: bool) -> int:
+    """Print what became of the files of each source; the exit code."""
+    code = max(map(_exit_code, found.values()), default=0)
+    if as_json:
+        print_json({**_document(found), "exit_code": code})
+    else:
+        _print(found)
+    return code
+
+
+def _exit_code(brought: Brought) -> int:
+    code = 0 if brought.request is None else print_result(brought.request, "")
+    return code or int(brought.is_unmended)
+
+
+def _document(found: Mapping[str, Brought]) -> dict[str, Any]:
+    return {
+        "files": [
+            {"source": name, **asdict(line)} for name, each in found.items() for line in each.files
+        ],
+        "requests": [each.request.id for each in found.values() if each.request is not None],
+        "rows": sum(each.rows for each in found.values()),
+        "replaced": sum(line.before for each in found.values() for line in each.files),
+    }
+
+
+def _print(found: Mapping[str, Brought]) -> None:
+    lines = [(name, line) for name, each in found.items() for line in each.files]
+    print_table(
+        ("source", "file", "state", "rows before", "found by", "why"),
+        (
+            [
+                *(name, line.path, line.state),
+                *(f"{line.before:,}" if line.found_by else "", line.found_by, line.reason),
+            ]
+            for name, line in lines[:_PRINTED]
+        ),
+    )
+    if len(lines) > _PRINTED:
+        click.echo(f"And {len(lines) - _PRINTED:,} more; `blizzard requests show --files` has all.")
+    states = Counter(line.state for _, line in lines)
+    click.echo(", ".join(f"{count:,} {state}" for state, count in states.items()) or "No files.")
+    if all(each.request is not None for each in found.values()) and found:
+        rows = sum(each.rows for each in found.values())
+        files = counted(states["ingested"] + states["replaced"], "file")
+        before = sum(line.before for _, line in lines if line.state == "replaced")
+        place = f", in the place of {counted(before, 'row')}" if before else ""
+        click.echo(f"{counted(rows, 'row')} of {files} {are(rows)} in{place}.")
+    for name, each in found.items():
+        if each.blocked is not None:
+            told = f"{name}: groups of this source wait behind one that waits: {each.blocked}"
+            click.echo(printable(told))

@@ -1,0 +1,187 @@
+"""``blizzard replay``: what was given up or refused is brought after all."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from blizzard_core.cli import (
+    GuidedCommand,
+    command,
+    config_argument,
+    log_level_option,
+    print_error,
+    print_json,
+)
+from blizzard_core.redact import redacted
+from blizzard_core.settings.document import Config
+from blizzard_core.text import counted, printable
+from blizzard_py.app import unit_operations
+from blizzard_py.app.configuration import load_config
+from blizzard_py.app.event_time import refuse_rows
+from blizzard_py.app.operations import LetterFilter, is_asked, letters_chosen
+from blizzard_py.app.refused_files import bring_refused
+from blizzard_py.app.reingest import Brought, bring
+from blizzard_py.app.submit import Order, Waits
+from blizzard_py.commands.bringing import answer, how_to_wait, request_options
+from blizzard_py.commands.options import source_options
+from blizzard_py.commands.requests import following, print_result
+
+
+@click.command(
+    cls=GuidedCommand,
+    section="Mend",
+    examples=(
+        "blizzard replay config.yaml --pipeline events --source main --all --dry-run",
+        "blizzard replay config.yaml --pipeline events --source main --all",
+        "blizzard replay config.yaml --pipeline events --source main --letter LETTER_ID",
+        "blizzard replay config.yaml --pipeline events --source main --all --from-source",
+        "blizzard replay config.yaml --pipeline events --source main --all --replace",
+        "blizzard replay config.yaml --refused --dry-run",
+    ),
+)
+@config_argument
+@source_options(required=False)
+@click.option("--letter", metavar="ID", help="One object, as `dlq list` names it.")
+@click.option("--all", "everything", is_flag=True, help="Every object that is there now.")
+@click.option("--stage", metavar="STAGE", help="Objects with a letter of this stage, as late.")
+@click.option("--reason", metavar="TEXT", help="Objects with a letter whose error has this text.")
+@click.option("--since", metavar="TIME", help="Objects written since then: 2024-01-28T14:00:00Z.")
+@click.option("--refused", is_flag=True, help="Files of Parquet files that Penguin has refused.")
+@click.option(
+    "--from-source",
+    is_flag=True,
+    help="Take records from their line in the source file as it is now, not from the letter.",
+)
+@request_options(replaces=True)
+@log_level_option
+@command
+def replay(
+    config: Path,
+    pipeline: str | None,
+    source: str | None,
+    letter: str | None,
+    everything: bool,
+    stage: str | None,
+    reason: str | None,
+    since: str | None,
+    refused: bool,
+    from_source: bool,
+    replace: bool,
+    assume_named: bool,
+    why: str,
+    dry_run: bool,
+    no_wait: bool,
+    take_over: bool,
+    as_json: bool,
+) -> int:
+    """Bring dead letters after a fix, exactly once, by a request to the daemon.
+
+    Change the schema, or mend the files at the source under their old names, and replay. Whole
+    files are read where they lie, records are taken from their letters. What fails again has a new
+    letter. The live watermarks are not touched. The daemon that runs does it, or this command where
+    none runs. Work units are marked instead, and read again.
+
+    With --replace each file that a letter tells of comes again as a whole, also of a letter
+    of single records, and its rows of before go in the same commit. --refused brings the files of
+    Parquet files that Penguin has refused: mend the configuration or the table first.
+
+    Exit codes: 0 done, 1 some were refused or failed again, 2 bad configuration or usage, 7 no
+    daemon has taken the request yet, 130 interrupted; the request stays.
+    """
+    loaded = load_config(config)
+    how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
+    wanted = LetterFilter(letter, stage, reason, _time(since))
+    if refused:
+        if everything or replace or from_source or wanted != LetterFilter():
+            raise click.UsageError("--refused goes with --pipeline and --source alone")
+        with following():
+            return _refused(config, loaded, (pipeline, source), how, as_json=as_json)
+    if everything == (wanted != LetterFilter()):
+        raise click.UsageError("give --all, or which: --letter, --stage, --reason, --since")
+    if pipeline is None or source is None:
+        raise click.UsageError("give --pipeline and --source")
+    where = (pipeline, source)
+    refuse_rows(loaded, where, "a replay")
+    if replace and (from_source or is_asked(loaded, where)):
+        raise click.UsageError("--replace takes whole files of a source of files")
+    if assume_named and not replace:
+        raise click.UsageError("--assume-named goes with --replace")
+    if unit_operations.is_by_units(loaded, where):
+        return _units(loaded, where, letter, how, as_json=as_json)
+    ids = letters_chosen(loaded, where, wanted)
+    if not ids:
+        click.echo("No open dead letters." if everything else "No open dead letters like that.")
+        return 0
+    chosen: dict[str, Any] = {"mode": "replace"} if replace else {}
+    chosen |= {"assume_named": True} if assume_named else {}
+    chosen |= {"from_source": True} if from_source else {}
+    with following():
+        found = bring(loaded, where, Order("reingest", {"letters": ids}, chosen, why), how)
+    return answer({"/".join(where): found}, as_json=as_json)
+
+
+def _time(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.UsageError(f"--since: {text!r} is no time: 2024-01-28T14:00:00Z") from error
+    return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp()
+
+
+def _units(
+    config: Config,
+    where: tuple[str, str],
+    letter: str | None,
+    how: Waits | None,
+    *,
+    as_json: bool,
+) -> int:
+    found = unit_operations.letters_of_units(config, where, letter)
+    result = None
+    if how is not None:
+        with following():
+            result = unit_operations.replay_units(config, where, found, how)
+    word = "would be" if how is None else "are"
+    told = f"{len(found.units):,} units {word} read again by the next poll, and replaced."
+    if as_json:
+        print_json({**asdict(found), "dry_run": how is None})
+        told = ""
+    if result is not None:
+        return print_result(result, told)
+    click.echo(told, nl=bool(told))
+    return 0
+
+
+def _refused(
+    path: Path,
+    config: Config,
+    names: tuple[str | None, str | None],
+    how: Waits | None,
+    *,
+    as_json: bool,
+) -> int:
+    done, errors = bring_refused(path, config, names, how)
+    codes = [0, *(error.exit_code for error in errors)]
+    found: dict[str, Brought] = {each.source: each.brought for each in done}
+    if as_json:
+        sources = [asdict(each) for each in done]
+        print_json({"sources": sources, "errors": [redacted(str(error)) for error in errors]})
+        return max((*codes, *(int(each.is_unmended) for each in found.values())))
+    if not done and not errors:
+        click.echo("Nothing is in quarantine.")
+    for each in done:
+        rows = sum(output.rows for output in each.outputs)
+        files = counted(len(each.outputs), "refused Parquet file")
+        click.echo(printable(f"{each.source}: {files} with {counted(rows, 'row')}"))
+    if done:
+        codes.append(answer(found, as_json=False))
+    for error in errors:
+        print_error(str(error))
+    return max(codes)

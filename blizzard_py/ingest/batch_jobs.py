@@ -1,0 +1,88 @@
+"""The job of one batch: the files that it is given, and what it is run with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from blizzard_core.errors import BlizzardError
+from blizzard_core.log import get_logger
+from blizzard_core.storage.protocol import Entry, join
+from blizzard_py.ingest.jobs import Ingested, Jobs, PlainJobs
+from blizzard_py.ingest.publish import staging_of
+from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.protocol import Source
+from blizzard_py.sources.records import RecordFiles, has_records
+from blizzard_py.state.source_state import Batch, SourceState
+
+
+@dataclass(frozen=True, slots=True)
+class BatchJobs:
+    """Runs jobs of a source's batches. ``settle`` gives what they are run with, given the files.
+
+    ``jobs`` are those of live batches. What operators request says nothing of what is now: it is a
+    plain job, of which nobody remembers or watches anything.
+    """
+
+    parts: Parts
+    source: Source[Any]
+    jobs: Jobs
+    settle: Callable[[Sequence[Entry]], IngestSettings]
+    epoch: Callable[[], int]
+
+    def run(self, state: SourceState, batch: Batch, prefix: str) -> Ingested:
+        """Bring the batch's job to its end. ``state`` is saved; raises as `Jobs.run` does."""
+        if has_records(batch):
+            return self._run_records(state, batch, prefix)
+        files, lost = self.source.placed(state, batch)
+        if not files and not self.jobs.has_due(state):
+            return Ingested(IngestResult((), tuple(lost), 0))
+        job = self._job(batch, prefix, files, _settings_of(batch, self.settle(batch.files)))
+        jobs = PlainJobs(self.parts.engine) if batch.request else self.jobs
+        with self.source.reading(state, batch) as reading:
+            ingested = jobs.run(state, replace(job, reading=reading), self.epoch())
+        result = ingested.result
+        _check_complete(files, result)
+        if result.rows_dropped:
+            log = get_logger(pipeline=self.parts.pipeline, source=self.parts.source_name)
+            log.info("rows_dropped", batch=batch.batch, rows=result.rows_dropped)
+        return replace(ingested, result=replace(result, files=(*result.files, *lost)))
+
+    def _run_records(self, state: SourceState, batch: Batch, prefix: str) -> Ingested:
+        """The job of a batch of files of single records, which every kind of source may have."""
+        records = RecordFiles(self.parts)
+        files, lost = records.placed(batch.files)
+        if not files:
+            return Ingested(IngestResult((), tuple(lost), 0))
+        job = self._job(batch, prefix, files, records.settings(self.settle(batch.files)))
+        ingested = PlainJobs(self.parts.engine).run(state, job, self.epoch())
+        _check_complete(files, ingested.result)
+        result = records.named(ingested.result)
+        return replace(ingested, result=replace(result, files=(*result.files, *lost)))
+
+    def _job(
+        self, batch: Batch, prefix: str, files: Sequence[JobFile], settings: IngestSettings
+    ) -> IngestJob:
+        staging = staging_of(self.parts.id, self.epoch(), batch.batch)
+        where = join(staging, str(batch.attempt))
+        return IngestJob(settings, where, prefix, tuple(files), batch.started_ts)
+
+
+def _settings_of(batch: Batch, settings: IngestSettings) -> IngestSettings:
+    """Return what a batch's job is run with: a request is not stopped by what fails again."""
+    if not batch.request or settings.on_bad_record != "fail":
+        return settings
+    return replace(settings, on_bad_record="quarantine_file")
+
+
+def _check_complete(files: Sequence[JobFile], result: IngestResult) -> None:
+    """Every file must be reported exactly once; anything else is a bug that must not pass."""
+    asked = sorted(file.path for file in files)
+    told = sorted(file.path for file in result.files)
+    if asked != told:
+        raise BlizzardError(
+            f"the ingest job was given {len(asked)} files and reported {len(told)};"
+            " the batch was not committed"
+        )

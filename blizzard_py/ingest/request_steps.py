@@ -1,0 +1,212 @@
+"""Steps of a request in the state of its source: begun, its files queued, given up. Pure.
+
+But for what a source's effects look up. The owner saves the state after each step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from blizzard_core.errors import BlizzardError, NotFound
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.requests.codec import RequestInvalid
+from blizzard_py.requests.document import Request
+from blizzard_py.requests.mailbox import Mailbox
+from blizzard_py.requests.progress import RequestState, State, with_page, with_state
+from blizzard_py.requests.records import End
+from blizzard_py.requests.report import ReportLine
+from blizzard_py.state.source_state import SourceState, ToReplace, queued, under_way
+from blizzard_py.state.transitions import without_batch, without_request
+
+# So often a batch of a request is tried.
+_ATTEMPTS = 3
+_FAILING = (
+    "its batch with {} ended three times without a result, by an error or the death of the process;"
+    " the log says why. Mend that and give the command again: it leaves out what is in"
+)
+
+
+class RequestRefused(BlizzardError):
+    """A request cannot be done by this source as it is; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The state with a request's effect, and what people are told of it, as counts.
+
+    One that brings files is ``running`` from then on.
+    """
+
+    state: SourceState
+    counts: Mapping[str, int]
+    is_running: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The page of a selection that begins at ``cursor``, the first at ``""``.
+
+    ``now`` is the store's time. ``brought`` are files that the request is known to have brought, if
+    it was accepted before by a checkpoint that was lost.
+    """
+
+    cursor: str
+    now: float
+    brought: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A page of what a request selects: files to bring, and of all that were looked at a line.
+
+    ``cursor`` is where the next page begins, and with ``is_last`` there is none. Files that are
+    ``replacing`` take the place of rows of before; ``letters`` are put away once files are done.
+    """
+
+    files: tuple[Entry, ...]
+    lines: tuple[ReportLine, ...]
+    cursor: str
+    is_last: bool
+    ahead: tuple[str, ...] = ()
+    replacing: Mapping[str, ToReplace] = field(default_factory=dict)
+    letters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestEffects:
+    """A source's way to do requests: their effects, and the fingerprint of what decides its rows.
+
+    ``apply`` is pure but for what the source may be asked, and raises `RequestRefused`. So does
+    ``select``, which reads a page of what a request selects; it writes nothing that counts.
+    ``put_away`` moves a request's letters to those that are dealt with; moved before, they stay.
+    """
+
+    apply: Callable[[SourceState, Request, float], Applied]
+    select: Callable[[SourceState, Request, Selection], Selected]
+    put_away: Callable[[Request, tuple[str, ...]], None]
+    config: str
+
+
+def execute(
+    effects: RequestEffects, state: SourceState, request_id: str, request: Request, now: float
+) -> SourceState:
+    """Return the state with a request done, or waiting for its configuration, or refused. Pure."""
+
+    def noted(
+        after: SourceState, end: State, reason: str, counts: Mapping[str, int] | None = None
+    ) -> SourceState:
+        known = with_state(state.requests, request_id, request.kind, end, reason, now, counts)
+        return replace(after, requests=known)
+
+    if request.config != effects.config:
+        return noted(
+            state,
+            "waiting",
+            "made with another configuration of this source; restart the daemon with it, or cancel"
+            " the request",
+        )
+    try:
+        done = effects.apply(state, request, now)
+    except RequestRefused as error:
+        return noted(state, "rejected", str(error))
+    return noted(done.state, "running" if done.is_running else "done", "", done.counts)
+
+
+def with_selected(state: SourceState, request_id: str, found: Selected, now: float) -> SourceState:
+    """Return the state with a page of a request's files in the queue. Pure."""
+    known = set(under_way(state))
+    fresh = [queued(entry, request_id) for entry in found.files if entry.path not in known]
+    counts = Counter(line.state for line in found.lines)
+    requests = with_page(
+        state.requests,
+        request_id,
+        found.cursor,
+        counts,
+        now,
+        is_read=found.is_last,
+        letters=found.letters,
+    )
+    return replace(
+        state,
+        queue=(*state.queue, *fresh),
+        requests=requests,
+        ahead=tuple(dict.fromkeys((*state.ahead, *found.ahead))),
+        replacing={**state.replacing, **found.replacing},
+    )
+
+
+def failed(state: SourceState, request_id: str, reason: str, now: float) -> SourceState:
+    """Return the state with a request given up; what it brought stays. Pure."""
+    kind = state.requests[request_id].kind
+    known = with_state(state.requests, request_id, kind, "failed", reason, now)
+    return replace(without_request(state, request_id), requests=known)
+
+
+def without_failing(state: SourceState, now: float) -> SourceState:
+    """Return the state without a request whose batch has ended without a result too often. Pure.
+
+    Whether its process died or its job failed: live work goes on.
+    """
+    for batch in state.in_flight:
+        if batch.request and batch.phase == "running" and batch.attempt >= _ATTEMPTS:
+            state = without_batch(state, batch)
+            if batch.request in state.requests:
+                state = failed(state, batch.request, _FAILING.format(batch.files[0].path), now)
+    return state
+
+
+def decide_request(
+    mailbox: Mailbox,
+    effects: RequestEffects,
+    state: SourceState,
+    request_id: str,
+    now: float,
+    *,
+    is_cancelled: bool,
+) -> SourceState:
+    """Return the state with a request of the mailbox done, waiting, rejected or cancelled.
+
+    One that is not there leaves it as it is. For whoever owns the source, a daemon or a command.
+    Raises `StorageError`.
+    """
+    kind = ""
+
+    def noted(end: State, reason: str) -> SourceState:
+        known = with_state(state.requests, request_id, kind, end, reason, now)
+        return replace(state, requests=known)
+
+    try:
+        request = mailbox.read(request_id)
+        kind = request.kind
+        if not is_cancelled:
+            return execute(effects, state, request_id, request, now)
+    except NotFound:
+        return state
+    except RequestInvalid as error:
+        if not is_cancelled:
+            return noted("rejected", str(error))
+    cancelled = noted("cancelled", _why_cancelled(mailbox, request_id))
+    return without_request(cancelled, request_id)
+
+
+def _why_cancelled(mailbox: Mailbox, request_id: str) -> str:
+    try:
+        found = mailbox.cancellation(request_id)
+    except RequestInvalid:
+        return ""
+    return "" if found is None else f"{found.why or 'no reason given'} ({found.by})"
+
+
+def end_record(known: RequestState) -> End | None:
+    """Return the record of a request that is over, None of another."""
+    if known.state == "waiting" or known.state == "running":  # noqa: PLR1714  # it narrows the type
+        return None
+    return End(
+        kind=known.kind,
+        state=known.state,
+        at=known.at,
+        reason=known.reason,
+        counts=dict(known.counts),
+    )

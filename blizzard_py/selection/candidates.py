@@ -1,0 +1,97 @@
+"""Candidates of a request: the files that it names, a page at a time.
+
+Files are named by their paths, by a range of names, or by dead letters. A letter of whole files
+names them; one of single records becomes new files of these records below
+``{dlq}/{source id}~records/``, in the folders of the files that they are of, so that rows go to the
+same partition of the table. Their names follow from the letter: written again they are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from blizzard_core.storage.protocol import Entry, is_hidden
+from blizzard_core.watermark.progress import Gap
+from blizzard_py.requests.document import Request
+from blizzard_py.selection.letters import Candidate, LetterFiles
+from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.parts import Parts
+
+# Sorts above everything that can follow a prefix.
+_LAST = "\U0010ffff"
+# Files of a page: the checkpoint lists them until they are done.
+PAGE_FILES = 500
+# So many letter objects are read for a page.
+_PAGE_LETTERS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Candidates up to ``cursor``, where the next page begins, if this is not the last one.
+
+    ``letters`` are the objects that it has read to their ends.
+    """
+
+    candidates: tuple[Candidate, ...]
+    cursor: str
+    is_last: bool
+    letters: tuple[str, ...] = ()
+
+
+def read_page(parts: Parts, request: Request, cursor: str, most: int = PAGE_FILES) -> Page:
+    """Return the page that begins at ``cursor``, the first at ``""``.
+
+    It has ``most`` files, and more where one letter object tells of more. Raises `StorageError`.
+    """
+    select = request.select
+    if select.get("files"):
+        return _files(parts, select["files"], cursor, most)
+    if select.get("range"):
+        return _range(parts, select["range"], cursor, most)
+    from_source = bool(request.options.get("from_source"))
+    whole = request.options.get("mode") == "replace"
+    return _letters(LetterFiles(parts, from_source, whole), select["letters"], cursor, most)
+
+
+def _files(parts: Parts, paths: Sequence[str], cursor: str, most: int) -> Page:
+    first = int(cursor or 0)
+    some = paths[first : first + most]
+    found = tuple(Candidate(path, parts.stores.source.stat(path)) for path in some)
+    end = first + len(some)
+    return Page(found, str(end), end >= len(paths))
+
+
+def _range(parts: Parts, ends: Sequence[str], cursor: str, most: int) -> Page:
+    """The next files of a range, whose ends may be files; both are in it."""
+    first, last = ends
+    listed = list(islice(_listed(parts, first, last, cursor), most + 1))
+    some = listed[:most]
+    found = tuple(Candidate(entry.path, entry) for entry in some)
+    return Page(found, some[-1].path if some else cursor, len(listed) <= most)
+
+
+def _listed(parts: Parts, first: str, last: str, cursor: str) -> Iterator[Entry]:
+    source, accept = parts.stores.source, accepts(parts.files.advanced.compression)
+    if not cursor and accept(first):
+        entry = source.stat(first)
+        if entry is not None:
+            yield entry
+    gap = Gap(cursor or first, f"{last}{_LAST}")
+    for page in source.list_range(gap.after, gap.until):
+        for entry in page.entries:
+            if accept(entry.path) and not is_hidden(entry.path):
+                yield entry
+
+
+def _letters(files: LetterFiles, ids: Sequence[str], cursor: str, most: int) -> Page:
+    """The files of the next letter objects, each of which is read to its end."""
+    index = int(cursor or 0)
+    found: list[Candidate] = []
+    ended: list[str] = []
+    while index < len(ids) and len(found) < most and len(ended) < _PAGE_LETTERS:
+        found += files.of(ids[index])
+        ended.append(ids[index])
+        index += 1
+    return Page(tuple(found), str(index), index >= len(ids), tuple(ended))

@@ -1,0 +1,136 @@
+"""Choice of what becomes of each candidate, by the mode of its request. Pure but for lookups.
+
+=============================  ==================  ==========================  =========
+fact                           ``add``             ``replace``                 ``again``
+=============================  ==================  ==========================  =========
+the source has still to do it  left                left                        left
+it is gone                     missing; a letter's as ``add``                  missing
+                               fails once more
+its rows are in                present             taken, with its batches     taken
+settled without a row          taken               taken                       taken
+passed before the ledger       refused, unless     refused, unless rows name   taken
+                               insisted on         their file (insist)
+never settled                  taken               left                        taken
+=============================  ==================  ==========================  =========
+
+A file of single records is taken unless it is in, or its whole file was replaced since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
+
+from blizzard_core.storage.protocol import Entry, order_key
+from blizzard_core.watermark.paths import split
+from blizzard_py.requests.document import Mode
+from blizzard_py.requests.report import ReportLine
+from blizzard_py.selection.claims import Claim, Claims
+from blizzard_py.selection.letters import Candidate
+
+_KEPT = (
+    "it was to replace rows that are in the table still, and nobody knows where these are;"
+    " `blizzard backfill --replace --assume-named` takes it, if each row names its file"
+)
+_NEVER = "it was never ingested; `blizzard ingest` or `backfill` takes it"
+_GONE = "there is no such file"
+_BROUGHT = "the same request has brought it"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What becomes of the candidates of a page: of each a line, and the files to take.
+
+    ``open_letters`` are those with files that polls have still to do, or that are refused.
+    """
+
+    lines: tuple[ReportLine, ...]
+    entries: tuple[Entry, ...] = ()
+    ahead: tuple[str, ...] = ()
+    open_letters: frozenset[str] = field(default=frozenset())
+
+
+def choose(
+    candidates: Iterable[Candidate],
+    claims: Claims,
+    mode: Mode,
+    brought: Container[str] = (),
+    *,
+    insist: bool,
+) -> Choice:
+    """Return what becomes of each candidate; a name that comes twice is taken once.
+
+    What the same request has ``brought`` before does not come ``again``.
+    """
+    lines: dict[str, ReportLine] = {}
+    entries: dict[str, Entry] = {}
+    ahead: list[str] = []
+    left: set[str] = set()
+    for candidate in candidates:
+        path = candidate.path
+        line = lines.get(path)
+        if line is None:
+            line = _line(candidate, claims, mode, insist=insist)
+            if mode == "again" and line.state == "taken" and path in brought:
+                line = ReportLine(path, "present", _BROUGHT)
+            lines[path] = line
+        if line.state in {"left", "refused"}:
+            left.add(candidate.letter)
+        if line.state != "taken" or path in entries:
+            continue
+        # A file that is gone and has a letter gets a new one, which says so.
+        entries[path] = candidate.entry or Entry(path, 0, claims.now)
+        if claims.is_ahead(path):
+            ahead.append(path)
+    return Choice(
+        tuple(lines.values()),
+        tuple(entries.values()),
+        _highest(ahead, claims.depth),
+        frozenset(left - {""}),
+    )
+
+
+def _line(candidate: Candidate, claims: Claims, mode: Mode, *, insist: bool) -> ReportLine:
+    path = candidate.path
+    if candidate.problem:
+        return ReportLine(path, "refused", candidate.problem)
+    if candidate.entry is None and not candidate.letter:
+        return ReportLine(path, "missing", _GONE)
+    claim = claims.of(path)
+    if claim.standing == "waits":
+        return ReportLine(path, "left", claim.reason)
+    return ReportLine(path, *_DECIDE[mode](candidate, claim, insist))
+
+
+def _added(candidate: Candidate, claim: Claim, insist: bool) -> tuple[str, str]:
+    if claim.standing == "rows":
+        return "present", claim.reason
+    if claim.standing != "unknown" or insist:
+        return "taken", ""
+    if candidate.kept:
+        return "refused", _KEPT
+    # The letter of a whole file says itself that no rows came of it.
+    return ("taken", "") if candidate.failed else ("refused", claim.reason)
+
+
+def _replaced(candidate: Candidate, claim: Claim, insist: bool) -> tuple[str, str]:
+    if claim.standing == "free" and not candidate.failed:
+        return "left", _NEVER
+    if claim.standing == "unknown" and not (candidate.failed or insist):
+        return "refused", claim.reason
+    return "taken", ""
+
+
+def _again(candidate: Candidate, _claim: Claim, _insist: bool) -> tuple[str, str]:
+    return ("missing", _GONE) if candidate.entry is None else ("taken", "")
+
+
+_DECIDE = {"add": _added, "replace": _replaced, "again": _again}
+
+
+def _highest(paths: Iterable[str], depth: int | None) -> tuple[str, ...]:
+    """Return of each partition the path that scans reach last."""
+    found: dict[str, str] = {}
+    for path in sorted(paths, key=order_key):
+        found[split(path, depth or 0)[0]] = path
+    return tuple(found.values())

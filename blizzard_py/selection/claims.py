@@ -1,0 +1,133 @@
+"""Claims of a source on its files: which are its own polls' to do, and which are done.
+
+This is what keeps rows from coming twice when an operator asks for files. The state, the ledger
+and the names of the source decide; no time does, but that of a partition that scans leave alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.storage.protocol import is_hidden
+from blizzard_core.watermark.progress import is_new
+from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.files.opening import known_of
+from blizzard_py.sources.files.sweep import sweeps
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.ledger import Ledger, Settled
+from blizzard_py.state.record_names import is_of_records
+from blizzard_py.state.source_state import SourceState, under_way
+from blizzard_py.state.transitions import is_below_origin
+
+# A partition that is kept apart and will be looked at within this time is the polls' already:
+# what is taken now is queued later.
+APART_MARGIN_SECS = 3600.0
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+_UNKNOWN = (
+    "it was passed over before there was a ledger, so nobody knows whether its rows are in; look"
+    " into the table, and give --assume-missing if they are not"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The claim of a source on a file, and the reason.
+
+    ``waits``: the source has still to do it. ``rows``: its rows are in. ``empty``: it was settled
+    without a row. ``unknown``: it was passed before there was a ledger, and only an operator can
+    know. ``free``: nobody has settled it and nobody is going to.
+    """
+
+    standing: Literal["free", "waits", "rows", "empty", "unknown"]
+    reason: str = ""
+
+
+class Claims:
+    """Claims of the source that ``parts`` are of, as ``state`` and ``ledger`` tell of them.
+
+    ``now`` is the store's time, ``replaced`` files of records whose whole file was replaced since.
+    A table or an API has files of records alone. Raises `StateError`, `StorageError`.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        state: SourceState,
+        ledger: Ledger,
+        now: float,
+        replaced: Mapping[str, str] = _NONE,
+    ) -> None:
+        self.now = now
+        self._state = state
+        self._ledger = ledger
+        self._replaced = replaced
+        self._source = parts.files if parts.has_files else None
+        self._known = None
+        if parts.has_files:
+            self._known = known_of(parts, state, now + APART_MARGIN_SECS)
+        self._under_way = frozenset(under_way(state))
+
+    @property
+    def depth(self) -> int | None:
+        """Return the depth of the source's partitions."""
+        return self._state.progress.depth
+
+    def of(self, path: str) -> Claim:
+        """Return the claim on a file."""
+        settled = self._ledger.settled_as(path)
+        waits = self._waits_for(path, settled)
+        if waits:
+            return Claim("waits", waits)
+        if settled == "rows" or path in self._replaced:
+            return Claim("rows", self._replaced.get(path, "its rows are in"))
+        if settled == "none":
+            return Claim("empty", "it was settled without a row")
+        return Claim("unknown", _UNKNOWN) if self._is_older(path, settled) else Claim("free")
+
+    def _waits_for(self, path: str, settled: Settled | None) -> str:
+        """Return what the source has still to do with the file; empty if nothing."""
+        if path in self._under_way:
+            return "it is queued, in a batch, or waits for another try"
+        if self._finds(path):
+            return "polls have still to do it"
+        if settled != "rows" and self._sweep_takes(path):
+            return "the next late sweep ingests it (late_files: ingest)"
+        return ""
+
+    def is_ahead(self, path: str) -> bool:
+        """Return whether polls that do not look at a file of that name yet will find it later."""
+        return self._source_of(path) is not None and is_new(self._state.progress, path)
+
+    def _source_of(self, path: str) -> SourceSettings | None:
+        """Return the settings of the source whose listings take such a name, None if none do."""
+        source = self._source
+        if source is None or is_of_records(path) or is_hidden(path):
+            return None
+        return source if accepts(source.advanced.compression)(path) else None
+
+    def _finds(self, path: str) -> bool:
+        """Return whether polls will find the file."""
+        known = self._known
+        return known is not None and self._source_of(path) is not None and known.finds(path)
+
+    def _sweep_takes(self, path: str) -> bool:
+        """Return whether the late sweep would ingest the file, which no poll finds."""
+        source, state = self._source_of(path), self._state
+        if source is None or source.late_files != "ingest" or not sweeps(source):
+            return False
+        # What is new is no sweep's, also where polls do not look yet.
+        if is_new(state.progress, path) or not self._ledger.not_settled([path]):
+            return False
+        return state.sweep.whole and not is_below_origin(state, path)
+
+    def _is_older(self, path: str, settled: Settled | None) -> bool:
+        """Return whether the file may have been ingested before there was a ledger to say so."""
+        if settled is not None:
+            return settled == "noted"
+        known = self._known
+        return known is not None and self._source_of(path) is not None and known.is_older(path)

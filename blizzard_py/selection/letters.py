@@ -1,0 +1,196 @@
+"""Files that dead letters tell of: those that failed, or their records as new files.
+
+A letter of whole files names them; single records become files of these records below
+``{dlq}/{source id}~records/``, in the folders of the files that they are of, so that rows go to the
+same partition of the table. Their names follow from the letter: written again they are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from blizzard_core.errors import BlizzardError, NotFound
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.dead_letters import reader
+from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
+from blizzard_py.dead_letters.reasons import reason_of
+from blizzard_py.lines.failure import FileFailed
+from blizzard_py.sources.files.lines import read_lines
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.records import RecordFiles
+from blizzard_py.state.record_names import is_of_records, original_of, record_file
+from blizzard_py.state.source_state import Closing
+
+# How much of records may wait in memory for being written, and how large their files get.
+RECORD_FILE_BYTES = 64 << 20
+
+
+class LetterRefused(BlizzardError):
+    """A letter cannot be replayed as it is; the message names the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that a request names; ``entry`` is None of one that is not there.
+
+    Of one that a ``letter`` tells of: it has ``failed`` without a row, or rows of before were
+    ``kept``. With a ``problem`` nothing of the letter can be brought, and ``path`` is its own.
+    """
+
+    path: str
+    entry: Entry | None
+    letter: str = ""
+    failed: bool = False
+    kept: bool = False
+    problem: str = ""
+
+
+def original(parts: Parts, letter: DeadLetter) -> DeadLetter:
+    """Return the letter as of the source's file, also where its record was written anew.
+
+    Which line of the source's file that was nobody knows then.
+    """
+    name = RecordFiles(parts).path_of(letter.uri)
+    if name is None:
+        return letter
+    return replace(letter, uri=f"{parts.stores.source.uri}/{original_of(name)}", line=0)
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFiles:
+    """Files of letter objects of the source that ``parts`` are of.
+
+    With ``from_source`` every record is read from its file again, else only what its letter had no
+    room for. With ``whole`` records stand for the whole file that they are of.
+    """
+
+    parts: Parts
+    from_source: bool = False
+    whole: bool = False
+
+    def of(self, letter_id: str) -> Iterator[Candidate]:
+        """Yield the files of an object, each once; none of one that was closed or is gone.
+
+        Writes the files of its records. Raises `StorageError`, `StateError`.
+        """
+        found = self._object(letter_id)
+        try:
+            if found is not None and self._closed(letter_id) is None:
+                yield from self._found(found)
+        except (LetterRefused, UnreadableDeadLetter) as error:
+            yield Candidate(letter_id, None, letter_id, problem=str(error))
+
+    def _object(self, letter_id: str) -> DeadLetterObject | None:
+        path = reader.put_away(self.parts.letters_id, letter_id)[0]
+        entry = self.parts.stores.dlq.stat(path)
+        return None if entry is None else reader.object_of(entry, letter_id)
+
+    def _closed(self, letter_id: str) -> Closing | None:
+        """Why it was closed, if its writer has brought it back when it woke up."""
+        return reason_of(self.parts.stores.dlq, self.parts.letters_id, letter_id)
+
+    def _found(self, found: DeadLetterObject) -> Iterator[Candidate]:
+        if found.kind == "records" and not self.whole:
+            yield from self._record_files(found)
+            return
+        seen = set()
+        for letter in reader.read(self.parts.stores.dlq, found):
+            path = self._path_of(letter)
+            if self.whole and is_of_records(path):
+                path = original_of(self._records.below(path))
+            if path not in seen:
+                seen.add(path)
+                failed = found.kind == "files" and not letter.kept
+                yield Candidate(path, self._stat(path), found.id, failed=failed, kept=letter.kept)
+
+    @property
+    def _records(self) -> RecordFiles:
+        return RecordFiles(self.parts)
+
+    def _stat(self, path: str) -> Entry | None:
+        if is_of_records(path):
+            return self._records.stat(path)
+        return self.parts.stores.source.stat(path)
+
+    def _path_of(self, letter: DeadLetter) -> str:
+        """The name of a letter's file: of the source, or of records. Raises `LetterRefused`."""
+        path = self._records.path_of(letter.uri)
+        source = f"{self.parts.stores.source.uri}/"
+        if path is None and letter.uri.startswith(source):
+            path = letter.uri.removeprefix(source)
+        if path is None:
+            raise LetterRefused(
+                f"{letter.uri} is not below {source}; if the source's files were moved from there,"
+                " run `blizzard rename` with --moved-from again, which rewrites letters; else bring"
+                " the file to the source under a new name and move the letter away"
+            )
+        if not {".", ".."}.isdisjoint(path.split("/")):
+            raise LetterRefused(
+                f"{letter.uri} leads elsewhere by its dots, so no daemon of ours wrote this letter;"
+                " look who did, and remove it"
+            )
+        return path
+
+    def _record_files(self, found: DeadLetterObject) -> Iterator[Candidate]:
+        """The records of an object as files, one per source file, in bounded pieces."""
+        waiting: dict[str, list[DeadLetter]] = {}
+        held = piece = 0
+        for letter in reader.read(self.parts.stores.dlq, found):
+            path = self._records.below(self._path_of(letter))
+            waiting.setdefault(original_of(path), []).append(letter)
+            held += max(letter.length, len(letter.raw))
+            if held > RECORD_FILE_BYTES:
+                yield from self._pieces(found, piece, waiting)
+                waiting, held, piece = {}, 0, piece + 1
+        yield from self._pieces(found, piece, waiting)
+
+    def _pieces(
+        self, found: DeadLetterObject, piece: int, waiting: Mapping[str, Sequence[DeadLetter]]
+    ) -> Iterator[Candidate]:
+        for original, held in sorted(waiting.items()):
+            data = b"".join(line + b"\n" for line in self._raw_lines(held))
+            path = self._records.name(record_file(original, found.batch, piece))
+            yield Candidate(path, self._records.put(path, data, self.parts.clock()), found.id)
+
+    def _raw_lines(self, held: Sequence[DeadLetter]) -> list[bytes]:
+        """The records' lines: from the letters or, where those are cut, from their file."""
+        cut: dict[str, list[DeadLetter]] = {}
+        for letter in held:
+            if letter.truncated or self.from_source:
+                cut.setdefault(letter.uri, []).append(letter)
+        again = {uri: self._from_file(uri, found) for uri, found in cut.items()}
+        return [again.get(letter.uri, {}).get(letter.line, letter.raw) for letter in held]
+
+    def _from_file(self, uri: str, cut: Sequence[DeadLetter]) -> dict[int, bytes]:
+        path = self._path_of(cut[0])
+        entry = self._stat(path)
+        if entry is None:
+            raise LetterRefused(
+                f"{uri} is gone and {len(cut)} of its lines have to be read from it; bring the"
+                " file back under this name"
+            )
+        store, place = self.parts.stores.source, path
+        if is_of_records(path):
+            store, place = self.parts.stores.dlq, self._records.place(path)
+        numbers = [each.line for each in cut]
+        most = self.parts.ingest.bounds.expansion
+        try:
+            lines = read_lines(store, place, entry.size, numbers, most)
+        except FileFailed as error:
+            raise LetterRefused(f"{uri} cannot be read again: {error.reason}") from error
+        except NotFound as error:
+            raise LetterRefused(f"{uri} is gone; bring it back under this name") from error
+        except ValueError as error:
+            raise LetterRefused(f"{uri}: {error}") from error
+        for letter in cut:
+            line = lines.get(letter.line)
+            if line is None:
+                raise LetterRefused(f"{uri} has no line {letter.line} any more; bring it back")
+            # What was cut as text may end in the middle of a character.
+            if not self.from_source and not line.startswith(letter.raw[:-4]):
+                raise LetterRefused(
+                    f"line {letter.line} of {uri} is another one than when its letter was written;"
+                    " give --from-source to take what is there now"
+                )
+        return lines

@@ -1,0 +1,45 @@
+"""Files of single records whose whole file was replaced after their letter was written.
+
+They are not to be brought then: the file has them, or was mended without them. The journal tells,
+as far as it reaches (thirty days), and only of sources that have replaced something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.journal import Journal
+from blizzard_py.state.record_names import letter_batch_of, original_of, stem_of
+from blizzard_py.state.source_state import SourceState
+
+_WHY = "its file was replaced as a whole since"
+
+
+def replaced_since(parts: Parts, state: SourceState, names: Iterable[str]) -> dict[str, str]:
+    """Return those of the files of records, with the reason. Raises `StateError`, `StorageError`.
+
+    Batches of a source have names that rise, so none before the letter's own matters.
+    """
+    batches = {name: batch for name in names if (batch := letter_batch_of(name)) is not None}
+    if not (batches and parts.has_files and state.group_seq):
+        return {}
+    # Stems of files with the batches whose rows, and letters, were replaced; and of those of which
+    # an operator said that all rows go the last batch that took them out.
+    gone: dict[str, set[str]] = {}
+    ever: dict[str, str] = {}
+    journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
+    for document in journal.documents(journal.since(min(batches.values()))):
+        if document.group is None:
+            continue
+        for file in document.files:
+            if file.outcome == "ingested":
+                stem = stem_of(file.path)
+                gone.setdefault(stem, set()).update(document.group.replaced.batches)
+                if document.group.replaced.ever:
+                    ever[stem] = max(document.batch, ever.get(stem, ""))
+    return {
+        name: _WHY
+        for name, batch in batches.items()
+        if batch in gone.get(stem := original_of(name), ()) or batch < ever.get(stem, "")
+    }

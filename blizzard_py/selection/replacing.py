@@ -1,0 +1,141 @@
+"""Rows of files that a request replaces: where they lie, and what cannot be replaced. Reads only.
+
+Whatever cannot be replaced exactly is refused here, before anything of it is queued; see
+`blizzard_py.sources.earlier_batches` for how rows of before are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from blizzard_core.handover.groups import SOURCE_FILE_COLUMN
+from blizzard_core.storage.protocol import order_key
+from blizzard_core.table.committed import removed
+from blizzard_py.ingest.request_steps import RequestRefused
+from blizzard_py.sources.earlier_batches import Earlier, EarlierBatch, Lacking, earlier_of
+from blizzard_py.sources.files.earlier import EarlierBatches
+from blizzard_py.sources.parts import Parts
+
+# So many files may have rows in the same outputs: they are one batch and one commit.
+TOGETHER_AT_MOST = 2000
+# How many files a refusal names.
+_EXAMPLES = 5
+_CHOOSE = "choose partitions or files with `blizzard backfill --replace`, --from and --to"
+
+
+@dataclass(frozen=True, slots=True)
+class Replaceable:
+    """Looks rows of before up, of files of the source that ``parts`` are of.
+
+    With ``insist`` an operator says that all rows name their file.
+    """
+
+    parts: Parts
+    insist: bool = False
+
+    def earlier(self, paths: Sequence[str], unknown: Sequence[str]) -> dict[str, Earlier]:
+        """Return what each file was ingested as. Nobody knows it of those that are ``unknown``.
+
+        Raises `RequestRefused` if any of it cannot be replaced, `StateError`, `StorageError`.
+        """
+        if self.insist:
+            self._check_insisted()
+        batches = EarlierBatches(self.parts, paths)
+        found = batches.look()
+        if not self.insist:
+            self._check_known(unknown, batches.cut(paths, found))
+        earlier, lacking = earlier_of(paths, found, paths if self.insist else ())
+        self._check_named(earlier)
+        self._check_whole(earlier, lacking)
+        return earlier
+
+    def _check_insisted(self) -> None:
+        ingest = self.parts.ingest
+        if SOURCE_FILE_COLUMN not in ingest.metadata_columns or ingest.deduplicate_by:
+            raise RequestRefused(
+                f"{self.parts.name}: --assume-named says that each row names the one file that it"
+                f" is of, so {SOURCE_FILE_COLUMN} has to be among sink.metadata_columns, and there"
+                " is to be no deduplicate_by"
+            )
+
+    def _check_known(self, unknown: Sequence[str], cut: Sequence[str]) -> None:
+        """Raise `RequestRefused` for files whose rows of before nobody can tell."""
+        for paths, why in (
+            (unknown, "were passed over before there was a ledger"),
+            (cut, "were ingested in batches that the journal no longer holds (it keeps 30 days)"),
+        ):
+            if paths:
+                raise RequestRefused(
+                    f"{self.parts.name}: {len(paths):,} of the files {why}, so nobody knows where"
+                    f" their rows are: {_named(paths)}. If all their rows are in the table and name"
+                    f" their file in {SOURCE_FILE_COLUMN} (look there), give --assume-named; else"
+                    " delete the rows by hand and ingest the files under new names"
+                )
+
+    def _check_named(self, earlier: Mapping[str, Earlier]) -> None:
+        """Raise `RequestRefused` where rows named their file and new ones would not.
+
+        The table has the column then, and takes no group that lacks it.
+        """
+        if SOURCE_FILE_COLUMN in self.parts.ingest.metadata_columns:
+            return
+        named = [path for path, each in earlier.items() if any(b.named for b in each.batches)]
+        if named:
+            raise RequestRefused(
+                f"{self.parts.name}: rows of {len(named):,} of the files name their file, so the"
+                f" table has {SOURCE_FILE_COLUMN}, and new rows would lack it: {_named(named)}."
+                f" Have {SOURCE_FILE_COLUMN} among sink.metadata_columns again"
+            )
+
+    def _check_whole(self, earlier: Mapping[str, Earlier], lacking: Lacking) -> None:
+        """Raise `RequestRefused` where outputs cannot go as a whole."""
+        if lacking.files:
+            names = sorted(lacking.files, key=order_key)
+            gone = [path for path in names[:100] if self.parts.stores.source.stat(path) is None]
+            more = f" Gone from the source, so bring them back first: {_named(gone)}." * bool(gone)
+            raise RequestRefused(
+                f"{self.parts.name}: rows of {len(names):,} other files lie in the same outputs as"
+                f" those of the chosen ones, and rows do not name their file; these would have to"
+                f" come along: {_named(names)} ({lacking.files[names[0]]} was ingested with the"
+                f" first).{more} {_CHOOSE} that take them in. With {SOURCE_FILE_COLUMN} among"
+                " sink.metadata_columns what is ingested from then on needs no company"
+            )
+        groups: dict[str, int] = {}
+        for each in earlier.values():
+            if each.together:
+                groups[each.together] = groups.get(each.together, 0) + 1
+        largest = max(groups.values(), default=0)
+        if largest > TOGETHER_AT_MOST:
+            raise RequestRefused(
+                f"{self.parts.name}: {largest:,} files have rows in the same outputs, and go in one"
+                f" commit or not at all; {TOGETHER_AT_MOST:,} can. Delete their rows by hand and"
+                " use `blizzard backfill --again`"
+            )
+        self._check_there(
+            {b.batch: b for each in earlier.values() if each.together for b in each.batches}
+        )
+
+    def _check_there(self, batches: Mapping[str, EarlierBatch]) -> None:
+        """Raise `RequestRefused` for outputs whose rows are in other files of the table by now."""
+        wanted = {path for batch in batches.values() for paths in batch.paths for path in paths}
+        if not wanted:
+            return
+        since = min(batch.started_ts for batch in batches.values())
+        gone, whole = removed(self.parts.stores.sink, wanted, since, self.parts.concurrency)
+        if gone or not whole:
+            what = (
+                f"the table let {min(gone)} go (compacted, or rows of it were deleted)"
+                if gone
+                else "the table's log was cleaned up and does not tell what became of them"
+            )
+            raise RequestRefused(
+                f"{self.parts.name}: rows of the files do not name their file, so their outputs"
+                f" would have to go as a whole, but {what}. Delete the rows by hand and use"
+                " `blizzard backfill --again`"
+            )
+
+
+def _named(paths: Sequence[str]) -> str:
+    more = len(paths) - _EXAMPLES
+    return ", ".join(paths[:_EXAMPLES]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,128 @@
+"""Files of single records that are brought again, below ``{dlq}/{source id}~records/``.
+
+They are of any source, also of a table or an API, and batches of them are alike for all. Each lies
+in the folder of the file that its records are of, so that its rows go to the same partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.job import FinishedFile, IngestResult, IngestSettings, JobFile, Place
+from blizzard_py.requests.progress import first_running
+from blizzard_py.sources.directories import PartitionError, partition_of
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.protocol import PlainWork, Requested
+from blizzard_py.state.record_names import RECORDS, is_of_records
+from blizzard_py.state.retries import waiting
+from blizzard_py.state.source_state import Batch, SourceState
+
+
+def requested_records(state: SourceState, now: float) -> Requested:
+    """Return the files of records of the running request that was accepted first."""
+    first, waits = first_running(state.requests), waiting(state, now)
+    files = [
+        file.entry
+        for file in state.queue
+        if file.request == first and is_of_records(file.path) and file.path not in waits
+    ]
+    return Requested(first, PlainWork(files if first else ()))
+
+
+def has_records(batch: Batch) -> bool:
+    """Return whether a batch is of files of records; one never has both."""
+    return bool(batch.files) and is_of_records(batch.files[0].path)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFiles:
+    """The files of records of the source that ``parts`` are of."""
+
+    parts: Parts
+
+    @property
+    def folder(self) -> str:
+        """Return the folder below the dead letters."""
+        return f"{self.parts.letters_id}~records"
+
+    @property
+    def uri(self) -> str:
+        """Return the URI of the folder."""
+        return f"{self.parts.stores.dlq.uri}/{self.folder}"
+
+    def name(self, path: str) -> str:
+        """Return the name in the state of a file at a path below the folder."""
+        return f"{RECORDS}{path}"
+
+    def below(self, name: str) -> str:
+        """Return the path below the folder, or that of another file as it is."""
+        return name.removeprefix(RECORDS)
+
+    def place(self, name: str) -> str:
+        """Return where a file is below the dead letters."""
+        return f"{self.folder}/{self.below(name)}"
+
+    def path_of(self, uri: str) -> str | None:
+        """Return the name of the file at a URI, None if it is none of these."""
+        root = f"{self.uri}/"
+        return self.name(uri.removeprefix(root)) if uri.startswith(root) else None
+
+    def uri_of(self, name: str) -> str:
+        """Return the URI of a file by its name in the state, of records or of the source."""
+        if is_of_records(name):
+            return f"{self.uri}/{self.below(name)}"
+        return f"{self.parts.stores.source.uri}/{name}"
+
+    def stat(self, name: str) -> Entry | None:
+        """Return the file under its name, None if it is gone. Raises `StorageError`."""
+        found = self.parts.stores.dlq.stat(self.place(name))
+        return None if found is None else replace(found, path=name)
+
+    def put(self, name: str, data: bytes, now: float) -> Entry:
+        """Write a file; durable on return. Raises `StorageError`."""
+        self.parts.stores.dlq.put_atomic(self.place(name), data)
+        return Entry(name, len(data), now)
+
+    def settings(self, settings: IngestSettings) -> IngestSettings:
+        """Return what a job is run with that reads such files.
+
+        Those records that are good now are not to wait for those that are not.
+        """
+        return replace(
+            settings,
+            source=Place(self.uri, settings.sink.options),
+            on_bad_record="quarantine_record",
+            max_bad_fraction=1.0,
+        )
+
+    def placed(self, entries: Sequence[Entry]) -> tuple[list[JobFile], list[FinishedFile]]:
+        """Return the job's files with their table directories, and the outcomes of the others."""
+        template = self.parts.ingest.partition_template
+        found = self.parts.files.partition_filter if self.parts.has_files else None
+        files: list[JobFile] = []
+        lost: list[FinishedFile] = []
+        for entry in entries:
+            path = self.below(entry.path)
+            try:
+                prefix = found.prefix_template if found else None
+                place = partition_of(path, template, prefix) if template else ""
+            except PartitionError as error:
+                lost.append(
+                    FinishedFile(entry.path, "quarantined", error=str(error), stage="partition")
+                )
+            else:
+                files.append(JobFile(path, entry.size, place))
+        return files, lost
+
+    def named(self, result: IngestResult) -> IngestResult:
+        """Return the result of a job with its files under the names of the state."""
+        return replace(
+            result,
+            files=tuple(replace(file, path=self.name(file.path)) for file in result.files),
+            letters=tuple(
+                replace(each, files=tuple((self.name(path), count) for path, count in each.files))
+                for each in result.letters
+            ),
+        )

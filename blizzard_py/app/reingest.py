@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
+from blizzard_core.signals import INTERRUPTED
 from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.operations import sources_of
 from blizzard_py.app.selecting import preview
@@ -27,7 +28,7 @@ from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import Journal
 
 # What people have to look at.
-_FAILED = frozenset({"quarantined", "taken", "refused", "missing"})
+_FAILED = frozenset({"quarantined", "taken", "open", "refused", "missing"})
 # So many batches of the journal are read before it is looked whether that is enough.
 _BATCHES_AT_ONCE = 256
 
@@ -37,7 +38,8 @@ class Given:
     """The outcomes of all files of one source, and the end of their request, None of a preview.
 
     A file is ``ingested``, ``present`` (its rows were in), ``left`` (to polls), ``refused``,
-    ``missing``, ``quarantined``, or ``taken`` where it is not done yet.
+    ``missing``, ``quarantined``, ``taken`` where it is not done yet, or ``open`` where it was not
+    requested, since the command was interrupted.
     """
 
     files: tuple[ReportLine, ...]
@@ -66,12 +68,19 @@ def ingest(
     chosen = _by_source(config, uris, names)
     for where in chosen:
         refuse_rows(config, where, "`blizzard ingest`")
-    return {
-        where: _previewed(config, where, paths, insist=insist)
-        if waits is None
-        else _requested(config, where, paths, waits, insist=insist)
-        for where, paths in chosen.items()
-    }
+    found: dict[tuple[str, str], Given] = {}
+    is_interrupted = False
+    for where, paths in chosen.items():
+        if waits is None:
+            found[where] = _previewed(config, where, paths, insist=insist)
+        elif is_interrupted:
+            why = "interrupted before it was requested; give the command again"
+            found[where] = Given(tuple(ReportLine(path, "open", why) for path in paths))
+        else:
+            given = _requested(config, where, paths, waits, insist=insist)
+            is_interrupted = given.request is not None and given.request.exit_code == INTERRUPTED
+            found[where] = given
+    return found
 
 
 def _previewed(

@@ -123,7 +123,9 @@ def execute(
 def with_selected(state: SourceState, request_id: str, found: Selected, now: float) -> SourceState:
     """Return the state with a page of a request's files in the queue. Pure."""
     known = set(under_way(state))
-    fresh = [queued(entry, request_id) for entry in found.files if entry.path not in known]
+    # Each once, also if the request names it twice.
+    files = {entry.path: entry for entry in found.files if entry.path not in known}
+    fresh = [queued(entry, request_id) for entry in files.values()]
     counts = Counter(line.state for line in found.lines)
     requests = with_page(
         state.requests, request_id, found.cursor, counts, now, is_read=found.is_last

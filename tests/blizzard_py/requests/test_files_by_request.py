@@ -509,3 +509,10 @@ def test_an_edit_is_refused_while_a_request_is_under_way() -> None:
     seen = checkpoint_edit.stored(source)
     with pytest.raises(checkpoint_edit.EditRefused, match=f"{request_id}.* is under way"):
         checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+
+
+def test_a_file_that_is_named_twice_comes_once() -> None:
+    world = RequestWorld()
+    world.put(f"{DAY}/3.json", "late")
+    assert world.ingest(f"{DAY}/3.json", f"{DAY}/3.json") == ["ingested"] * 2
+    assert world.rows() == [*BASE, "late"]

@@ -29,7 +29,7 @@ def select(parts: Parts, state: SourceState, request: Request, cursor: str, now:
     insist = bool(request.options.get("insist"))
     lines, entries, ahead = _judged(parts, paths, now, insist=insist)
     end = first + len(paths)
-    highest = _highest(ahead, state.progress.depth)
+    highest = _highest([*state.ahead, *ahead], state.progress.depth)
     is_last = end >= len(request.select["files"])
     return Selected(tuple(entries), tuple(lines), str(end), is_last, highest)
 
@@ -72,8 +72,10 @@ def _judged(
 
 
 def _highest(paths: Sequence[str], depth: int | None) -> tuple[str, ...]:
-    """Return of each partition the path that scans reach last."""
+    """Return of each partition the path that scans reach last; all while the depth is unknown."""
+    if depth is None:
+        return tuple(dict.fromkeys(paths))
     found: dict[str, str] = {}
     for path in sorted(paths, key=order_key):
-        found[split(path, depth or 0)[0]] = path
+        found[split(path, depth)[0]] = path
     return tuple(found.values())

@@ -41,9 +41,7 @@ from blizzard_py.state.source_state import SourceState
 # By how much the clocks of a source and of the table may differ.
 CLOCK_SLACK_SECS = 5.0
 _REQUESTED = "ingested by request, longer ago than the journal tells of; polls pass it"
-_LONG_AGO = (
-    "ingested by `blizzard dlq replay` or `blizzard ingest`, longer ago than the journal tells of"
-)
+_LONG_AGO = "ingested by `blizzard dlq replay`, longer ago than the journal tells of"
 
 
 def unmatched(place: Located) -> Explanation:
@@ -162,12 +160,12 @@ def _in_work(
 
 
 def _replay_work(parts: Parts, path: str) -> Waiting | None:
-    """What a replay or ``blizzard ingest`` has still to do with the file, whatever its name."""
+    """What a replay has still to do with the file, whatever its name."""
     state = _state(parts, f"{parts.id}{REPLAY_SUFFIX}")
     found = waiting(state, path, parts.errors.advanced.max_retries)
     if found is None:
         return None
-    return replace(found, reason=f"replay or ingest by hand: {found.reason}")
+    return replace(found, reason=f"replay: {found.reason}")
 
 
 def _journaled(
@@ -297,7 +295,9 @@ def _notes(parts: Parts, found: Journaled, story: Story, named: str | None, *, a
     replayed = found.source_id.endswith(REPLAY_SUFFIX)
     notes = "" if named is None else f" of the backfill {named}"
     if replayed:
-        notes = " of `blizzard dlq replay` or `blizzard ingest`"
+        notes = " of `blizzard dlq replay`"
+    if found.request:
+        notes = f" of request {found.request}"
     if found.group is not None and found.outcome == "ingested":
         notes += f", which replaces what it had before by group {found.group}"
     elif found.group is not None:

@@ -24,7 +24,10 @@ from blizzard_py.state.state_paths import StatePaths
 
 @dataclass(frozen=True, slots=True)
 class Journaled:
-    """A batch of the journal and what it says of one file. ``outputs``: final path and rows."""
+    """A batch of the journal and what it says of one file. ``outputs``: final path and rows.
+
+    ``request`` is the id of the operator's request that it was of, if it was.
+    """
 
     source_id: str
     batch: str
@@ -36,6 +39,7 @@ class Journaled:
     bad_rows: int
     outputs: tuple[tuple[str, int], ...]
     group: int | None = None
+    request: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,7 @@ def _journaled(
                 file.bad_rows,
                 tuple((output.final, output.rows) for output in found.outputs),
                 None if found.group is None else found.group.seq,
+                found.request,
             )
 
 

@@ -71,7 +71,9 @@ class Applied:
 class Selected:
     """A page of what a request selects: files to bring, and of all that were looked at a line.
 
-    ``cursor`` is where the next page begins, and with ``is_last`` there is none.
+    ``cursor`` is where the next page begins, and with ``is_last`` there is none. ``ahead`` are the
+    files that this page and those before have taken before scans reach them, the last of each
+    partition.
     """
 
     files: tuple[Entry, ...]
@@ -130,7 +132,7 @@ def with_selected(state: SourceState, request_id: str, found: Selected, now: flo
     requests = with_page(
         state.requests, request_id, found.cursor, counts, now, is_read=found.is_last
     )
-    ahead = tuple(dict.fromkeys((*state.ahead, *found.ahead)))
+    ahead = found.ahead or state.ahead
     return replace(state, queue=(*state.queue, *fresh), requests=requests, ahead=ahead)
 
 

@@ -202,8 +202,14 @@ class Claims:
         return self._is_candidate(path) and self._known.finds(path)
 
     def is_ahead(self, path: str) -> bool:
-        """Return whether polls that do not look at a file of that name yet will find it later."""
-        return self._is_candidate(path) and is_new(self._state.progress, path)
+        """Return whether polls that do not look at a file of that name yet may find it later.
+
+        Once its partition is looked at, or once its ending counts.
+        """
+        source = self._files
+        if source is None or not source.use_watermark or is_hidden(path):
+            return False
+        return is_new(self._state.progress, path)
 
     def _sweep_takes(self, path: str) -> bool:
         """Return whether the late sweep would ingest the file, which no poll finds."""

@@ -9,7 +9,8 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``retries``: how often a file has failed in a way that may pass, and until when it waits;
 * ``queue``: files to do that no scan finds: late ones, those of a replay, and those of a
   ``request``;
-* ``ahead``: partitions of which a request took files before scans reach them;
+* ``ahead``: of each partition of which a request took files before scans reach them the last
+  file;
 * ``sweep``: when the last late sweep began, and how far the one under way has come;
 * ``ledger``: the segments that the journal is folded into (`blizzard_py.state.ledger`);
 * ``lateness``: how late files came, by day (`blizzard_py.state.lateness`);

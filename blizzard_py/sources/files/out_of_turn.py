@@ -43,7 +43,7 @@ from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.siblings import BACKFILL, RECORDS_SUFFIX, backfills_of, replays_of
 from blizzard_py.state.source_state import SourceState, checkpoint_path, under_way
 
-_BY_REPLAY = "a replay or `blizzard ingest` has taken it"
+_BY_REPLAY = "a replay has taken it"
 _BY_LIVE = "the live daemon has taken it"
 
 

@@ -18,7 +18,7 @@ from tests.simulation.world import SINK, World
 def violations(world: World) -> Iterator[str]:
     """Requests that are not over in the end, and what those that are have left behind.
 
-    Notes the files that their reports call ingested.
+    Notes the files that their reports call ingested, or in from before.
     """
     scheduler = world.scheduler
     faults = Faults(Owner("people"), scheduler, world.counts, world.tell, world.later)
@@ -45,6 +45,10 @@ def _of_source(
             yield f"request: {entry.path} is in the queue for {entry.request}, which is over"
     for request_id in contents.ended:
         lines = {line.path: line.state for line in mailbox.report(request_id)}
-        world.told_ingested.update(
-            (source_uri(number), path) for path, told in lines.items() if told == "ingested"
-        )
+        uri = source_uri(number)
+        world.told_ingested.update((uri, p) for p, told in lines.items() if told == "ingested")
+        # Of what people said to be done, or an original has done, nobody has seen the rows.
+        known = world.inherited | world.accepted
+        present = {(uri, path) for path, told in lines.items() if told == "present"} - known
+        if uri not in world.done_before:
+            world.told_ingested.update(present)

@@ -7,12 +7,12 @@ command prints of the files it reads from the request's report.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from blizzard_core.settings.document import Config
+from blizzard_core.signals import INTERRUPTED
 from blizzard_py.app.selecting import preview
 from blizzard_py.app.submit import Order, RequestResult, Waits, request_of_order, submit_and_follow
 from blizzard_py.app.wiring import NoEngine, parts_of
@@ -26,7 +26,7 @@ from blizzard_py.state.committers import blocked_by
 from blizzard_py.state.journal import Journal
 
 # What people have to look at.
-_FAILED = frozenset({"quarantined", "taken", "refused", "missing", "kept"})
+_FAILED = frozenset({"quarantined", "taken", "open", "refused", "missing", "kept"})
 # So many batches of the journal are read before it is looked whether that is enough.
 _BATCHES_AT_ONCE = 256
 # So many files of a request are read into memory to be printed; `requests show --files` has all.
@@ -39,8 +39,9 @@ class Brought:
 
     A file is ``ingested``, ``replaced``, ``present`` (its rows were in), ``left`` (to polls),
     ``refused``, ``missing``, ``quarantined``, ``kept`` (it failed, and its rows of before are as
-    they were), or ``taken`` where it is not done yet. ``blocked`` is why no group of the source
-    gets into the table at present.
+    they were), ``taken`` where it is not done yet, or ``open`` where it was not requested, since
+    the command was interrupted. ``blocked`` is why no group of the source gets into the table at
+    present.
     """
 
     files: tuple[ReportLine, ...]
@@ -49,9 +50,20 @@ class Brought:
     blocked: str | None = None
 
     @property
+    def is_interrupted(self) -> bool:
+        """Return whether a signal ended the command before its request was over."""
+        return self.request is not None and self.request.exit_code == INTERRUPTED
+
+    @property
     def is_unmended(self) -> bool:
         """Return whether there is something that people have to look at."""
         return any(file.state in _FAILED for file in self.files)
+
+
+def not_requested(paths: Sequence[str]) -> Brought:
+    """Return the outcome of files that a command was interrupted before it had requested."""
+    why = "interrupted before it was requested; give the command again"
+    return Brought(tuple(ReportLine(path, "open", why) for path in paths))
 
 
 def bring(config: Config, where: tuple[str, str], order: Order, waits: Waits | None) -> Brought:
@@ -78,11 +90,8 @@ def _previewed(parts: Parts, order: Order) -> Iterator[ReportLine]:
     state = current_state(parts) if parts.has_files else read_state(parts.stores.sink, parts.id)
     if state is None:
         raise EditRefused(f"{parts.name}: has no checkpoint; have it run once first")
-    saved = parts.stores.sink.stat(f"_blizzard/{parts.id}_checkpoint.json")
-    # A machine's clock may be anywhere: it is not before the last save.
-    now = max(time.time(), 0.0 if saved is None else saved.modified)
     would = "would replace" if order.options.get("mode") == "replace" else "would ingest"
-    for line in preview(parts, state, request_of_order(parts, order, now), now):
+    for line in preview(parts, state, request_of_order(parts, order, parts.clock())):
         yield replace(line, state=would) if line.state == "taken" else line
 
 

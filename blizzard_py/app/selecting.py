@@ -21,7 +21,7 @@ from blizzard_py.sources.earlier_batches import Earlier
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_ledger
 from blizzard_py.state.record_names import is_of_records
-from blizzard_py.state.source_state import Closing, SourceState, ToReplace
+from blizzard_py.state.source_state import Closing, SourceState, ToReplace, checkpoint_path
 
 # Files that replace rows are looked up together: some may have to come in one commit.
 REPLACED_AT_MOST = 10_000
@@ -48,8 +48,11 @@ def select(parts: Parts, state: SourceState, request: Request, wanted: Selection
     )
 
 
-def preview(parts: Parts, state: SourceState, request: Request, now: float) -> Iterator[ReportLine]:
+def preview(parts: Parts, state: SourceState, request: Request) -> Iterator[ReportLine]:
     """Yield what a request would do with each file, as things are; raises as `select` does."""
+    saved = parts.stores.sink.stat(checkpoint_path(parts.id))
+    # A machine's clock may be anywhere: it is not before the last save.
+    now = max(parts.clock(), 0.0 if saved is None else saved.modified)
     cursor, is_last = "", False
     while not is_last:
         page, choice, _ = _selected(parts, state, request, Selection(cursor, now))

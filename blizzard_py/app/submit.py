@@ -36,6 +36,8 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import require_current, world_of
+from blizzard_py.state.checkpoint_file import check_identity
+from blizzard_py.state.source_state import checkpoint_path
 
 # A daemon listens this often at least, in seconds (`blizzard_core.daemon.CALL_SECS`), and a command
 # waits for two turns of it and some time before it leaves the request alone.
@@ -91,14 +93,24 @@ def submit_and_follow(
     nothing was ingested yet, `StateError`, `StorageError`.
     """
     parts = owner_parts(config, where, NoEngine())
+    bring = partial(_bring_here, config, where) if order.kind in BRINGING else None
+    return submit_request(parts, order, waits, bring)
+
+
+def submit_request(
+    parts: Parts, order: Order, waits: Waits, bring: Callable[[], int] | None
+) -> RequestResult:
+    """Submit a request for a source of these parts, and see it done; its end.
+
+    ``bring`` does what is requested of the source, as its owner; see `submit_and_follow`.
+    """
     store = CheckpointStore(parts.stores.sink, parts.id)
     seen = _load(parts, store)
     mailbox = Mailbox(parts.stores.sink, parts.id)
     request = request_of_order(parts, order, waits.clock())
     request_id, is_new = mailbox.submit(request, seen.state.requests, once_more=order.once_more)
     waits.tell(f"request {request_id} for {parts.name}{'' if is_new else ', made before'}")
-    here = partial(_bring_here, config, where) if order.kind in BRINGING else None
-    return _Following(parts, store, mailbox, request_id, waits, here).result()
+    return _Following(parts, store, mailbox, request_id, waits, bring).result()
 
 
 def request_of_order(parts: Parts, order: Order, now: float) -> Request:
@@ -116,16 +128,21 @@ def request_of_order(parts: Parts, order: Order, now: float) -> Request:
 
 
 def _load(parts: Parts, store: CheckpointStore) -> Stored:
-    """Return the checkpoint. Raises `EditRefused` without one: it would be made from nothing."""
+    """Return the checkpoint. Raises `EditRefused` without one: it would be made from nothing.
+
+    Raises `StateError` for one of other files: those of these names its owner would take.
+    """
     seen = store.load()
     if seen.raw is None:
         raise EditRefused(f"{parts.name}: has no checkpoint; have it run once first")
+    where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
+    check_identity(seen.state, parts.identity, parts.source.id, where)
     return seen
 
 
 @dataclass(frozen=True, slots=True)
 class _Following:
-    """A request that is followed. ``bring`` does what is requested of the source, as its owner."""
+    """A request that is followed; see `submit_request`."""
 
     parts: Parts
     store: CheckpointStore

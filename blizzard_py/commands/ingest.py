@@ -9,7 +9,7 @@ import click
 from blizzard_core.cli import GuidedCommand, command, config_argument, log_level_option
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.given_files import files_by_source
-from blizzard_py.app.reingest import bring
+from blizzard_py.app.reingest import Brought, bring, not_requested
 from blizzard_py.app.submit import Order
 from blizzard_py.commands.bringing import (
     answer,
@@ -61,11 +61,13 @@ def ingest(
     loaded = load_config(config)
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
     options = {"assume_missing": True} if assume_missing else {}
+    found: dict[str, Brought] = {}
     with following():
-        found = {
-            "/".join(where): bring(
-                loaded, where, Order("reingest", {"files": paths}, options, why), how
+        for where, paths in files_by_source(loaded, uris, (pipeline, source)).items():
+            order = Order("reingest", {"files": paths}, options, why)
+            found["/".join(where)] = (
+                not_requested(paths)
+                if any(each.is_interrupted for each in found.values())
+                else bring(loaded, where, order, how)
             )
-            for where, paths in files_by_source(loaded, uris, (pipeline, source)).items()
-        }
     return answer(found, as_json=as_json)

@@ -24,7 +24,10 @@ from blizzard_py.state.state_paths import StatePaths
 
 @dataclass(frozen=True, slots=True)
 class Journaled:
-    """A batch of the journal and what it says of one file. ``outputs``: final path and rows."""
+    """A batch of the journal and what it says of one file. ``outputs``: final path and rows.
+
+    ``request`` is the id of the operator's request that it was of, if it was.
+    """
 
     batch: str
     attempt: int

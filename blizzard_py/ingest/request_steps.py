@@ -62,7 +62,8 @@ class Selected:
     """A page of what a request selects: files to bring, and of all that were looked at a line.
 
     ``cursor`` is where the next page begins, and with ``is_last`` there is none. Files that are
-    ``replacing`` take the place of rows of before; ``letters`` are put away once files are done.
+    ``replacing`` take the place of rows of before; ``ahead`` are those that this page and others
+    before have taken before scans reach them; ``letters`` are put away once files are done.
     """
 
     files: tuple[Entry, ...]
@@ -117,7 +118,9 @@ def execute(
 def with_selected(state: SourceState, request_id: str, found: Selected, now: float) -> SourceState:
     """Return the state with a page of a request's files in the queue. Pure."""
     known = set(under_way(state))
-    fresh = [queued(entry, request_id) for entry in found.files if entry.path not in known]
+    # Each once, also if the request names it twice.
+    files = {entry.path: entry for entry in found.files if entry.path not in known}
+    fresh = [queued(entry, request_id) for entry in files.values()]
     counts = Counter(line.state for line in found.lines)
     requests = with_page(
         state.requests,
@@ -132,7 +135,7 @@ def with_selected(state: SourceState, request_id: str, found: Selected, now: flo
         state,
         queue=(*state.queue, *fresh),
         requests=requests,
-        ahead=tuple(dict.fromkeys((*state.ahead, *found.ahead))),
+        ahead=found.ahead or state.ahead,
         replacing={**state.replacing, **found.replacing},
     )
 

@@ -134,11 +134,6 @@ def without(
     return {each: state for each, state in requests.items() if each not in gone}
 
 
-def without_running(requests: Mapping[str, RequestState]) -> dict[str, RequestState]:
-    """Return the requests without those that run: they are accepted anew, from the beginning."""
-    return {each: state for each, state in requests.items() if state.state != "running"}
-
-
 def first_running(requests: Mapping[str, RequestState]) -> str:
     """Return the running request that was accepted first, empty if none runs."""
     return next((each for each, s in open_of(requests).items() if s.state == "running"), "")

@@ -41,7 +41,8 @@ _BROUGHT = "the same request has brought it"
 class Choice:
     """What becomes of the candidates of a page: of each a line, and the files to take.
 
-    ``open_letters`` are those with files that polls have still to do, or that are refused.
+    ``ahead`` are those taken by now before scans reach them, the last of each partition;
+    ``open_letters`` those with files that polls have still to do, or that are refused.
     """
 
     lines: tuple[ReportLine, ...]
@@ -85,7 +86,7 @@ def choose(
     return Choice(
         tuple(lines.values()),
         tuple(entries.values()),
-        _highest(ahead, claims.depth),
+        _highest([*claims.ahead, *ahead], claims.depth),
         frozenset(left - {""}),
     )
 
@@ -129,8 +130,10 @@ _DECIDE = {"add": _added, "replace": _replaced, "again": _again}
 
 
 def _highest(paths: Iterable[str], depth: int | None) -> tuple[str, ...]:
-    """Return of each partition the path that scans reach last."""
+    """Return of each partition the path that scans reach last; all while the depth is unknown."""
+    if depth is None:
+        return tuple(dict.fromkeys(paths))
     found: dict[str, str] = {}
     for path in sorted(paths, key=order_key):
-        found[split(path, depth or 0)[0]] = path
+        found[split(path, depth)[0]] = path
     return tuple(found.values())

@@ -77,6 +77,11 @@ class Claims:
         """Return the depth of the source's partitions."""
         return self._state.progress.depth
 
+    @property
+    def ahead(self) -> tuple[str, ...]:
+        """Return files that requests have taken before scans reach them."""
+        return self._state.ahead
+
     def of(self, path: str) -> Claim:
         """Return the claim on a file."""
         settled = self._ledger.settled_as(path)
@@ -100,8 +105,14 @@ class Claims:
         return ""
 
     def is_ahead(self, path: str) -> bool:
-        """Return whether polls that do not look at a file of that name yet will find it later."""
-        return self._source_of(path) is not None and is_new(self._state.progress, path)
+        """Return whether polls that do not look at a file of that name yet may find it later.
+
+        Once its partition is looked at, or once its ending counts.
+        """
+        source = self._source
+        if source is None or not source.use_watermark or is_of_records(path) or is_hidden(path):
+            return False
+        return is_new(self._state.progress, path)
 
     def _source_of(self, path: str) -> SourceSettings | None:
         """Return the settings of the source whose listings take such a name, None if none do."""

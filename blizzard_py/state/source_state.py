@@ -235,8 +235,8 @@ class SourceState:
     highest name that an output was given. ``members`` are the
     states of several sources that share batches (`blizzard_py.state.members`). ``unfolded`` counts
     what the journal must hold, None where nobody has counted. ``requests`` are what operators
-    asked for, by their ids (`blizzard_py.requests.progress`). ``ahead`` are partitions in which
-    one of them took files that scans have still to reach.
+    asked for, by their ids (`blizzard_py.requests.progress`). ``ahead`` are the
+    files that they took and scans have still to reach, the last of each partition.
     """
 
     progress: Progress = field(default_factory=Progress)

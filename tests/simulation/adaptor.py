@@ -14,9 +14,9 @@ from blizzard_core.settings.sources import (
 )
 from blizzard_core.settings.tables import TableAdvanced, TableSettings
 from blizzard_core.storage.clock import StoreClock
+from blizzard_py.app import wiring
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, Place
-from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.parts import Parts, Stores
 from penguin_py.app import ask
 from penguin_py.pipeline import TablePipeline
@@ -118,9 +118,14 @@ def source_parts(
     )
 
 
-def source_pipeline(parts: Parts, *, fresh: bool = False) -> SourcePipeline:
-    """A source as a worker of the poll loop; ``fresh`` insists on a cold start."""
-    return SourcePipeline(parts, open_files, fresh=fresh)
+def source_pipeline(
+    parts: Parts, *, fresh: bool = False, requests_only: bool = False
+) -> SourcePipeline:
+    """A source as a worker of the poll loop, which does what people request of it.
+
+    ``fresh`` insists on a cold start.
+    """
+    return wiring.source_pipeline(parts, fresh=fresh, requests_only=requests_only)
 
 
 def table_settings(settings: Settings) -> Table:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from blizzard_core.storage.protocol import is_hidden
-from tests.simulation import adaptor, bounds
+from tests.simulation import adaptor, bounds, requests
 from tests.simulation.cover import Cover, Covers
 from tests.simulation.engine import ROWS, rows_of
 from tests.simulation.others import is_theirs
@@ -69,6 +69,8 @@ def violations(world: World, director: Director) -> list[str]:
     _letters(world, found)
     _journals(world, found)
     _states(world, found)
+    # Before the files are looked at: it notes what reports call ingested.
+    wrong += list(requests.violations(world))
     covers = Covers(world)
     forgot = _forgot(world)
     for file in world.files.values():
@@ -87,7 +89,7 @@ def violations(world: World, director: Director) -> list[str]:
 
 
 _STANDING_STILL = frozenset(
-    {"lost", "silent", "vanished", "stuck", "names", "requests", "record twice"}
+    {"lost", "silent", "vanished", "stuck", "names", "requests", "record twice", "request"}
 )
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blizzard_core.errors import BlizzardError
+from blizzard_core.errors import BlizzardError, StateError, StorageError
 from blizzard_core.storage.protocol import is_hidden, order_key
 from blizzard_core.watermark.paths import split
+from blizzard_py.app.submit import Order, Waits, submit_request
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild, Rebuilt
 from blizzard_py.edits.rename import Rename
-from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts, records_uri
+from blizzard_py.replay import Replay, file_parts, record_parts, records_uri
+from blizzard_py.requests.mailbox import Mailbox
 from tests.simulation import adaptor, check, hands, ranges
 from tests.simulation.engine import ROWS
 from tests.simulation.faults import Shot
@@ -133,23 +136,61 @@ def rewound(director: Director, found: Event, process: Process) -> None:
 
 
 def ingest(director: Director, found: Event, process: Process) -> None:
-    """Some files are named, whatever they are and whoever has them."""
+    """Some files are named, whatever they are and whoever has them.
+
+    The command follows its request, leaves it to the daemon, or insists on doing it here.
+    """
     world, number = director.world, found.get("source", 0)
-    uri = source_uri(number)
-    there = sorted(world.bucket(uri).objects)
-    if found.get("lettered"):
-        named = {path.removeprefix(f"{uri}/") for path in check.open_letters(world)}
-        there = [path for path in there if path in named]
+    paths = _chosen(world, found, source_uri(number))
+    world.given.update((source_uri(number), path) for path in paths)
+    how = found.get("how", "followed")
+    waits = Waits(
+        world.scheduler.sleep,
+        process.clock,
+        lambda line: world.tell(f"{process.name}: {line}"),
+        wait=how != "left",
+        take_over=how == "here" and not world.calm,
+    )
+    order = Order("reingest", {"files": [*paths, "nowhere.ndjson"]}, {"insist": False})
+    bring = partial(_bring, process, number)
+    told = submit_request(process.parts(number), order, waits, bring)
+    world.counts[f"requests {told.state}"] += 1
+    world.tell(f"{process.name}: request {told.id} is {told.state} {told.reason}")
+
+
+def _chosen(world: World, found: Event, uri: str) -> list[str]:
+    """The files of a command, the same whenever it is given again; at times one of them twice."""
     if found.at not in world.chosen:
-        world.chosen[found.at] = world.chance.sample(there, min(len(there), found["count"]))
-    paths = world.chosen[found.at]
-    world.given.update((uri, path) for path in paths)
-    live = process.parts(number)
-    files = GivenFiles(live, file_parts(live, live.engine), partial(drained, process))
-    for told in files.run([*paths, "nowhere.ndjson"]).files:
-        world.counts[f"given files {told.state}"] += 1
-        if told.state == "ingested":
-            world.told_ingested.add((uri, told.path))
+        there = sorted(world.bucket(uri).objects)
+        if found.get("lettered"):
+            named = {path.removeprefix(f"{uri}/") for path in check.open_letters(world)}
+            there = [path for path in there if path in named]
+        if found.get("folder"):
+            there = [path for path in there if path.startswith(found["folder"])]
+        some = world.chance.sample(there, min(len(there), found["count"]))
+        world.chosen[found.at] = [*some, *some[:1]] if found.get("twice") else some
+    return world.chosen[found.at]
+
+
+def _bring(process: Process, number: int) -> int:
+    """Do what is requested of a source, as its owner; as a command does where no daemon runs."""
+    process.world.counts["requests done by commands"] += 1
+    worker = adaptor.source_pipeline(process.parts(number), requests_only=True)
+    code = drained(process, worker)
+    with suppress(StateError, StorageError):
+        worker.release()
+    worker.close()
+    return code
+
+
+def cancelled(_director: Director, found: Event, process: Process) -> None:
+    """One of the requests that are open is cancelled, however far it is."""
+    world, parts = process.world, process.parts(found.get("source", 0))
+    mailbox = Mailbox(parts.stores.sink, parts.id)
+    there = sorted(mailbox.contents().open)
+    if there and not world.calm:
+        mailbox.cancel(there[-1], "ann@ops-3", "2024-01-28T14:00:00+00:00", "a typo")
+        world.counts["requests cancelled"] += 1
 
 
 def rebuild(director: Director, found: Event, process: Process) -> None:
@@ -242,6 +283,7 @@ _COMMANDS = {
     "replayed": ranges.replayed,
     "rewound": rewound,
     "ingest": ingest,
+    "cancelled": cancelled,
     "rebuild": rebuild,
     "moved": moved,
     "rolled_back": hands.rolled_back,

@@ -28,6 +28,7 @@ class Director:
         self.next_shots: dict[str, list[Shot]] = {kind: [] for kind in KINDS}
         self.out_until = dict.fromkeys(KINDS, 0.0)
         self.owner = Owner("director")
+        world.has_reader = self._has_reader
 
     # -- time --------------------------------------------------------------------------
 
@@ -90,6 +91,9 @@ class Director:
         self.next_shots[kind].clear()
         made.start()
         return made
+
+    def _has_reader(self) -> bool:
+        return any(not process.is_over for process in self.processes["blizzard"])
 
     def rolled_out(self, settings: Settings, what: str) -> None:
         """Another configuration is rolled out: whoever is at work starts again with it."""

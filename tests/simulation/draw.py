@@ -11,13 +11,14 @@ from tests.simulation.troubles.beginnings import early
 from tests.simulation.troubles.losses import with_losses
 from tests.simulation.troubles.people import commands
 from tests.simulation.troubles.processes import half_published
+from tests.simulation.troubles.requests import with_requests
 from tests.simulation.troubles.tables import half_committed
 from tests.simulation.writers import write
 
 
 def draw(seed: int) -> Plan:
     """The plan of a seed."""
-    return with_losses(drawn(seed))
+    return with_requests(with_losses(drawn(seed)))
 
 
 def drawn(seed: int) -> Plan:

@@ -13,8 +13,10 @@ from unittest import mock
 import msgspec
 
 from blizzard_core import delta_json
+from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.delta_json import Columns
 from blizzard_core.errors import NotFound, Unavailable
+from blizzard_py.app import submit
 from blizzard_py.sources.files import discovery
 from blizzard_py.sources.files.late_files import LateFiles
 from tests.simulation.plan import FLAT_KEYS
@@ -51,6 +53,9 @@ def patched(world: World) -> Iterator[None]:
         made[1] += 1
         return uuid.UUID(int=(4 << 76) | (2 << 62) | (world.plan.seed << 24) | made[1])
 
+    def running(_writer: Writer) -> bool:
+        return world.has_reader()
+
     replaced = {"ThreadPoolExecutor": pool, "uuid7": uuid7, "encode": partial(_compact, world)}
     limits = {
         "SCAN_FILES": world.settings.scan_files,
@@ -61,6 +66,8 @@ def patched(world: World) -> Iterator[None]:
     with (
         mock.patch.object(uuid, "uuid4", uuid4),
         mock.patch.object(delta_json, "_pieces", _pieces),
+        # All processes of a run are one of the machine's, which tells nothing.
+        mock.patch.object(submit, "is_running", running),
         _replacing(replaced | limits),
         _watching(world),
     ):

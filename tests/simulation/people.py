@@ -210,6 +210,7 @@ _DEEDS: dict[str, Callable[[Director, Event], None]] = {
     "replayed": commands.run,
     "rewound": commands.run,
     "ingest": commands.run,
+    "cancelled": commands.run,
     "rolled_back": commands.run,
     "discarded": commands.run,
     "redone": commands.run,

@@ -17,7 +17,7 @@ from typing import Any, Self
 from greenlet import getcurrent, greenlet
 
 # A run that makes more steps than this does not come to an end.
-MAX_STEPS = 60_000
+MAX_STEPS = 80_000
 
 
 class Died(BaseException):

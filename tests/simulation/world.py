@@ -146,6 +146,8 @@ class World:
         # How often more a file may come, since its range was replayed; what was replayed.
         self.again: Counter[tuple[str, str]] = Counter()
         self.ranges: list[tuple[str, Range]] = []
+        # Whether any daemon is at work that reads the sources.
+        self.has_reader: Callable[[], bool] = lambda: False
         # So many outputs to come are of a type that the table does not take.
         self.spoiling = 0
         # What commands were given files, by the second at which they were given.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 from blizzard_py.app.reingest import merged
 from blizzard_py.app.request_effects import fingerprint_of
 from blizzard_py.app.selecting import preview
+from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetterObject
 from blizzard_py.explain import Explanation, explain
@@ -15,11 +17,71 @@ from blizzard_py.explain.location import Located
 from blizzard_py.requests.document import Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
+from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.blizzard_world import World
 
 DAY = "date=2024-01-01"
 SOURCE_ID = "events_main"
+
+
+def made(
+    parts: Parts,
+    select: Mapping[str, Any],
+    kind: Kind = "reingest",
+    config: str | None = None,
+    **options: Any,
+) -> Request:
+    """Return a request of a source, as a command makes it."""
+    return Request(
+        kind=kind,
+        select=select,
+        options=options,
+        config=fingerprint_of(parts) if config is None else config,
+        by="ann@ops-3",
+        at="2026-11-25T09:12:04+00:00",
+        why="a test",
+        release="0.1.0",
+    )
+
+
+def submit(
+    parts: Parts,
+    select: Mapping[str, Any],
+    kind: Kind = "reingest",
+    *,
+    once_more: bool = True,
+    **options: Any,
+) -> str:
+    """Submit a request of a source, as a command does; its id."""
+    state = read_state(parts.stores.sink, parts.id)
+    known = {} if state is None else state.requests
+    mailbox = Mailbox(parts.stores.sink, parts.id)
+    return mailbox.submit(made(parts, select, kind, **options), known, once_more=once_more)[0]
+
+
+def outcomes_of(parts: Parts, request_id: str) -> dict[str, str]:
+    """Return the last that the report of a request says of each file."""
+    report = Mailbox(parts.stores.sink, parts.id).report(request_id)
+    return {line.path: line.state for line in report}
+
+
+def drain_requests(parts: Parts) -> None:
+    """Do what is requested as the source's owner, as a command does where no daemon runs."""
+    worker = source_pipeline(parts, requests_only=True)
+    while worker.cycle(threading.Event()):
+        pass
+
+
+def ingest_files(parts: Parts, *paths: str, **options: Any) -> list[str]:
+    """Request files of a source and do that here, as `blizzard ingest` does; what became of each.
+
+    Nothing else of the source is done.
+    """
+    request_id = submit(parts, {"files": list(paths)}, **options)
+    drain_requests(parts)
+    found = outcomes_of(parts, request_id)
+    return [found.get(path, "") for path in paths]
 
 
 class RequestWorld(World):
@@ -43,38 +105,9 @@ class RequestWorld(World):
         """Submit a request for files, as a command does; its id."""
         return self.ask({"files": list(paths)}, **options)
 
-    def ask(
-        self,
-        select: Mapping[str, Any],
-        kind: Kind = "reingest",
-        config: str | None = None,
-        *,
-        once_more: bool = True,
-        **options: Any,
-    ) -> str:
+    def ask(self, select: Mapping[str, Any], kind: Kind = "reingest", **options: Any) -> str:
         """Submit any request; its id."""
-        request = self.made(select, kind, config, **options)
-        state = read_state(self.sink, SOURCE_ID)
-        known = {} if state is None else state.requests
-        return self.mailbox.submit(request, known, once_more=once_more)[0]
-
-    def made(
-        self,
-        select: Mapping[str, Any],
-        kind: Kind = "reingest",
-        config: str | None = None,
-        **options: Any,
-    ) -> Request:
-        return Request(
-            kind=kind,
-            select=select,
-            options=options,
-            config=fingerprint_of(self.parts()) if config is None else config,
-            by="ann@ops-3",
-            at="2026-11-25T09:12:04+00:00",
-            why="a test",
-            release="0.1.0",
-        )
+        return submit(self.parts(), select, kind, **options)
 
     def request(self, request_id: str) -> RequestState:
         """What the checkpoint says of a request."""
@@ -84,7 +117,7 @@ class RequestWorld(World):
 
     def outcomes(self, request_id: str) -> dict[str, str]:
         """The last that the report says of each file."""
-        return {line.path: line.state for line in self.mailbox.report(request_id)}
+        return outcomes_of(self.parts(), request_id)
 
     def ingest(self, *paths: str, **options: Any) -> list[str]:
         """Request files and have the daemon bring them; what became of each."""
@@ -111,8 +144,8 @@ class RequestWorld(World):
     def previewed(self, *paths: str, **options: Any) -> list[str]:
         state = read_state(self.sink, SOURCE_ID)
         assert state is not None
-        request = self.made({"files": list(paths)}, **options)
-        return [line.state for line in preview(self.parts(), state, request, self.now)]
+        request = made(self.parts(), {"files": list(paths)}, **options)
+        return [line.state for line in preview(self.parts(), state, request)]
 
     def explained(self, path: str) -> Explanation:
         place = Located(f"mem://raw/{path}", "events/main", path, "", ())

@@ -29,7 +29,7 @@ from blizzard_py.edits.rebuild.decide import (
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.edits.rebuild.names import can_count, unfolded_without, with_segments
 from blizzard_py.edits.rebuild.query import members_of, mended, paths_of
-from blizzard_py.requests.progress import without_running
+from blizzard_py.requests.progress import open_of, without
 from blizzard_py.sources.cold_start import other_names
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
 from blizzard_py.sources.files.sweep import grace_of
@@ -272,7 +272,7 @@ class Rebuild:
             ),
             former=before.former,
             last_output=before.last_output,
-            requests=without_running(before.requests),
+            requests=without(before.requests, open_of(before.requests)),
             committed=before.committed,
             unfolded=unfolded_without(evidence, {batch.batch for batch in flying}),
         )

@@ -209,7 +209,8 @@ class FileSource(ABC):
     def _taken_ahead(self, state: SourceState, batch: Batch) -> dict[str, str]:
         """Those that a request has brought before polls came to their partitions."""
         depth = state.progress.depth or 0
-        highest = {split(path, depth)[0]: order_key(path) for path in state.ahead}
+        ordered = sorted(state.ahead, key=order_key)
+        highest = {split(path, depth)[0]: order_key(path) for path in ordered}
         paths = [
             entry.path
             for entry in batch.files

@@ -18,14 +18,12 @@ from blizzard_py.edits.checkpoint_edit import Effect
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.replay import GivenFiles
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
-from tests.blizzard_py.replay.test_given_files import IngestWorld
 from tests.blizzard_py.replay.test_replay import ReplayWorld, ask
 from tests.support.blizzard_world import World
-from tests.support.memory_store import Died
 from tests.support.promise_world import letter_paths, polls, sweeps
+from tests.support.request_world import RequestWorld, ingest_files
 
 DAY = "date=2024-01-01"
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
@@ -312,8 +310,7 @@ def started_over() -> ReplayWorld:
         world.put(f"{DAY}/{name}.json", name)
     world.put(f"{DAY}/_hidden.json", "hidden")
     world.drain()
-    replay = world.replay()
-    GivenFiles(replay.live, replay.files, replay.drain).run([f"{DAY}/_hidden.json"])
+    assert ingest_files(world.parts(), f"{DAY}/_hidden.json") == ["ingested"]
     world.now += 100
     for path in world.published():
         del world.sink.objects[path]
@@ -333,12 +330,10 @@ def test_a_file_that_is_late_after_a_reset_has_a_letter_and_can_be_taken() -> No
     sweeps(world, daemon)
     assert letter_paths(world) == [f"{DAY}/3.json"]
     assert ask(world, f"{DAY}/3.json").verdict == "quarantined"
-    replay = world.replay()
-    given = GivenFiles(replay.live, replay.files, replay.drain)
-    told = given.run([f"{DAY}/3.json", f"{DAY}/_hidden.json"])
-    assert [file.state for file in told.files] == ["ingested", "ingested"]
-    told = given.run([f"{DAY}/_hidden.json"])
-    assert [file.state for file in told.files] == ["done"]
+    paths = [f"{DAY}/3.json", f"{DAY}/_hidden.json"]
+    assert ingest_files(world.parts(), *paths) == ["ingested", "ingested"]
+    assert ingest_files(world.parts(), f"{DAY}/_hidden.json") == ["present"]
+    daemon = polls(world)
     sweeps(world, daemon)
     assert world.rows() == ["1", "3", "5", "9", "hidden"]
 
@@ -411,10 +406,8 @@ def test_what_is_taken_after_a_reset_comes_once_whatever_the_clocks_say() -> Non
     paths = [f"{DAY}/_hidden.json", ahead]
     for path in paths:
         world.put(path, path)
-    for states in (["ingested", "ingested"], ["done", "done"]):
-        replay = world.replay()
-        told = GivenFiles(replay.live, replay.files, replay.drain).run(paths)
-        assert [file.state for file in told.files] == states
+    for state in ("ingested", "present"):
+        assert ingest_files(world.parts(), *paths) == [state, state]
     world.now += month
     polls(world)
     assert world.rows() == sorted(["1", "1", *paths])
@@ -422,20 +415,14 @@ def test_what_is_taken_after_a_reset_comes_once_whatever_the_clocks_say() -> Non
 
 @pytest.mark.parametrize("how", ["reset", "fresh"])
 @pytest.mark.parametrize("back", [0.9, 86_400.0], ids=["whole seconds", "a clock put right"])
-def test_what_a_replay_took_just_before_a_source_is_started_over_comes_again(
+def test_what_a_request_brought_just_before_a_source_is_started_over_comes_again(
     how: str, back: float
 ) -> None:
-    world = IngestWorld()
+    world = RequestWorld()
     world.put(f"{DAY}/3.json", "3")  # late
     world.now += 0.9
-    given = world.given()
-
-    def dies_behind(worker: SourcePipeline) -> int:
-        world.drain(worker)
-        raise Died  # its journal is not folded yet
-
-    with pytest.raises(Died):
-        GivenFiles(given.live, given.files, dies_behind).run([f"{DAY}/3.json"])
+    # Its journal is not folded yet.
+    assert ingest_files(world.parts(), f"{DAY}/3.json") == ["ingested"]
     world.now -= back  # what the store says of the time in the same second, or from now on
     if how == "reset":
         source = world.pipeline()

@@ -16,10 +16,10 @@ from blizzard_py.edits.checkpoint_store import EditRefused, Unreadable, Version
 from blizzard_py.edits.notes import whoever
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.replay import GivenFiles, file_parts
 from tests.blizzard_py.edits.test_checkpoint_edit import DAY, ingested, set_to, store
 from tests.blizzard_py.replay.test_replay import ReplayWorld
 from tests.support.blizzard_world import World
+from tests.support.request_world import ingest_files
 from tests.support.scenario import Scenario
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
@@ -232,12 +232,12 @@ def test_a_clock_that_was_put_right_removes_no_new_copy(monkeypatch: pytest.Monk
     assert [note.number for note in told if note is not None] == [6, 5, 4]
 
 
-@pytest.mark.parametrize("by", ["the daemon", "a replay"])
+@pytest.mark.parametrize("by", ["the daemon", "a request"])
 def test_what_was_published_since_refuses_a_rollback_whatever_the_stores_clock_says(
     by: str,
 ) -> None:
     """The clock was ahead when the version was replaced, and was put right before the batch."""
-    world: World = ReplayWorld()
+    world = World()
     for name in ("1", "2", "3"):
         world.put(f"{DAY}/{name}.json", name)
     world.drain()
@@ -249,18 +249,9 @@ def test_what_was_published_since_refuses_a_rollback_whatever_the_stores_clock_s
         world.put(f"{DAY}/99.json", "99")
         world.drain()
     else:
-        assert isinstance(world, ReplayWorld)
-        live = world.parts()
-        files = GivenFiles(live, file_parts(live, world.engine), drained)
-        assert [told.state for told in files.run([f"{DAY}/4.json"]).files] == ["ingested"]
+        assert ingest_files(world.parts(), f"{DAY}/4.json") == ["ingested"]
     with pytest.raises(EditRefused, match="batches when epoch-"):
         rolled_back(world, names(world)[1])
-
-
-def drained(worker: SourcePipeline) -> int:
-    while worker.cycle(threading.Event()):
-        pass
-    return 0
 
 
 def test_a_version_that_was_an_old_copy_itself_is_not_brought_back() -> None:

@@ -16,10 +16,10 @@ from blizzard_py.edits.rename import Rename, RenameRefused
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.source_state import checkpoint_path
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
-from tests.blizzard_py.replay.test_given_files import DAY
 from tests.blizzard_py.replay.test_replacing_files import ReplaceWorld, mended
 from tests.blizzard_py.sources.files.test_offered_files import DAY_SECS, OfferedWorld
 from tests.support.memory_store import Died, Dying
+from tests.support.request_world import DAY
 
 CHECKPOINT = checkpoint_path("events_main")
 

@@ -29,6 +29,7 @@ from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying, MemoryStorage
 from tests.support.promise_world import killed, letter_paths, poll, polls, sweeps
+from tests.support.request_world import RequestWorld
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario
 
@@ -220,10 +221,8 @@ def test_somebody_who_begins_at_the_same_moment_is_noticed() -> None:
     assert world.sink.read(CHECKPOINT) == checkpoint[0]
 
 
-def test_what_replays_and_backfills_have_taken_is_done() -> None:
-    from tests.blizzard_py.replay.test_given_files import IngestWorld  # noqa: PLC0415  # collects its tests otherwise
-
-    world = IngestWorld()
+def test_what_a_request_has_brought_is_done() -> None:
+    world = RequestWorld()
     world.put(f"{DAY}/3.json", "given")
     world.ingest(f"{DAY}/3.json")
     del world.sink.objects[CHECKPOINT]

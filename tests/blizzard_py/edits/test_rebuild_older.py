@@ -16,10 +16,10 @@ from blizzard_py.replay import Taken, file_parts
 from blizzard_py.state import processed_set
 from blizzard_py.state.journal import moment_of
 from blizzard_py.state.state_paths import StatePaths
-from tests.blizzard_py.replay.test_given_files import IngestWorld
 from tests.blizzard_py.replay.test_replay import ReplayWorld
 from tests.support.blizzard_world import World, overtaking
 from tests.support.memory_store import Died
+from tests.support.request_world import RequestWorld, ingest_files
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 DAY = "date=2024-01-01"
@@ -288,23 +288,23 @@ def test_what_an_operator_said_counts_in_the_next_rebuild_too() -> None:
 
 
 @pytest.mark.parametrize("moment", ["since it was looked at", "while it is written"])
-def test_a_late_file_that_a_replay_takes_beside_a_rebuild_comes_once(moment: str) -> None:
-    world = IngestWorld(late_sweep_interval=0)
+def test_a_late_file_that_a_request_brings_beside_a_rebuild_comes_once(moment: str) -> None:
+    world = RequestWorld(late_sweep_interval=0)
     world.put(f"{DAY}/3.json", "3")  # late, and nobody has noticed
-    given = world.given()
-    job = Rebuild(world.live())
+    job = Rebuild(world.parts())
     made = job.plan(None)
     if moment == "since it was looked at":
-        assert [told.state for told in given.run([f"{DAY}/3.json"]).files] == ["ingested"]
-        with pytest.raises(EditRefused, match="has saved since it was looked at"):
+        assert ingest_files(world.parts(), f"{DAY}/3.json") == ["ingested"]
+        with pytest.raises(EditRefused, match="has changed since it was shown"):
             job.write(made)
     else:
         with (
-            overtaking(world.replays, lambda: job.write(job.plan(None))),
+            overtaking(world.engine, lambda: job.write(job.plan(None))),
             pytest.raises(FencedError),
         ):
-            given.run([f"{DAY}/3.json"])
-        assert [told.state for told in given.run([f"{DAY}/3.json"]).files] == ["ingested"]
+            ingest_files(world.parts(), f"{DAY}/3.json")
+        # The request is accepted anew, and by now polls find the file.
+        assert ingest_files(world.parts(), f"{DAY}/3.json") == ["left"]
     rebuilt(world)
     world.drain()
     assert world.rows() == ["1", "3", "5", "52"]

@@ -19,13 +19,14 @@ from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits.rename import Rename, Renamed, RenameRefused, run
 from blizzard_py.edits.rename.copies import copy_letters
 from blizzard_py.edits.rename.documents import letter_for
-from blizzard_py.replay import GivenFiles, Replay, file_parts, record_parts
+from blizzard_py.replay import Replay, file_parts, record_parts
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.source_state import checkpoint_path
-from tests.blizzard_py.replay.test_given_files import DAY, IngestWorld
+from tests.support.both_world import BothWorld
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying, MemoryStorage
+from tests.support.request_world import DAY, ingest_files
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario
 
@@ -34,7 +35,7 @@ NEW = "_blizzard/clicks_main_checkpoint.json"
 MOVED = "_blizzard_fence/events_main~moved.json"
 
 
-class MovingWorld(IngestWorld):
+class MovingWorld(BothWorld):
     """A source with a journal, letters, a replay, and something still to do."""
 
     def __init__(self, **source: Any) -> None:
@@ -116,7 +117,7 @@ def test_whoever_starts_under_the_old_name_is_told_where_the_state_went() -> Non
     assert "_blizzard/clicks_main_checkpoint.json" in str(told.value)
     assert "`id: clicks_main`" in str(told.value)
     with pytest.raises(StateError, match="was renamed"):
-        world.given().preview([f"{DAY}/3.json"])
+        world.previewed(f"{DAY}/3.json")
     world.go_on_renamed()
     assert world.rows() == sorted([*ROWS, "9", "new"])
 
@@ -219,7 +220,10 @@ def test_an_older_checkpoint_is_not_renamed(suffix: str) -> None:
     path = f"_blizzard/events_main{suffix}_checkpoint.json"
     old = world.sink.read(path)
     world.put(f"{DAY}/6.json", "mended")
-    world.ingest(f"{DAY}/6.json")
+    if suffix:
+        world.run()
+    else:
+        world.ingest(f"{DAY}/6.json")
     world.drain()
     world.sink.put_atomic(path, old)
     before = dict(world.sink.objects)
@@ -445,8 +449,7 @@ def test_the_same_files_at_another_place_are_taken_over() -> None:
     uris = {letter["path"] for letter in world.letters() if "~records" not in letter["path"]}
     assert uris == {f"mem://moved/{DAY}/6.json", f"mem://moved/{DAY}/7.json"}
     world.put(f"{DAY}/6.json", "mended")
-    given = GivenFiles(parts, file_parts(parts, world.replays), world.drained)
-    assert [file.state for file in given.run([f"{DAY}/6.json"]).files] == ["ingested"]
+    assert ingest_files(parts, f"{DAY}/6.json") == ["ingested"]
     assert Rename(parts, "events_main", "mem://raw").run().old_uri == "mem://moved"
 
 

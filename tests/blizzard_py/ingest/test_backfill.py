@@ -23,7 +23,6 @@ from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.replay import GivenFiles, file_parts
 from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.parts import Parts
@@ -39,10 +38,10 @@ from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.backfills import BACKFILL
 from blizzard_py.state.source_state import Retry, SourceState, checkpoint_path, under_way
-from tests.blizzard_py.replay.test_given_files import DAY, IngestWorld
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying
 from tests.support.promise_world import gated
+from tests.support.request_world import DAY, RequestWorld, ingest_files
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario
 
@@ -191,7 +190,7 @@ def test_history_is_filled_in_once_beside_the_live_daemon(scenario: Scenario) ->
     assert scenario.ids() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 100]
 
 
-class RangeWorld(IngestWorld):
+class RangeWorld(RequestWorld):
     """Somebody has deleted a range's rows and has it ingested again."""
 
     def delete_rows(self, *but: str) -> None:
@@ -217,7 +216,7 @@ def test_a_replay_brings_again_what_was_ingested_by_hand_and_dying_costs_nothing
     while True:
         world = RangeWorld()
         world.put(f"{DAY}/3.json", "three")
-        assert world.states(f"{DAY}/3.json") == ["ingested"]
+        assert world.ingest(f"{DAY}/3.json") == ["ingested"]
         world.put(f"{DAY}/6.json", "6")
         world.drain()
         world.now += 100
@@ -267,8 +266,7 @@ def run_of(world: RangeWorld, kind: str, parts: Parts) -> None:
             world.now += 1
             world.replay_day(parts)
         case "ingest":
-            files = replace(file_parts(parts, world.replays), stores=parts.stores)
-            GivenFiles(parts, files, world.drained).run([LATE])
+            ingest_files(parts, LATE)
         case "sweep":
             daemon = source_pipeline(parts)
             for _ in range(2):

@@ -21,12 +21,12 @@ from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.replay import GivenFiles, file_parts
 from blizzard_py.state.backfills import checkpoints
 from blizzard_py.state.source_state import checkpoint_path
 from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
 from tests.support.promise_world import gated, letter_paths, polls, sweeps
+from tests.support.request_world import ingest_files
 from tests.support.scenario import Scenario, ndjson
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
@@ -213,11 +213,10 @@ def commanded(worker: SourcePipeline, command: str) -> None:
         case "move":
             Rename(parts, "events_main", parts.stores.source.uri).run()
         case _:
-            files = GivenFiles(parts, file_parts(parts, parts.engine), lambda _worker: 0)
-            files.run(["d=1/2.json"])
+            ingest_files(parts, "d=1/2.json")
 
 
-@pytest.mark.parametrize("command", ["rebuild", "set", "reset", "rename", "move", "replay"])
+@pytest.mark.parametrize("command", ["rebuild", "set", "reset", "rename", "move", "request"])
 def test_a_checkpoint_that_goes_while_a_command_is_at_work_is_not_made_up(command: str) -> None:
     for call in itertools.count():
         world = settled()

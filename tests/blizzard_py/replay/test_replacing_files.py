@@ -25,13 +25,14 @@ from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.ranges import Range
 from blizzard_py.state.source_state import checkpoint_path
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
-from tests.blizzard_py.replay.test_given_files import DAY, IngestWorld
+from tests.support.both_world import BothWorld
 from tests.support.memory_store import Died, Dying
+from tests.support.request_world import DAY
 
 REMEDY = "choose partitions or files with --from and --to"
 
 
-class ReplaceWorld(IngestWorld):
+class ReplaceWorld(BothWorld):
     """Rows are told apart by reading: each is `file:text`, so a file's rows are known."""
 
     def __init__(self, *, named: bool = True, **source: Any) -> None:
@@ -452,7 +453,8 @@ def test_a_dead_replacement_is_finished_by_whatever_replay_comes_next() -> None:
     # Who looks meanwhile is told that it waits.
     preview = world.replacing().preview(world.files())
     assert Counter(file.state for file in preview.files) == {"taken": 1, "would replace": 2}
-    assert world.ingest(f"{DAY}/1.json").files[0].state == "ingested"
+    assert world.ingest(f"{DAY}/1.json") == ["left"]
+    world.run()
     assert world.table() == ["1:b", "1:b+", "5", "52"]
 
 

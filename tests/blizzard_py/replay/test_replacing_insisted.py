@@ -12,8 +12,8 @@ from blizzard_py.replay.replacing import files_of_letters
 from blizzard_py.state.fence_record import fence_path
 from blizzard_py.state.source_state import checkpoint_path
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
-from tests.blizzard_py.replay.test_given_files import DAY
 from tests.blizzard_py.replay.test_replacing_files import ReplaceWorld, cut, mended
+from tests.support.request_world import DAY
 
 
 class OldWorld(ReplaceWorld):
@@ -51,7 +51,7 @@ def test_a_reading_that_failed_does_not_say_that_no_rows_came_of_the_file() -> N
     world = failed()
     with pytest.raises(ReplaceRefused, match="before there was a ledger"):
         world.only(f"{DAY}/1.json")
-    assert world.states(f"{DAY}/1.json") == ["refused"]
+    assert world.ingest(f"{DAY}/1.json") == ["refused"]
     entries, letters = files_of_letters(world.live(), world.open_letters())
     assert letters.failed == frozenset()
     with pytest.raises(ReplaceRefused, match="before there was a ledger"):

@@ -6,8 +6,8 @@ import pytest
 
 from blizzard_core.handover.groups import Group
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
-from tests.blizzard_py.replay.test_given_files import DAY
 from tests.blizzard_py.replay.test_replacing_files import ReplaceWorld
+from tests.support.request_world import DAY
 
 BYTE, WORD = f"{DAY}/7\udcff.json", rf"{DAY}/7\udcff.json"
 

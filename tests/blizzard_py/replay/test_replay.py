@@ -26,7 +26,6 @@ from blizzard_py.explain.location import Located
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FinishedFile, IngestJob, IngestResult
 from blizzard_py.replay import (
-    GivenFiles,
     Outcome,
     Replay,
     Report,
@@ -40,6 +39,7 @@ from blizzard_py.sources.parts import Parts, Stores
 from blizzard_py.state.state_paths import StatePaths
 from tests.support.blizzard_world import LineEngine, World, overtaking
 from tests.support.memory_store import Died, Dying, MemoryStorage
+from tests.support.request_world import ingest_files
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 BATCH = "019aa000-0000-7000-8000-000000000001"
@@ -206,9 +206,8 @@ def test_a_replay_goes_by_no_checkpoint_that_the_daemon_would_refuse() -> None:
         with pytest.raises(StateError, match="is stale"):
             replays()
     assert len(world.open_letters()) == 1
-    given = GivenFiles(world.live(), world.replay().files, world.drained)
     with pytest.raises(StateError, match="is stale"):
-        given.run(["date=2024-01-01/2.json"])
+        ingest_files(world.live(), "date=2024-01-01/2.json")
 
 
 def test_a_replay_beside_a_daemon_that_goes_on_meanwhile_is_not_refused() -> None:
@@ -242,7 +241,7 @@ def test_explain_tells_of_replays() -> None:
     assert ask(world, path).verdict == "quarantined"
     world.run()
     again = ask(world, path)
-    assert (again.verdict, "of `blizzard dlq replay` or `blizzard ingest`" in again.reason) == (
+    assert (again.verdict, "of `blizzard dlq replay`" in again.reason) == (
         "quarantined",
         True,
     )
@@ -254,7 +253,7 @@ def test_explain_tells_of_replays() -> None:
     found = ask(world, path)
     assert (found.verdict, found.batch and found.batch.replay) == ("ingested", True)
     assert "1 row in batch" in found.reason
-    assert "of `blizzard dlq replay` or `blizzard ingest`" in found.reason
+    assert "of `blizzard dlq replay`" in found.reason
     whole = ask(world, "date=2024-01-02/1.json")
     assert (whole.verdict, whole.records_replayed) == ("ingested", 1)
     assert "1 more row by replays of its dead records" in whole.reason
@@ -650,17 +649,6 @@ def test_a_replay_whose_checkpoint_is_gone_is_refused_until_it_is_made_again(
     assert {o.state for o in world.run().outcomes} == {"replayed"}
     assert world.rows() == ["a", "b", "c", "d", "r1", "r3", "r7"]
     assert world.open_letters() == []
-
-
-def test_files_are_not_given_to_a_replay_whose_checkpoint_is_gone() -> None:
-    world = quarantined()
-    mend(world)
-    lose(world, REPLAY)
-    replay = world.replay()
-    given = GivenFiles(replay.live, replay.files, replay.drain)
-    for tried in (given.run, given.preview):
-        with pytest.raises(ColdStartRefused, match=r"says that batch .* was committed"):
-            tried(["date=2024-01-01/2.json"])
 
 
 def survive(world: ReplayWorld) -> list[Outcome]:

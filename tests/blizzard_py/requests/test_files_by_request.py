@@ -6,12 +6,14 @@ import contextlib
 import json
 import threading
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from blizzard_core.errors import EngineError, FencedError, Unavailable
 from blizzard_core.settings.sources import CheckpointSettings
+from blizzard_py.app.selecting import preview
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.ingest.publish import OutputNames
 from blizzard_py.job import IngestJob, IngestResult
@@ -19,7 +21,7 @@ from blizzard_py.requests.progress import open_of
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.blizzard_world import overtaking
 from tests.support.memory_store import Died, Dying
-from tests.support.request_world import DAY, SOURCE_ID, RequestWorld
+from tests.support.request_world import DAY, SOURCE_ID, RequestWorld, made
 
 BASE = ["1", "5", "52"]
 ODD = [
@@ -217,6 +219,18 @@ def test_without_a_watermark_the_set_says_what_is_the_daemons() -> None:
     world.settings["compression"] = "auto"
     world.drain()
     assert world.rows() == [*BASE, "new", "text"]
+
+
+@pytest.mark.parametrize("name", ["0.json.gz", "3.json.gz", "8.json.gz"])
+def test_an_ending_that_counts_later_does_not_bring_the_file_again(name: str) -> None:
+    world = RequestWorld()
+    world.put(f"{DAY}/{name}", "zipped")
+    assert world.ingest(f"{DAY}/{name}") == ["ingested"]
+    world.settings["compression"] = "auto"
+    world.put(f"{DAY}/9.json", "9")
+    world.go_on()
+    assert world.rows() == [*BASE, "9", "zipped"]
+    assert "ahead" not in world.checkpoint()
 
 
 def test_without_a_watermark_an_ending_that_counts_later_does_not_bring_it_again() -> None:
@@ -509,3 +523,82 @@ def test_an_edit_is_refused_while_a_request_is_under_way() -> None:
     seen = checkpoint_edit.stored(source)
     with pytest.raises(checkpoint_edit.EditRefused, match=f"{request_id}.* is under way"):
         checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+
+
+def test_files_ahead_of_time_come_once_whichever_was_requested_first() -> None:
+    world = RequestWorld()
+    for name in ("1", "3"):
+        world.put(f"date=2025-06-20/{name}.json", f"early{name}")
+    world.drain()
+    for name in ("3", "1"):
+        assert world.ingest(f"date=2025-06-20/{name}.json") == ["ingested"]
+    assert world.checkpoint()["ahead"] == ["date=2025-06-20/3.json"]
+    world.go_on(days=6)
+    assert world.rows() == [*BASE, "early1", "early3"]
+    assert "ahead" not in world.checkpoint()
+
+
+def test_a_file_that_is_named_twice_comes_once() -> None:
+    world = RequestWorld()
+    world.put(f"{DAY}/3.json", "late")
+    assert world.ingest(f"{DAY}/3.json", f"{DAY}/3.json") == ["ingested"] * 2
+    assert world.rows() == [*BASE, "late"]
+
+
+@pytest.mark.parametrize("name", ["_hidden.json", "3.json"])
+def test_explain_tells_of_a_requested_file_also_where_its_name_is_ignored(name: str) -> None:
+    world = RequestWorld()
+    world.put(f"{DAY}/{name}", "given")
+    world.engine.flaky[f"{DAY}/{name}"] = 1
+    world.submit(f"{DAY}/{name}")
+    worker = world.pipeline()
+    worker.cycle(threading.Event())  # waits for another try now
+    found = world.explained(f"{DAY}/{name}")
+    assert (found.verdict, found.pending is not None) == ("pending", True)
+    world.now += 3600
+    world.drain(worker)
+    found = world.explained(f"{DAY}/{name}")
+    assert (found.verdict, "request" in found.reason) == ("ingested", True)
+    assert world.explained(f"{DAY}/_other.json").verdict == "ignored"
+
+
+def test_explain_names_the_request_that_has_a_file() -> None:
+    world = RequestWorld(checkpoint=CheckpointSettings(interval_files=1))
+    told = []
+    for name in "ab":
+        world.put(f"{DAY}/{name}.txt", name)
+    ingest = world.engine.ingest
+
+    def look(job: IngestJob) -> IngestResult:
+        told.append(world.explained(f"{DAY}/b.txt").pending)
+        return ingest(job)
+
+    world.engine.ingest = look  # type: ignore[method-assign]  # to look meanwhile
+    request_id = world.submit(f"{DAY}/a.txt", f"{DAY}/b.txt")
+    world.drain()
+    assert told[0] is not None
+    assert (told[0].behind, request_id in told[0].reason) == ("requested", True)
+
+
+def test_a_preview_by_a_clock_that_is_behind_says_what_would_be_done() -> None:
+    world = RequestWorld()
+    path = f"{datetime.fromtimestamp(world.now, UTC):date=%Y-%m-%d}/1.json"
+    world.put(path, "now")
+    behind = replace(world.parts(), clock=lambda: world.now - 30 * 86_400)
+    state = read_state(world.sink, SOURCE_ID)
+    assert state is not None
+    found = preview(behind, state, made(behind, {"files": [path]}))
+    assert [line.state for line in found] == ["left"]
+    assert world.ingest(path) == ["left"]
+
+
+def test_a_late_file_that_failed_may_be_requested_again_after_the_sweep_has_met_it() -> None:
+    world = RequestWorld(late_files="ingest", late_sweep_interval=0)
+    world.put(f"{DAY}/3.json", "bad")
+    assert world.ingest(f"{DAY}/3.json") == ["quarantined"]
+    world.settings["late_sweep_interval"] = "1000s"
+    world.go_on()
+    world.put(f"{DAY}/3.json", "mended")
+    assert world.ingest(f"{DAY}/3.json") == ["ingested"]
+    world.go_on()
+    assert world.rows() == [*BASE, "mended"]

@@ -83,6 +83,24 @@ def test_nothing_is_brought_before_the_source_has_begun(tmp_path: Path) -> None:
     )
 
 
+def test_files_of_another_place_are_not_requested(scenario: Scenario) -> None:
+    scenario.put_rows("date=2024-01-01/_h.json.gz", 2)
+    other = scenario.folder / "other" / "date=2024-01-01"
+    other.mkdir(parents=True)
+    (other / "_h.json.gz").write_bytes(b"{}")
+    right = scenario.main_source["source_uri"]
+    scenario.main_source["source_uri"] = str(scenario.folder / "other")
+    scenario.write_config()
+    done = command(scenario, str(other / "_h.json.gz"))
+    assert (done.exit_code, "is of the files below" in done.stderr) == (1, True)
+    # Nor does the owner take them for its own, under their names.
+    scenario.main_source["source_uri"] = right
+    scenario.write_config()
+    scenario.ingest()
+    scenario.commit()
+    assert 2 not in scenario.ids()
+
+
 def test_a_uri_must_name_one_source(scenario: Scenario) -> None:
     elsewhere = command(scenario, "/nowhere/1.json")
     assert (elsewhere.exit_code, "names no file below" in elsewhere.stderr) == (2, True)

@@ -4,7 +4,7 @@ A guard's removal is a patch of the product. If no seed finds it, the simulator 
 or the guard guards nothing. Every guard is named in ``docs/guarantees.md``.
 """
 
-from tests.simulation.guards import commit, penguin, scans, stale, state
+from tests.simulation.guards import commit, penguin, requests, scans, stale, state
 from tests.simulation.guards.registry import GUARDS, Guard
 
-__all__ = ["GUARDS", "Guard", "commit", "penguin", "scans", "stale", "state"]
+__all__ = ["GUARDS", "Guard", "commit", "penguin", "requests", "scans", "stale", "state"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.simulation.plan import DAY, START, Event, Plan, directory, event
+from tests.simulation.troubles.requests import with_requests
 
 
 def by_hand(plan: Plan) -> Plan:
@@ -22,7 +23,9 @@ def by_hand(plan: Plan) -> Plan:
         # Who pauses publishes late, and only sweeps find that.
         plan = replace(plan, settings=replace(plan.settings, reconcile=400.0))
     ordered = tuple(sorted(events, key=lambda found: found.at))
-    return replace(plan, events=ordered, length=max(plan.length, ordered[-1].at + 30.0))
+    return with_requests(
+        replace(plan, events=ordered, length=max(plan.length, ordered[-1].at + 30.0))
+    )
 
 
 def _undone(chance: random.Random, plan: Plan, at: float) -> list[Event]:

@@ -19,8 +19,9 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_py.app import inspection
 from blizzard_py.app.asked_backfill import backfill_worker
-from blizzard_py.app.operations import _replay, asked_columns, ingest, never, rename_of
+from blizzard_py.app.operations import _replay, asked_columns, never, rename_of
 from blizzard_py.app.query_validation import validate_asked
+from blizzard_py.app.reingest import ingest
 from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -189,7 +190,7 @@ def test_dead_rows_are_replayed_once_they_fit(shop: Shop) -> None:
 
 def test_what_is_for_files_only_is_refused_by_name(shop: Shop) -> None:
     with pytest.raises(ConfigError, match="has no files to ingest"):
-        ingest(shop.config(), ["/x"], (None, None), insist=False, dry_run=True)
+        ingest(shop.config(), ["/x"], (None, None), None, insist=False)
     assert asked_columns(shop.config(), WHERE) == ("id",)
 
 

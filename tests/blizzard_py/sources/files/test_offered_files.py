@@ -14,11 +14,11 @@ from blizzard_core.settings.sources import FileUnits, SourceSettings
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.state.source_state import checkpoint_path
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
-from tests.blizzard_py.replay.test_given_files import DAY
 from tests.blizzard_py.replay.test_replacing_files import ReplaceWorld, mended
 from tests.blizzard_py.replay.test_replay import ask
 from tests.support.blizzard_world import overtaking
 from tests.support.memory_store import Died, Dying
+from tests.support.request_world import DAY
 from tests.support.scenario import Scenario
 
 DAY_SECS = 86_400.0

@@ -1,0 +1,66 @@
+"""Guards of what people request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from blizzard_py.ingest import request_runner
+from blizzard_py.ingest.request_runner import RequestRunner, with_selected
+from blizzard_py.sources.files.advance import NOTHING
+from blizzard_py.sources.files.source import FileSource, _lowest
+from blizzard_py.state.source_state import queued
+from tests.simulation.guards.registry import guard
+from tests.simulation.world import World
+
+
+@guard("a file that a request names twice, or that somebody has to do, is queued all the same")
+def requested_files_are_queued_once(_world: World) -> Iterator[None]:
+    def selected(state: Any, request_id: str, found: Any, now: float) -> Any:
+        after = with_selected(state, request_id, found, now)
+        files = [queued(entry, request_id) for entry in found.files]
+        return replace(after, queue=(*state.queue, *files))
+
+    with mock.patch.object(request_runner, "with_selected", selected):
+        yield
+
+
+@guard("nobody remembers that a request took files of which the time is to come")
+def taken_ahead_is_remembered(_world: World) -> Iterator[None]:
+    def selected(state: Any, request_id: str, found: Any, now: float) -> Any:
+        return with_selected(state, request_id, replace(found, ahead=()), now)
+
+    with mock.patch.object(request_runner, "with_selected", selected):
+        yield
+
+
+@guard("the end of a request is recorded when its last files are queued")
+def requests_end_by_a_save(_world: World) -> Iterator[None]:
+    real = RequestRunner._with_next_page
+
+    def with_next_page(self: Any, state: Any, request_id: str, epoch: int) -> Any:
+        after = real(self, state, request_id, epoch)
+        known = after.requests[request_id]
+        if known.is_read and known.state == "running":
+            self._record(replace(after, requests={request_id: replace(known, state="done")}))
+        return after
+
+    with mock.patch.object(RequestRunner, "_with_next_page", with_next_page):
+        yield
+
+
+@guard("a batch of a request moves the marks of the source")
+def requests_move_no_marks(_world: World) -> Iterator[None]:
+    def advance(self: Any, state: Any, batch: Any, work: Any, now: float) -> Any:
+        return self._moved(state, batch, _lowest(state, batch, work), now)
+
+    def outlook(self: Any, state: Any, batch: Any) -> Any:
+        return self._moved(state, batch, NOTHING.lowest, batch.committed_ts)
+
+    with (
+        mock.patch.object(FileSource, "advance", advance),
+        mock.patch.object(FileSource, "outlook", outlook),
+    ):
+        yield

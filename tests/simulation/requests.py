@@ -1,0 +1,54 @@
+"""What became of the requests that people made: each is over in the end, whoever died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from blizzard_py.requests.mailbox import Mailbox
+from blizzard_py.requests.progress import is_over
+from blizzard_py.state.checkpoint_file import read_state
+from tests.simulation import adaptor
+from tests.simulation.faults import Faults
+from tests.simulation.plan import source_uri
+from tests.simulation.scheduler import Owner
+from tests.simulation.store import Client
+from tests.simulation.world import SINK, World
+
+
+def violations(world: World) -> Iterator[str]:
+    """Requests that are not over in the end, and what those that are have left behind.
+
+    Notes the files that their reports call ingested, or in from before.
+    """
+    scheduler = world.scheduler
+    faults = Faults(Owner("people"), scheduler, world.counts, world.tell, world.later)
+    sink = Client(world.bucket(SINK), scheduler, faults)
+    for number in range(world.settings.sources):
+        name = adaptor.source_id(world.settings, number)
+        yield from _of_source(world, number, Mailbox(sink, name), sink, name)
+
+
+def _of_source(
+    world: World, number: int, mailbox: Mailbox, sink: Client, name: str
+) -> Iterator[str]:
+    state = read_state(sink, name)
+    if state is None:
+        return
+    contents = mailbox.contents()
+    for request_id in contents.open:
+        known = state.requests.get(request_id)
+        said = "was not taken" if known is None else f"is {known.state} ({known.reason})"
+        yield f"request: {request_id} of {name} was neither done nor ended, it {said}"
+    for entry in state.queue:
+        known = state.requests.get(entry.request)
+        if entry.request and (known is None or is_over(known.state)):
+            yield f"request: {entry.path} is in the queue for {entry.request}, which is over"
+    for request_id in contents.ended:
+        lines = {line.path: line.state for line in mailbox.report(request_id)}
+        uri = source_uri(number)
+        world.told_ingested.update((uri, p) for p, told in lines.items() if told == "ingested")
+        # Of what people said to be done, or an original has done, nobody has seen the rows.
+        known = world.inherited | world.accepted
+        present = {(uri, path) for path, told in lines.items() if told == "present"} - known
+        if uri not in world.done_before:
+            world.told_ingested.update(present)

@@ -15,7 +15,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.signals import INTERRUPTED
 from blizzard_py.app.selecting import preview
 from blizzard_py.app.submit import Order, RequestResult, Waits, request_of_order, submit_and_follow
-from blizzard_py.app.wiring import NoEngine, parts_of
+from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.report import ReportLine
@@ -91,7 +91,8 @@ def _previewed(parts: Parts, order: Order) -> Iterator[ReportLine]:
     if state is None:
         raise EditRefused(f"{parts.name}: has no checkpoint; have it run once first")
     would = "would replace" if order.options.get("mode") == "replace" else "would ingest"
-    for line in preview(parts, state, request_of_order(parts, order, parts.clock())):
+    request = request_of_order(parts, order, parts.clock())
+    for line in preview(parts, source_pipeline(parts).source, state, request):
         yield replace(line, state=would) if line.state == "taken" else line
 
 

@@ -9,13 +9,12 @@ import datetime as dt
 import hashlib
 from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from blizzard_core.errors import StateError, UnitError
-from blizzard_py.app.selecting import put_letters_away, select
+from blizzard_py.app.selecting import Selecting
 from blizzard_py.connections.asking import Units
 from blizzard_py.edits import unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
@@ -76,8 +75,9 @@ def effects_of(parts: Parts, source: Source[Any]) -> RequestEffects:
         except UnitError as error:
             raise RequestRefused("; ".join(error.problems)) from error
 
+    selecting = Selecting(parts, source)
     return RequestEffects(
-        apply, partial(select, parts), partial(put_letters_away, parts), fingerprint_of(parts)
+        apply, selecting.select, selecting.put_away, fingerprint_of(parts), selecting.close
     )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
 
 from blizzard_core.errors import NotFound
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.dead_letters.reasons import write_reason
 from blizzard_py.ingest.request_steps import RequestRefused, Selected, Selection
-from blizzard_py.requests.document import Request
+from blizzard_py.requests.document import Mode, Request, digest
 from blizzard_py.requests.report import ReportLine
 from blizzard_py.selection.candidates import PAGE_FILES, Page, read_page
 from blizzard_py.selection.choose import Choice, choose
@@ -18,77 +20,216 @@ from blizzard_py.selection.claims import Claims
 from blizzard_py.selection.replaced import replaced_since
 from blizzard_py.selection.replacing import Replaceable
 from blizzard_py.sources.earlier_batches import Earlier
+from blizzard_py.sources.files.earlier import EarlierBatches
+from blizzard_py.sources.files.replacements import Replacing
+from blizzard_py.sources.files.source import Known
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.protocol import Source
 from blizzard_py.state.checkpoint_file import read_ledger
+from blizzard_py.state.ledger import Ledger
+from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.source_state import Closing, SourceState, ToReplace, checkpoint_path
 
 # Files that replace rows are looked up together: some may have to come in one commit.
 REPLACED_AT_MOST = 10_000
+# A partition that is kept apart and will be looked at within this time is the polls' already:
+# what is taken now is queued later.
+APART_MARGIN_SECS = 3600.0
+# Live work waits so long for what is read of a journal, with each look.
+_WAIT_SECS = 2.0
 
 
-def select(parts: Parts, state: SourceState, request: Request, wanted: Selection) -> Selected:
-    """Return a page of a request's files. ``state`` is saved. Writes files of records alone.
+@dataclass(frozen=True, slots=True)
+class _Looking:
+    """The look for rows of before of a page's files, in a thread of its own."""
 
-    Raises `RequestRefused`, `StateError`, `StorageError`.
+    page: Page
+    batches: EarlierBatches
+    done: Future[Any]
+
+
+class Selecting:
+    """Selects pages of requests for the owner of a source. Asks no store before it is asked.
+
+    While a request goes on its ledger is kept in memory, and the journal is read beside live work.
     """
-    if request.kind == "close_letters":
-        letters = tuple(request.select["letters"])
-        lines = tuple(ReportLine(each, "closed") for each in letters)
-        return Selected((), lines, "", is_last=True, letters=letters)
-    page, choice, replacing = _selected(parts, state, request, wanted)
-    return Selected(
-        choice.entries,
-        choice.lines,
-        page.cursor,
-        page.is_last,
-        choice.ahead,
-        replacing,
-        tuple(each for each in page.letters if each not in choice.open_letters),
-    )
+
+    def __init__(self, parts: Parts, source: Source[Any]) -> None:
+        self._parts = parts
+        self._source = source
+        self._ledger: Ledger | None = None
+        self._segments: tuple[Segment, ...] = ()
+        # By the digest of its request; one at a time.
+        self._looking: dict[str, _Looking] = {}
+        self._is_closed = False
+        self._thread = ThreadPoolExecutor(1, f"request {parts.name}")
+
+    def select(self, state: SourceState, request: Request, wanted: Selection) -> Selected | None:
+        """Return a page of a request's files, None if what it needs is still read.
+
+        ``state`` is saved, and has no batch in flight. Writes files of records alone. Raises
+        `RequestRefused`, `StateError`, `StorageError`.
+        """
+        if request.kind == "close_letters":
+            letters = tuple(request.select["letters"])
+            lines = tuple(ReportLine(each, "closed") for each in letters)
+            return Selected((), lines, "", is_last=True, letters=letters)
+        looking = None
+        if _mode(request) == "replace":
+            looking = self._looked_up(request)
+            if looking is None:
+                return None
+        page = (
+            looking.page if looking else read_page(self._parts, request, wanted.cursor, PAGE_FILES)
+        )
+        choice = self._chosen(state, request, page, wanted)
+        replacing: Mapping[str, ToReplace] = {}
+        if looking is not None:
+            choice, replacing = _replacing(self._parts, request, page, choice, looking.batches)
+            if isinstance(self._source, Replacing):
+                self._source.know_earlier(looking.batches)
+        if page.is_last:
+            self._forget(request)
+        return Selected(
+            choice.entries,
+            choice.lines,
+            page.cursor,
+            page.is_last,
+            choice.ahead,
+            replacing,
+            tuple(each for each in page.letters if each not in choice.open_letters),
+        )
+
+    def put_away(self, request: Request, letters: tuple[str, ...]) -> None:
+        """Move a request's letters to those that are dealt with. Raises `StorageError`."""
+        closed = request.kind == "close_letters"
+        reason = Closing(request.why, request.by, request.at) if closed else None
+        close_letters(self._parts, letters, reason)
+
+    def close(self) -> None:
+        """End what is read beside live work, soon."""
+        self._is_closed = True
+
+    def _chosen(
+        self, state: SourceState, request: Request, page: Page, wanted: Selection
+    ) -> Choice:
+        ledger = self._ledger
+        if ledger is None or self._segments != state.ledger:
+            ledger = Ledger(self._parts.stores.sink, self._parts.id, self._parts.concurrency)
+            ledger.load(state.ledger)
+            ledger.look(state.unfolded)
+            self._ledger, self._segments = ledger, state.ledger
+        else:
+            ledger.look()
+        known = _known(self._source, state, wanted.now)
+        return _choice(self._parts, state, request, page, wanted, ledger, known)
+
+    def _looked_up(self, request: Request) -> _Looking | None:
+        """The page of a request that replaces, with what the journal says; None if not yet."""
+        looking = self._looking.get(digest(request))
+        if looking is None:
+            page = _whole_page(self._parts, request)
+            batches = EarlierBatches(self._parts, [each.path for each in page.candidates])
+            done = self._thread.submit(batches.look, lambda: not self._is_closed)
+            looking = _Looking(page, batches, done)
+            self._looking = {digest(request): looking}
+        try:
+            looking.done.result(_WAIT_SECS)
+        except TimeoutError:
+            return None
+        except BaseException:
+            self._looking = {}  # it is read anew
+            raise
+        return looking
+
+    def _forget(self, request: Request) -> None:
+        self._ledger, self._segments = None, ()
+        self._looking.pop(digest(request), None)
 
 
-def preview(parts: Parts, state: SourceState, request: Request) -> Iterator[ReportLine]:
+def preview(
+    parts: Parts, source: Source[Any], state: SourceState, request: Request
+) -> Iterator[ReportLine]:
     """Yield what a request would do with each file, as things are; raises as `select` does."""
     saved = parts.stores.sink.stat(checkpoint_path(parts.id))
     # A machine's clock may be anywhere: it is not before the last save.
     now = max(parts.clock(), 0.0 if saved is None else saved.modified)
-    cursor, is_last = "", False
+    replaces, cursor, is_last = _mode(request) == "replace", "", False
+    ledger, known = read_ledger(parts.stores.sink, parts.id), _known(source, state, now)
     while not is_last:
-        page, choice, _ = _selected(parts, state, request, Selection(cursor, now))
+        page = (
+            _whole_page(parts, request)
+            if replaces
+            else read_page(parts, request, cursor, PAGE_FILES)
+        )
+        wanted = Selection(cursor, now)
+        choice = _choice(parts, state, request, page, wanted, ledger, known)
+        if replaces:
+            batches = EarlierBatches(parts, [each.path for each in page.candidates])
+            choice, _ = _replacing(parts, request, page, choice, batches)
         yield from choice.lines
         cursor, is_last = page.cursor, page.is_last
 
 
-def _selected(
-    parts: Parts, state: SourceState, request: Request, wanted: Selection
-) -> tuple[Page, Choice, dict[str, ToReplace]]:
-    options = request.options
-    mode = options.get("mode", "add")
-    insist = bool(options.get("assume_missing" if mode == "add" else "assume_named"))
-    page = read_page(
-        parts, request, wanted.cursor, REPLACED_AT_MOST if mode == "replace" else PAGE_FILES
+def _mode(request: Request) -> Mode:
+    mode: Mode = request.options.get("mode", "add")
+    return mode
+
+
+def _insists(request: Request) -> bool:
+    option = "assume_missing" if _mode(request) == "add" else "assume_named"
+    return bool(request.options.get(option))
+
+
+def _known(source: Source[Any], state: SourceState, now: float) -> Known | None:
+    """What polls will find; None of a table or an API, which has no files."""
+    return source.known(state, now + APART_MARGIN_SECS) if isinstance(source, Replacing) else None
+
+
+def _page(parts: Parts, request: Request, cursor: str) -> Page:
+    return read_page(parts, request, cursor, PAGE_FILES)
+
+
+def _whole_page(parts: Parts, request: Request) -> Page:
+    """Return all files of a request that replaces. Raises `RequestRefused` for too many."""
+    page = read_page(parts, request, "", REPLACED_AT_MOST)
+    if page.is_last:
+        return page
+    raise RequestRefused(
+        f"{parts.name}: more than {REPLACED_AT_MOST:,} files are chosen, and so many can be"
+        " replaced at once; choose partitions or files with --from and --to that have fewer"
     )
-    if mode == "replace" and not page.is_last:
-        raise RequestRefused(
-            f"{parts.name}: more than {REPLACED_AT_MOST:,} files are chosen, and so many can be"
-            " replaced at once; choose partitions or files with --from and --to that have fewer"
-        )
+
+
+def _choice(
+    parts: Parts,
+    state: SourceState,
+    request: Request,
+    page: Page,
+    wanted: Selection,
+    ledger: Ledger,
+    known: Known | None,
+) -> Choice:
     names = [each.path for each in page.candidates if is_of_records(each.path)]
     replaced = replaced_since(parts, state, names)
-    ledger = read_ledger(parts.stores.sink, parts.id)
-    claims = Claims(parts, state, ledger, wanted.now, replaced)
-    choice = choose(page.candidates, claims, mode, wanted.brought, insist=insist)
-    if mode != "replace":
-        return page, choice, {}
+    claims = Claims(parts, state, ledger, known, wanted.now, replaced)
+    insist = _insists(request)
+    return choose(page.candidates, claims, _mode(request), wanted.brought, insist=insist)
+
+
+def _replacing(
+    parts: Parts, request: Request, page: Page, choice: Choice, batches: EarlierBatches
+) -> tuple[Choice, dict[str, ToReplace]]:
+    """The choice with what its files had before, and what of that each is to replace."""
+    insist = _insists(request)
     problems = {each.path for each in page.candidates if each.problem}
-    unknown = [
-        line.path for line in choice.lines if line.state == "refused" and line.path not in problems
-    ]
+    refused = [line.path for line in choice.lines if line.state == "refused"]
+    unknown = [path for path in refused if path not in problems]
     paths = [entry.path for entry in choice.entries]
-    earlier = Replaceable(parts, insist).earlier([*paths, *unknown], unknown)
+    earlier = Replaceable(parts, batches, insist).earlier([*paths, *unknown], unknown)
     lines = tuple(_with_rows(line, earlier.get(line.path), insist=insist) for line in choice.lines)
-    return page, replace(choice, lines=lines), _to_replace(earlier, paths, insist=insist)
+    return replace(choice, lines=lines), _to_replace(earlier, paths, insist=insist)
 
 
 def _with_rows(line: ReportLine, earlier: Earlier | None, *, insist: bool) -> ReportLine:
@@ -100,20 +241,13 @@ def _with_rows(line: ReportLine, earlier: Earlier | None, *, insist: bool) -> Re
 
 
 def _to_replace(
-    earlier: dict[str, Earlier], paths: list[str], *, insist: bool
+    earlier: Mapping[str, Earlier], paths: Sequence[str], *, insist: bool
 ) -> dict[str, ToReplace]:
     found = ((path, earlier[path]) for path in paths)
     return {
         path: ToReplace(tuple(batch.batch for batch in each.batches), each.together, insist)
         for path, each in found
     }
-
-
-def put_letters_away(parts: Parts, request: Request, letters: tuple[str, ...]) -> None:
-    """Move a request's letters to those that are dealt with. Raises `StorageError`."""
-    closed = request.kind == "close_letters"
-    reason = Closing(request.why, request.by, request.at) if closed else None
-    close_letters(parts, letters, reason)
 
 
 def close_letters(parts: Parts, letters: Iterable[str], reason: Closing | None) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from blizzard_core.errors import NotFound, StorageError
+from blizzard_core.errors import NotFound, StateError, StorageError
 from blizzard_core.log import get_logger
 from blizzard_py.ingest.request_steps import (
     RequestEffects,
@@ -84,6 +84,10 @@ class RequestRunner:
         except StorageError:
             return False
 
+    def close(self) -> None:
+        """End what is read beside live work."""
+        self._effects.close()
+
     def attend(
         self, state: SourceState, save: Callable[[SourceState], SourceState], epoch: int
     ) -> SourceState:
@@ -103,6 +107,8 @@ class RequestRunner:
                 after = self._with_next_page(state, running, epoch)
             except StorageError as error:
                 return self._go_on_without(state, error)
+            if after is None:
+                break  # it is still read, and live work goes on
             state = save(after)
             try:
                 self._record(state)
@@ -110,24 +116,33 @@ class RequestRunner:
                 return self._go_on_without(state, error)
         return state
 
-    def _with_next_page(self, state: SourceState, request_id: str, epoch: int) -> SourceState:
-        """The state with the next page of a request, whose report is written, or with its end."""
+    def _with_next_page(
+        self, state: SourceState, request_id: str, epoch: int
+    ) -> SourceState | None:
+        """The state with the next page of a request, whose report is written, or with its end.
+
+        None while the page is still read.
+        """
         known, now = state.requests[request_id], self._clock()
         if known.is_read and not known.letters:
             return self._ended(state, request_id, "done", "", now)
         try:
             request = self._mailbox.read(request_id)
+        except (RequestInvalid, NotFound) as error:
+            return self._ended(state, request_id, "failed", str(error), now)
+        try:
             if known.letters:
                 self._effects.put_away(request, known.letters)
                 return replace(state, requests=with_letters_away(state.requests, request_id))
             brought = self._brought(request_id) if known.is_anew else frozenset()
             page = Selection(known.cursor, now, brought)
             found = self._effects.select(state, request, page)
-        except RequestRefused as error:
+        except (RequestRefused, RequestInvalid, StateError) as error:
+            # What cannot be understood costs the request alone.
             end: State = "failed" if known.pages else "rejected"
             return self._ended(state, request_id, end, str(error), now)
-        except (RequestInvalid, NotFound) as error:
-            return self._ended(state, request_id, "failed", str(error), now)
+        if found is None:
+            return None
         self._mailbox.put_report(request_id, page_name(known.pages, epoch), found.lines)
         return with_selected(state, request_id, found, now)
 

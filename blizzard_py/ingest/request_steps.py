@@ -80,14 +80,17 @@ class RequestEffects:
     """A source's way to do requests: their effects, and the fingerprint of what decides its rows.
 
     ``apply`` is pure but for what the source may be asked, and raises `RequestRefused`. So does
-    ``select``, which reads a page of what a request selects; it writes nothing that counts.
+    ``select``, which reads a page of what a request selects, or is not done with that yet: then it
+    gives None, and is asked again. It writes nothing that counts.
     ``put_away`` moves a request's letters to those that are dealt with; moved before, they stay.
+    ``close`` ends what ``select`` still reads.
     """
 
     apply: Callable[[SourceState, Request, float], Applied]
-    select: Callable[[SourceState, Request, Selection], Selected]
+    select: Callable[[SourceState, Request, Selection], Selected | None]
     put_away: Callable[[Request, tuple[str, ...]], None]
     config: str
+    close: Callable[[], None]
 
 
 def execute(

@@ -132,6 +132,7 @@ class SourcePipeline(SourceView):
 
     def cancel(self) -> None:
         """End the running job; its batch runs again on the next start."""
+        self._close_requests()
         self._batches.cancel()
 
     def is_called(self) -> bool:
@@ -144,7 +145,12 @@ class SourcePipeline(SourceView):
 
     def end_jobs(self) -> None:
         """Let go of what the jobs hold open, while the engine is there to be told."""
+        self._close_requests()
         self._jobs.close()
+
+    def _close_requests(self) -> None:
+        if self._requests is not None:
+            self._requests.close()
 
     def close(self) -> None:
         """Let go of what the source and the jobs hold open."""

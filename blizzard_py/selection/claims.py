@@ -15,7 +15,7 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_core.watermark.progress import is_new
 from blizzard_py.sources.files.discovery import accepts
-from blizzard_py.sources.files.opening import known_of
+from blizzard_py.sources.files.source import Known
 from blizzard_py.sources.files.sweep import sweeps
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.ledger import Ledger, Settled
@@ -23,9 +23,6 @@ from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.source_state import SourceState, under_way
 from blizzard_py.state.transitions import is_below_origin
 
-# A partition that is kept apart and will be looked at within this time is the polls' already:
-# what is taken now is queued later.
-APART_MARGIN_SECS = 3600.0
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 _UNKNOWN = (
@@ -50,8 +47,8 @@ class Claim:
 class Claims:
     """Claims of the source that ``parts`` are of, as ``state`` and ``ledger`` tell of them.
 
-    ``now`` is the store's time, ``replaced`` files of records whose whole file was replaced since.
-    A table or an API has files of records alone. Raises `StateError`, `StorageError`.
+    ``known`` tells of polls, ``now`` is the store's time, ``replaced`` are files of records whose
+    whole file was replaced since. A table or an API has files of records alone, and no ``known``.
     """
 
     def __init__(
@@ -59,6 +56,7 @@ class Claims:
         parts: Parts,
         state: SourceState,
         ledger: Ledger,
+        known: Known | None,
         now: float,
         replaced: Mapping[str, str] = _NONE,
     ) -> None:
@@ -67,9 +65,7 @@ class Claims:
         self._ledger = ledger
         self._replaced = replaced
         self._source = parts.files if parts.has_files else None
-        self._known = None
-        if parts.has_files:
-            self._known = known_of(parts, state, now + APART_MARGIN_SECS)
+        self._known = known
         self._under_way = frozenset(under_way(state))
 
     @property

@@ -26,12 +26,13 @@ _CHOOSE = "choose partitions or files with `blizzard backfill --replace`, --from
 
 @dataclass(frozen=True, slots=True)
 class Replaceable:
-    """Looks rows of before up, of files of the source that ``parts`` are of.
+    """Says which rows of before files replace, of the source that ``parts`` are of.
 
-    With ``insist`` an operator says that all rows name their file.
+    ``batches`` tell where they lie. With ``insist`` an operator says that all rows name their file.
     """
 
     parts: Parts
+    batches: EarlierBatches
     insist: bool = False
 
     def earlier(self, paths: Sequence[str], unknown: Sequence[str]) -> dict[str, Earlier]:
@@ -41,7 +42,7 @@ class Replaceable:
         """
         if self.insist:
             self._check_insisted()
-        batches = EarlierBatches(self.parts, paths)
+        batches = self.batches
         found = batches.look()
         if not self.insist:
             self._check_known(unknown, batches.cut(paths, found))

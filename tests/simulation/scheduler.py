@@ -186,7 +186,7 @@ class Future(Waitable):
             self._error = error
         self._scheduler.finish(self)
 
-    def result(self) -> Any:
+    def result(self, _timeout: float | None = None) -> Any:
         self._scheduler.wait_for(self)
         if self._error is not None:
             raise self._error

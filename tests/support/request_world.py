@@ -145,7 +145,9 @@ class RequestWorld(World):
         state = read_state(self.sink, SOURCE_ID)
         assert state is not None
         request = made(self.parts(), {"files": list(paths)}, **options)
-        return [line.state for line in preview(self.parts(), state, request)]
+        return [
+            line.state for line in preview(self.parts(), self.pipeline().source, state, request)
+        ]
 
     def explained(self, path: str) -> Explanation:
         place = Located(f"mem://raw/{path}", "events/main", path, "", ())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+from blizzard_core.errors import Cancelled
 from blizzard_core.storage.protocol import listed
 from blizzard_py.job import FinishedFile
 from blizzard_py.kernels.write.metadata import source_file_text
@@ -13,6 +14,10 @@ from blizzard_py.sources.records import RecordFiles
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import BatchDocument, Journal
 from blizzard_py.state.record_names import RECORDS, is_of_records, original_of, stem_of
+
+
+def _always() -> bool:
+    return True
 
 
 class EarlierBatches:
@@ -34,16 +39,19 @@ class EarlierBatches:
         """Return whether it was made for these, too."""
         return self._stems.issuperset(map(stem_of, paths))
 
-    def look(self) -> list[EarlierBatch]:
+    def look(self, is_wanted: Callable[[], bool] = _always) -> list[EarlierBatch]:
         """The batches that ingested one of the files, as of now, each with all of its files.
 
-        What came before an operator had the source start over counts no more.
+        What came before an operator had the source start over counts no more. Raises `Cancelled`
+        once it is not wanted any more.
         """
         live = read_state(self._sink, self._parts.letters_id)
         anew = 0.0 if live is None else live.anew_ts
         journal = Journal(self._sink, self._parts.letters_id, self._parts.concurrency)
         fresh = [batch for batch in journal.batches() if batch not in self._read]
         for document in journal.documents(fresh):
+            if not is_wanted():
+                raise Cancelled(f"{self._parts.name}: nobody waits for its earlier batches")
             self._read.add(document.batch)
             found = self._earlier(document)
             if document.finished_ts > anew and not self._stems.isdisjoint(found.files):

@@ -53,6 +53,10 @@ class Replacements:
         # Of the batch whose job was started last, by its id; asked for once it has run.
         self._earlier: dict[str, dict[str, Earlier]] = {}
 
+    def know(self, batches: EarlierBatches) -> None:
+        """Go by batches that somebody has looked up, so that they are not read once more."""
+        self._batches = batches
+
     def forget(self) -> None:
         """Forget what was read: it is not to be believed any more."""
         self._batches = None
@@ -181,6 +185,10 @@ class Replacing(FileSource):
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         self._replacements.forget()
         return super().recover(state, epoch)
+
+    def know_earlier(self, batches: EarlierBatches) -> None:
+        """Go by batches of files of a request, which were looked up when these were chosen."""
+        self._replacements.know(batches)
 
     def requested(self, state: SourceState, now: float) -> Requested:
         first = first_running(state.requests)

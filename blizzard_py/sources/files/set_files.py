@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.storage.protocol import Entry
@@ -11,6 +11,7 @@ from blizzard_core.watermark.progress import Lowest
 from blizzard_py.sources.files.advance import Work, noted, still_there
 from blizzard_py.sources.files.discovery import Discovery, discover_unseen
 from blizzard_py.sources.files.replacements import Replacing
+from blizzard_py.sources.files.source import Known
 from blizzard_py.sources.files.story import BesideSet
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Upkeep
@@ -20,6 +21,19 @@ from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.source_state import Batch, SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.transitions import done_of
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBySet:
+    """Polls take whatever is not in the set."""
+
+    names: ProcessedTracker
+
+    def finds(self, path: str) -> bool:
+        return bool(self.names.unseen([path]))
+
+    def is_older(self, path: str) -> bool:
+        return not self.finds(path)  # in the set, and in no journal that is left
 
 
 class SetFiles(Replacing):
@@ -57,6 +71,9 @@ class SetFiles(Replacing):
         after = super().advance(state, batch, work, now)
         done = [file.path for file in batch.finished if file.outcome != "retry"]
         return replace(after, processed=self._tracker.adding(done) or after.processed)
+
+    def known(self, state: SourceState, soon: float) -> Known:  # noqa: ARG002  # for kinds that do
+        return KnownBySet(self._names())
 
     def saved(self) -> None:
         self._tracker.saved()

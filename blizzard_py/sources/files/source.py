@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from blizzard_core.errors import StorageError, Unavailable
 from blizzard_core.log import get_logger
@@ -47,6 +47,16 @@ from blizzard_py.state.source_state import (
     checkpoint_path,
     under_way,
 )
+
+
+class Known(Protocol):
+    """A state, asked about names that the source's listings take."""
+
+    def finds(self, path: str) -> bool:
+        """Return whether polls will find a file of that name."""
+
+    def is_older(self, path: str) -> bool:
+        """Return whether polls have passed the name, maybe before there was a ledger to say so."""
 
 
 class FileSource(ABC):
@@ -189,6 +199,13 @@ class FileSource(ABC):
         if batch.request:
             return state  # a request moves no mark of the source
         return self._moved(state, batch, _lowest(state, batch, work), now)
+
+    @abstractmethod
+    def known(self, state: SourceState, soon: float) -> Known:
+        """Return what the state, as it is in storage, says of names from now until ``soon``.
+
+        Raises `StateError`, `StorageError`.
+        """
 
     @abstractmethod
     def saved(self) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from blizzard_core.bounds import SCAN_FILES
 from blizzard_core.errors import OrderError
+from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden, order_key
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import depth_of, split
@@ -23,6 +24,7 @@ from blizzard_py.sources.files.discovery import (
 )
 from blizzard_py.sources.files.order_guard import TOLERANCE_SECS, inspect
 from blizzard_py.sources.files.replacements import Replacing
+from blizzard_py.sources.files.source import Known
 from blizzard_py.sources.files.story import BesideWatermark
 from blizzard_py.sources.files.sweep import grace_of, started
 from blizzard_py.sources.parts import Parts
@@ -30,6 +32,7 @@ from blizzard_py.sources.protocol import Backlog, Upkeep
 from blizzard_py.sources.story import Standing
 from blizzard_py.state.lateness import measured
 from blizzard_py.state.source_state import Batch, SourceState
+from blizzard_py.state.transitions import is_below_origin
 
 # Names after which a range is left, and requests after which all are: on an object
 # store that is two requests a range at most, on a disk a request is a directory.
@@ -75,6 +78,27 @@ def backlog(
     return Backlog(len(waiting), min(waiting.values(), default=None), complete, places.apart)
 
 
+@dataclass(frozen=True, slots=True)
+class KnownByWatermark:
+    """Polls look above watermarks, and from ``soon`` on where they leave partitions apart now."""
+
+    state: SourceState
+    source: SourceSettings
+    soon: float
+
+    def finds(self, path: str) -> bool:
+        progress = self.state.progress
+        if progress.state == "Initial" and not progress.partitions:
+            return True
+        looked_at = Places(progress, self.source, self.soon).take(path)
+        return looked_at and is_new(progress, path)
+
+    def is_older(self, path: str) -> bool:
+        state = self.state
+        passed = not is_new(state.progress, path) and not is_below_origin(state, path)
+        return passed and not state.sweep.whole and state.progress.state != "Initial"
+
+
 # A partition whose newest file is younger was in use when it was closed.
 ACTIVE_SECS = 86_400.0
 
@@ -113,6 +137,9 @@ class WatermarkFiles(Replacing):
             lambda progress: Places(progress, self._source, now),
             state.queue,
         )
+
+    def known(self, state: SourceState, soon: float) -> Known:
+        return KnownByWatermark(state, self._source, soon)
 
     def saved(self) -> None:
         """Nothing is written aside."""

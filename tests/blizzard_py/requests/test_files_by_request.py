@@ -587,7 +587,7 @@ def test_a_preview_by_a_clock_that_is_behind_says_what_would_be_done() -> None:
     behind = replace(world.parts(), clock=lambda: world.now - 30 * 86_400)
     state = read_state(world.sink, SOURCE_ID)
     assert state is not None
-    found = preview(behind, state, made(behind, {"files": [path]}))
+    found = preview(behind, world.pipeline().source, state, made(behind, {"files": [path]}))
     assert [line.state for line in found] == ["left"]
     assert world.ingest(path) == ["left"]
 

@@ -97,19 +97,19 @@ def _bring_refused(
     outputs = refused_outputs(live)
     if not outputs:
         return None
-    told = bring(config, where, _order(live, outputs), None)
+    told = bring(config, where, order_of(live, outputs), None)
     if waits is None:
         return RefusedFiles(live.name, tuple(outputs), told)
-    outputs = _given_up(live, outputs, give_up)
+    outputs = give_all_up(live, outputs, give_up)
     return RefusedFiles(
-        live.name, tuple(outputs), bring(config, where, _order(live, outputs), waits)
+        live.name, tuple(outputs), bring(config, where, order_of(live, outputs), waits)
     )
 
 
-def _given_up(
+def give_all_up(
     live: Parts, outputs: list[RefusedOutput], give_up: Callable[[Sequence[str]], None]
 ) -> list[RefusedOutput]:
-    """All that is refused is given up, also what the committer refuses while it does that."""
+    """Give up all that is refused, also what the committer refuses while it does that."""
     given: set[str] = set()
     while True:
         fresh = [output.output_id for output in outputs if output.output_id not in given]
@@ -120,8 +120,8 @@ def _given_up(
         outputs = refused_outputs(live) or outputs
 
 
-def _order(live: Parts, outputs: Sequence[RefusedOutput]) -> Order:
-    """The files to bring, as they are now. Raises `RefusedFilesRefused`."""
+def order_of(live: Parts, outputs: Sequence[RefusedOutput]) -> Order:
+    """Return the request for the files to bring, as they are now. Raises `RefusedFilesRefused`."""
     if not live.has_files or live.event_time is not None:
         raise RefusedFilesRefused(f"{live.name}: {outputs[0].path}: {way_out(live)}")
     paths = _company(live, {path for output in outputs for path in output.files})

@@ -223,7 +223,7 @@ def _journals(world: World, found: Found) -> None:
     for number in range(world.settings.sources):
         stem = f"_blizzard/journal/{adaptor.source_id(world.settings, number)}"
         for path, held in world.bucket(SINK).objects.items():
-            if path.startswith((f"{stem}/", f"{stem}~", f"{stem}_backfill")):
+            if path.startswith(f"{stem}/"):
                 document = json.loads(held.data)
                 for file in document["files"]:
                     key = (source_uri(number), file["path"])
@@ -243,14 +243,11 @@ def _states(world: World, found: Found) -> None:
             paths += [file["path"] for file in batch["files"]]
         paths += adaptor.queued(document)
         found.pending.update((uri, path) for path in paths)
-    for path, held in world.bucket(SINK).objects.items():
-        if path.startswith("_blizzard/") and path.endswith("~records_checkpoint.json"):
-            document = json.loads(held.data)
-            found.replaying |= bool(document.get("in_flight") or adaptor.queued(document))
-            found.taken |= bool(document.get("letters"))
-        if path.startswith("_blizzard/") and path.endswith("~replay_checkpoint.json"):
-            lost = bool(world.counts["staging deleted"])
-            found.stands |= lost and bool(json.loads(held.data).get("in_flight"))
+        asked = [entry for entry in document.get("queue", []) if entry.get("request")]
+        flying = [batch for batch in document.get("in_flight", []) if batch.get("request")]
+        found.replaying |= bool(asked or flying)
+        found.taken |= any(each.get("letters") for each in document.get("requests", {}).values())
+        found.stands |= bool(world.counts["staging deleted"] and flying)
 
 
 # -- one file -----------------------------------------------------------------------------

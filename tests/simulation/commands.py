@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 from blizzard_core.errors import BlizzardError, StateError, StorageError
 from blizzard_core.storage.protocol import is_hidden, order_key
 from blizzard_core.watermark.paths import split
-from blizzard_py.app.submit import Order, Waits, submit_request
+from blizzard_py.app.submit import Order, RequestResult, Waits, submit_request
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild, Rebuilt
 from blizzard_py.edits.rename import Rename
-from blizzard_py.replay import Replay, file_parts, record_parts, records_uri
 from blizzard_py.requests.mailbox import Mailbox
 from tests.simulation import adaptor, check, hands, ranges
 from tests.simulation.engine import ROWS
@@ -82,22 +81,45 @@ def _life(process: Process, command: Callable[[Process], None]) -> None:
 
 
 def replay(_director: Director, found: Event, process: Process) -> None:
-    """Every open letter of a source is ingested after all."""
-    live = process.parts(found.get("source", 0))
-    place = records_uri(live)
-    records = process.client(place)
-    live.engine.reads(place, records)
-    chosen = list(letters.objects(live.stores.dlq, live.letters_id))
-    job = Replay(
-        live,
-        file_parts(live, live.engine),
-        record_parts(live, live.engine, records),
-        partial(drained, process),
+    """Every open letter of a source is brought after all."""
+    world, number = process.world, found.get("source", 0)
+    live = process.parts(number)
+    there = [each.id for each in letters.objects(live.stores.dlq, live.letters_id)]
+    if there:
+        requested(process, number, Order("reingest", {"letters": there}))
+        world.counts["letters replayed"] += len(there)
+
+
+def backfill(_director: Director, found: Event, process: Process) -> None:
+    """What lies below the origin of the cold start is brought."""
+    number = found.get("source", 0)
+    chosen = ranges.below_origin(process, number)
+    if chosen is not None:
+        requested(process, number, chosen.order("add"))
+
+
+def replayed(_director: Director, found: Event, process: Process) -> None:
+    """A range is brought again on purpose; with ``anew`` also one that was before."""
+    anew = ranges.is_anew(process.world, found)
+    order = ranges.chosen(found).order("again", once_more=anew)
+    requested(process, found.get("source", 0), order)
+    process.world.counts["ranges replayed"] += 1
+
+
+def requested(process: Process, number: int, order: Order, how: str = "followed") -> RequestResult:
+    """Submit a request of a source: follow it, leave it to the daemon, or insist on doing it."""
+    world = process.world
+    waits = Waits(
+        world.scheduler.sleep,
+        process.clock,
+        lambda line: world.tell(f"{process.name}: {line}"),
+        wait=how != "left",
+        take_over=how == "here" and not world.calm,
     )
-    for outcome in job.run(chosen).outcomes:
-        if outcome.state == "left":
-            uri = live.stores.source.uri
-            process.world.left.update((uri, path) for path, _ in outcome.left_to_others)
+    told = submit_request(process.parts(number), order, waits, partial(_bring, process, number))
+    world.counts[f"requests {told.state}"] += 1
+    world.tell(f"{process.name}: request {told.id} is {told.state} {told.reason}")
+    return told
 
 
 def rewound(director: Director, found: Event, process: Process) -> None:
@@ -143,19 +165,8 @@ def ingest(director: Director, found: Event, process: Process) -> None:
     world, number = director.world, found.get("source", 0)
     paths = _chosen(world, found, source_uri(number))
     world.given.update((source_uri(number), path) for path in paths)
-    how = found.get("how", "followed")
-    waits = Waits(
-        world.scheduler.sleep,
-        process.clock,
-        lambda line: world.tell(f"{process.name}: {line}"),
-        wait=how != "left",
-        take_over=how == "here" and not world.calm,
-    )
-    order = Order("reingest", {"files": [*paths, "nowhere.ndjson"]}, {"insist": False})
-    bring = partial(_bring, process, number)
-    told = submit_request(process.parts(number), order, waits, bring)
-    world.counts[f"requests {told.state}"] += 1
-    world.tell(f"{process.name}: request {told.id} is {told.state} {told.reason}")
+    files = {"files": [*paths, "nowhere.ndjson"]}
+    requested(process, number, Order("reingest", files), found.get("how", "followed"))
 
 
 def _chosen(world: World, found: Event, uri: str) -> list[str]:
@@ -279,8 +290,8 @@ def moved(director: Director, found: Event, process: Process) -> None:
 
 _COMMANDS = {
     "replay": replay,
-    "backfill": ranges.backfill,
-    "replayed": ranges.replayed,
+    "backfill": backfill,
+    "replayed": replayed,
     "rewound": rewound,
     "ingest": ingest,
     "cancelled": cancelled,

@@ -88,15 +88,13 @@ class Covers:
         edits = world.edits[file.source]
         again = any(file.path in edit.again for edit in edits)
         cover = Cover(may_repeat=again or bool(world.deeds["fresh"]))
-        replayed = sum(uri == file.source and held.holds(file.path) for uri, held in world.ranges)
-        # Ranges that overlap know nothing of each other.
-        cover.again = world.again[name] + max(0, replayed - 1)
+        cover.again = world.again[name]
         cover.may_have_letter = (
             name in world.given
             or name in world.unsure
             or cover.may_repeat
             or len(file.versions) > 1
-            or replayed > 0
+            or cover.again > 0
         )
         if is_hidden(file.path) or not file.path.endswith(".ndjson"):
             cover.excluded = name not in world.given

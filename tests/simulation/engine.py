@@ -61,6 +61,17 @@ def rows_of(data: bytes) -> tuple[str, ...]:
     return known
 
 
+class _Below:
+    """A folder of a store, as jobs read it."""
+
+    def __init__(self, client: Client, folder: str) -> None:
+        self.uri = f"{client.uri}/{folder}"
+        self._client, self._folder = client, folder
+
+    def read(self, path: str) -> bytes:
+        return self._client.read(f"{self._folder}/{path}")
+
+
 class Engine:
     """Runs the jobs of one process, as ``release`` reads files."""
 
@@ -78,10 +89,6 @@ class Engine:
         self._clients = dict(clients)
         self._sink = sink
         self._release = release
-
-    def reads(self, uri: str, client: Client) -> None:
-        """Jobs may have their files below this root, too."""
-        self._clients[uri] = client
 
     def ingest(self, job: IngestJob) -> IngestResult:
         task = self._scheduler.current
@@ -102,7 +109,7 @@ class Engine:
         """Nobody asks."""
 
     def _ingest(self, job: IngestJob) -> IngestResult:
-        source = self._clients[job.settings.source.uri]
+        source = self._source(job)
         if self._world.slow_secs:
             secs, self._world.slow_secs = self._world.slow_secs, 0.0
             self._scheduler.sleep(secs)
@@ -126,6 +133,14 @@ class Engine:
             outputs.append(StagedOutput(staged, partition, len(lines), len(data), name))
         return IngestResult(tuple(outputs), tuple(files), 1, self._letters(job, bad))
 
+    def _source(self, job: IngestJob) -> Client | _Below:
+        """Where a job has its files: a source, or records in a folder of the dead letters."""
+        uri = job.settings.source.uri
+        if uri in self._clients:
+            return self._clients[uri]
+        home, _, folder = uri.rpartition("/")
+        return _Below(self._clients[home], folder)
+
     def _parquet(self, rows: tuple[str, ...], name: str) -> bytes:
         if not self._world.spoiling:
             return parquet(rows, name)
@@ -137,7 +152,7 @@ class Engine:
         self, job: IngestJob, bad: Mapping[str, list[str]]
     ) -> tuple[StagedBadRecords, ...]:
         staged = []
-        source = self._clients[job.settings.source.uri]
+        source = self._source(job)
         for number, (path, rows) in enumerate(sorted(bad.items())):
             name = f"{job.staging}/{number:05d}.letters.ndjson"
             lines = [
@@ -158,7 +173,7 @@ class Engine:
             staged.append(StagedBadRecords(name, ((path, len(rows)),)))
         return tuple(staged)
 
-    def _read(self, source: Client, path: str) -> tuple[FinishedFile, list[str]]:
+    def _read(self, source: Client | _Below, path: str) -> tuple[FinishedFile, list[str]]:
         if self._scheduler.now < self._world.unreadable.get(path, 0.0):
             return FinishedFile(path, "retry", error="timed out", stage="read"), []
         try:

@@ -11,17 +11,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from blizzard_py.app.refused_files import give_all_up, order_of
+from blizzard_py.app.submit import Order
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit, history
 from blizzard_py.edits.checkpoint_store import CheckpointStore, Version
-from blizzard_py.replay import Replacing, file_parts, record_parts, records_uri
-from blizzard_py.replay.discarding import discard
-from blizzard_py.replay.redoing import Redoing
-from blizzard_py.state.source_state import Closing
+from blizzard_py.selection.refused import refused_outputs, replaced_outputs
 from tests.simulation import adaptor
 from tests.simulation.plan import Event, event, source_uri
-from tests.simulation.processes import Process, drained
+from tests.simulation.processes import Process
 from tests.simulation.quiet import Quiet
 from tests.simulation.scheduler import Executor
 from tests.simulation.world import DLQ, SINK, World
@@ -59,21 +58,21 @@ def rolled_back(_director: Director, found: Event, process: Process) -> None:
 
 def discarded(_director: Director, found: Event, process: Process) -> None:
     """One object of letters, or some, are closed for good."""
-    world = process.world
-    live = process.parts(found.get("source", 0))
-    place = records_uri(live)
-    records = process.client(place)
+    from tests.simulation import commands  # noqa: PLC0415  # which knows of this module
+
+    world, number = process.world, found.get("source", 0)
+    live = process.parts(number)
     there = {each.id: each for each in letters.objects(live.stores.dlq, live.letters_id)}
     if found.at not in world.chosen:
         some = sorted(there)
         world.chosen[found.at] = world.chance.sample(some, min(len(some), found["count"]))
     chosen = [there[name] for name in world.chosen[found.at] if name in there]
+    if not chosen:
+        return
     world.closing.update(uri for each in chosen for uri in _files_of(world, each.path))
-    replays = (file_parts(live, live.engine), record_parts(live, live.engine, records))
-    reason = Closing("test data", "ann@ops-3", "2024-01-28T14:00:00+00:00")
-    for each in discard(live, replays, chosen, reason):
-        world.counts["letters closed"] += each.letters
-        world.tell(f"{process.name}: {each.id} is closed")
+    select = {"letters": [each.id for each in chosen]}
+    commands.requested(process, number, Order("close_letters", select, why="test data"))
+    world.counts["letters closed"] += len(chosen)
 
 
 def _files_of(world: World, path: str) -> frozenset[str]:
@@ -84,6 +83,8 @@ def _files_of(world: World, path: str) -> frozenset[str]:
 
 def redone(_director: Director, found: Event, process: Process) -> None:
     """The source files of what Penguin refused come again, once the schema is mended."""
+    from tests.simulation import commands  # noqa: PLC0415  # which knows of this module
+
     world, number = process.world, found.get("source", 0)
     world.spoiling = 0
     live = process.parts(number)
@@ -95,15 +96,16 @@ def redone(_director: Director, found: Event, process: Process) -> None:
         table = adaptor.table_pipeline(world.settings, sink, pool, process, activity)
         table.discard(list(outputs), None, dry_run=False)
 
-    replacing = Replacing(live, file_parts(live, live.engine), partial(drained, process), "ranges")
-    done = Redoing(live, replacing, give_up).run()
-    if done is None:
+    late = replaced_outputs(live)
+    if late:
+        give_up([output.output_id for output in late])
+    outputs = refused_outputs(live)
+    if not outputs:
         return
-    world.counts["outputs redone"] += len(done.outputs)
-    for told in done.replacement.files:
-        world.counts[f"redone files {told.state}"] += 1
-        if told.state in {"replaced", "ingested"}:
-            world.redone.add((source_uri(number), told.path))
+    order_of(live, outputs)  # refused before anything is given up
+    outputs = give_all_up(live, outputs, give_up)
+    commands.requested(process, number, order_of(live, outputs))
+    world.counts["outputs redone"] += len(outputs)
 
 
 # -- what people do to the state ------------------------------------------------------------

@@ -17,7 +17,7 @@ from tests.simulation.plan import Settings, source_uri
 from tests.simulation.quiet import Quiet
 from tests.simulation.scheduler import Executor, Owner
 from tests.simulation.store import Client
-from tests.simulation.world import SINK, World
+from tests.simulation.world import DLQ, SINK, World
 
 # How much longer daemons wait between polls once faults have ended.
 CALM = 6.0
@@ -114,7 +114,8 @@ class Process(Owner):
         # What executors do goes on without the driver, and has faults of its own.
         reader = Client(world.bucket(uri), world.scheduler, self._faults(self.executors))
         sink = Client(world.bucket(SINK), world.scheduler, self._faults(self.executors))
-        engine = Engine(world, self.executors, {uri: reader}, sink, self.release)
+        letters = Client(world.bucket(DLQ), world.scheduler, self._faults(self.executors))
+        engine = Engine(world, self.executors, {uri: reader, DLQ: letters}, sink, self.release)
         return adaptor.source_parts(settings, number, self.client, engine, self, activity)
 
     def _table(self) -> Callable[[], Any]:

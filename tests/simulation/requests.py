@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from blizzard_core.errors import NotFound
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import is_over
 from blizzard_py.state.checkpoint_file import read_state
@@ -43,12 +44,25 @@ def _of_source(
         known = state.requests.get(entry.request)
         if entry.request and (known is None or is_over(known.state)):
             yield f"request: {entry.path} is in the queue for {entry.request}, which is over"
-    for request_id in contents.ended:
-        lines = {line.path: line.state for line in mailbox.report(request_id)}
-        uri = source_uri(number)
-        world.told_ingested.update((uri, p) for p, told in lines.items() if told == "ingested")
-        # Of what people said to be done, or an original has done, nobody has seen the rows.
-        known = world.inherited | world.accepted
-        present = {(uri, path) for path, told in lines.items() if told == "present"} - known
-        if uri not in world.done_before:
-            world.told_ingested.update(present)
+    for request_id in (*contents.ended, *contents.open):
+        _note(world, source_uri(number), mailbox, request_id)
+
+
+def _note(world: World, uri: str, mailbox: Mailbox, request_id: str) -> None:
+    """What a request says became of its files, and what of it may come twice or stay open."""
+    lines = {line.path: line.state for line in mailbox.report(request_id)}
+    came = {(uri, path) for path, told in lines.items() if told == "ingested"}
+    try:
+        mode = mailbox.read(request_id).options.get("mode")
+    except NotFound:  # a state of before was put back, and the request was done by then
+        mode = None
+    world.told_ingested |= came
+    # Each of them once more for each request, and no more often.
+    world.again.update(came if mode == "again" else ())
+    world.redone.update(came if mode == "replace" else ())
+    world.left.update((uri, path) for path, told in lines.items() if told == "left")
+    # Of what people said to be done, or an original has done, nobody has seen the rows.
+    known = world.inherited | world.accepted
+    present = {(uri, path) for path, told in lines.items() if told == "present"} - known
+    if uri not in world.done_before:
+        world.told_ingested.update(present)

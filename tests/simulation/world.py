@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from blizzard_py.sources.ranges import Range
 from tests.simulation.plan import START, Plan, moment, source_uri
 from tests.simulation.scheduler import Owner, Scheduler
 from tests.simulation.store import Bucket
@@ -143,9 +142,8 @@ class World:
         # until they are replayed again.
         self.left: set[tuple[str, str]] = set()
         self.redone: set[tuple[str, str]] = set()
-        # How often more a file may come, since its range was replayed; what was replayed.
+        # How often more a file may come, since requests brought it again.
         self.again: Counter[tuple[str, str]] = Counter()
-        self.ranges: list[tuple[str, Range]] = []
         # Whether any daemon is at work that reads the sources.
         self.has_reader: Callable[[], bool] = lambda: False
         # So many outputs to come are of a type that the table does not take.
@@ -178,7 +176,8 @@ class World:
     def edited(self, uri: str, epoch: int, edits: tuple[Edit, ...]) -> None:
         """From now on these are in force, and a version with that epoch has been kept."""
         self.deeds[f"edits of {uri}"] += 1
-        self.held[uri, epoch] = self.edits[uri]
+        # Who comes after has seen the same version, and is refused.
+        self.held.setdefault((uri, epoch), self.edits[uri])
         self.edits[uri] = edits
 
     def log_entries(self) -> dict[str, str]:

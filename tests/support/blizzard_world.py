@@ -139,6 +139,7 @@ class World:
         self.source.put_atomic(path, "\n".join(rows).encode())
 
     def parts(self) -> Parts:
+        errors = ErrorSettings(**self.errors)
         ingest = IngestSettings(
             source=Place("mem://raw"),
             sink=Place("mem://lake"),
@@ -146,12 +147,13 @@ class World:
             parquet_compression="snappy",
             file_bytes=1 << 20,
             partition_template=self.template,
+            on_bad_record=errors.on_bad_record,
         )
         return Parts(
             "events",
             "main",
             SourceSettings(**self.settings),
-            ErrorSettings(**self.errors),
+            errors,
             ingest,
             Stores(self.source, self.sink, self.dlq),
             self.engine,

@@ -17,6 +17,7 @@ from blizzard_py.explain.location import Located
 from blizzard_py.requests.document import Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
+from blizzard_py.requests.report import ReportLine
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.blizzard_world import World
@@ -130,8 +131,11 @@ class RequestWorld(World):
         """Request files and have the daemon bring them; what became of each."""
         request_id = self.ask(select, **options)
         self.drain()
-        report = self.mailbox.report(request_id)
-        return {line.path: line.state for line in merged(report, self.request(request_id).state)}
+        return {line.path: line.state for line in self.report(request_id)}
+
+    def report(self, request_id: str) -> list[ReportLine]:
+        """What became of each file of a request, as commands print it."""
+        return merged(self.mailbox.report(request_id), self.request(request_id).state)
 
     def replay(self, *letters: str, **options: Any) -> dict[str, str]:
         """Replay dead letters, all that are open if none is named."""

@@ -1,0 +1,251 @@
+"""Files of dead letters that come after a fix: once, into their partitions, and put away then."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from functools import partial
+
+import pytest
+
+from blizzard_core.errors import StateError, Unavailable
+from blizzard_py.app.selecting import preview
+from blizzard_py.dead_letters import reader
+from blizzard_py.edits import checkpoint_edit
+from blizzard_py.state.checkpoint_file import read_state
+from tests.support.blizzard_world import World
+from tests.support.letter_world import (
+    BATCH,
+    FIRST,
+    INGESTED,
+    SECOND,
+    LetterWorld,
+    record_name,
+    uri,
+)
+from tests.support.memory_store import Died, Dying
+from tests.support.request_world import DAY, SOURCE_ID, RequestWorld, made
+
+BASE = ["1", "5", "52", "b"]
+MENDED = [*BASE, "c", "d"]
+
+
+def previewed(world: RequestWorld, *letters: str) -> dict[str, str]:
+    """What a replay would do with each file, as things are."""
+    state = read_state(world.sink, SOURCE_ID)
+    assert state is not None
+    parts, source = world.parts(), world.pipeline().source
+    request = made(parts, {"letters": list(letters)})
+    return {line.path: line.state for line in preview(parts, source, state, request)}
+
+
+def marks(world: World) -> tuple[object, ...]:
+    document = world.checkpoint()
+    return document["watermark"], document["partition_watermarks"]
+
+
+def test_mended_files_come_once_into_their_own_partitions() -> None:
+    world = LetterWorld()
+    before = marks(world)
+    world.mend()
+    assert previewed(world, *world.open_ids()) == {FIRST: "taken", SECOND: "taken"}
+    assert world.rows() == BASE
+    assert world.replay() == {FIRST: "ingested", SECOND: "ingested"}
+    assert world.rows() == MENDED
+    placed = {
+        row: path.rpartition("/")[0] for path, [*rows] in world.published().items() for row in rows
+    }
+    assert (placed["c"], placed["d"]) == ("date=2024-01-01", "date=2024-01-02")
+    assert marks(world) == before
+    assert world.open_letters() == []
+    away = list(reader.objects(world.dlq, SOURCE_ID, replayed=True))
+    assert [found.replayed for found in away] == [True, True]
+    assert world.replay("gone") == {}
+    world.go_on()
+    assert world.rows() == MENDED
+
+
+def test_a_file_that_fails_again_has_a_new_letter() -> None:
+    world = LetterWorld()
+    world.put(FIRST, "c")
+    before = set(world.open_ids())
+    assert world.replay() == {FIRST: "ingested", SECOND: "quarantined"}
+    assert world.open_uris() == [uri(SECOND)]
+    assert before.isdisjoint(world.open_ids())
+    world.put(SECOND, "d")
+    assert world.replay() == {SECOND: "ingested"}
+    assert (world.rows(), world.open_letters()) == (MENDED, [])
+
+
+def test_a_letter_stays_open_while_polls_have_its_file_to_do() -> None:
+    world = LetterWorld()
+    world.now += 100
+    world.drain()
+    source = world.pipeline()
+    seen = checkpoint_edit.stored(source)
+    back = partial(checkpoint_edit.moved, partition="date=2024-01-02", name="1.json")
+    checkpoint_edit.change(source, seen, back, world.now)
+    first, second = world.open_ids()
+    assert previewed(world, first, second) == {FIRST: "taken", SECOND: "left"}
+    world.mend()
+    assert world.replay() == {FIRST: "ingested", SECOND: "left"}
+    assert (world.rows(), len(world.open_letters())) == (MENDED, 1)
+    assert world.replay() == {SECOND: "present"}
+    assert (world.rows(), world.open_letters()) == (MENDED, [])
+
+
+def test_a_stale_checkpoint_replays_nothing() -> None:
+    world = RequestWorld()
+    copy = world.sink.objects[f"_blizzard/{SOURCE_ID}_checkpoint.json"]
+    world.put(f"{DAY}/60.json", "bad")
+    world.drain()
+    world.sink.objects[f"_blizzard/{SOURCE_ID}_checkpoint.json"] = copy
+    world.ask({"letters": [each.id for each in world.open_letters()]})
+    with pytest.raises(StateError, match="is stale"):
+        world.drain()
+    assert len(world.open_letters()) == 1
+
+
+def test_a_file_that_is_gone_ends_as_a_new_letter() -> None:
+    world = LetterWorld()
+    world.source.delete(FIRST)
+    assert world.replay() == {FIRST: "quarantined", SECOND: "quarantined"}
+    assert world.open_uris() == [uri(FIRST), uri(SECOND)]
+    assert world.rows() == BASE
+
+
+def test_letters_stay_open_until_their_files_are_read() -> None:
+    world = LetterWorld()
+    world.mend()
+    world.engine.flaky[FIRST] = 1
+    request_id = world.ask({"letters": world.open_ids()})
+    with contextlib.suppress(Unavailable):
+        world.pipeline().cycle(threading.Event())
+    assert world.request(request_id).state == "running"
+    assert len(world.open_letters()) == 2
+    world.drain()
+    assert world.request(request_id).state == "done"
+    assert (world.rows(), world.open_letters()) == (MENDED, [])
+
+
+def test_letters_of_a_batch_in_flight_wait_for_it() -> None:
+    # Die after the letter was written and before the batch was saved as done.
+    for at in range(40):
+        world = RequestWorld()
+        world.put(f"{DAY}/60.json", "bad")
+        Dying(world.sink, world.dlq).arm(at)
+        with contextlib.suppress(Died):
+            world.drain()
+        flying = world.checkpoint().get("in_flight")
+        if flying and flying[0]["phase"] == "publishing" and world.dlq.objects:
+            break
+    else:
+        pytest.fail("no death fell between the letter and the save")
+    world.put(f"{DAY}/60.json", "mended")
+    [letter] = [each.id for each in world.open_letters()]
+    assert previewed(world, letter) == {f"{DAY}/60.json": "left"}
+    # What was committed of it stays so: bad, whatever it is now. Then it is replayed.
+    assert world.replay() == {f"{DAY}/60.json": "ingested"}
+    assert world.rows() == ["1", "5", "52", "mended"]
+
+
+def test_a_mended_file_is_no_late_file_and_comes_by_its_letter() -> None:
+    world = LetterWorld(late_files="ingest", late_sweep_interval="1000s")
+    world.go_on(2)
+    world.mend()
+    world.go_on(2)
+    assert world.rows() == BASE
+    assert world.replay() == {FIRST: "ingested", SECOND: "ingested"}
+    world.go_on(2)
+    assert world.rows() == MENDED
+
+
+def test_a_late_file_with_several_letters_comes_once() -> None:
+    world = LetterWorld()
+    world.mend()
+    world.put_letter("late-1", path=uri(FIRST), stage="late")
+    assert world.replay() == {FIRST: "ingested", SECOND: "ingested"}
+    world.put_letter("late-2", path=uri(FIRST), stage="late")
+    assert world.replay() == {FIRST: "present"}
+    assert (world.rows(), world.open_letters()) == (MENDED, [])
+
+
+def test_a_letter_that_comes_back_is_put_away_again() -> None:
+    # Its writer was paused, and goes on.
+    world = LetterWorld()
+    world.mend()
+    written = {each.path: world.dlq.read(each.path) for each in world.open_letters()}
+    world.replay()
+    for path, data in written.items():
+        world.dlq.put_atomic(path, data)
+    assert world.replay() == {FIRST: "present", SECOND: "present"}
+    assert (world.rows(), world.open_letters()) == (MENDED, [])
+
+
+def test_a_letter_that_is_none_is_refused_and_stays() -> None:
+    world = LetterWorld()
+    world.dlq.put_atomic(f"{SOURCE_ID}/x.ndjson", b'{"path": "p"}\n')
+    world.dlq.put_atomic(f"{SOURCE_ID}/y.ndjson", b"\n" + b"x" * (5 << 20))
+    world.put_letter("z", path="s3://other/1")
+    request_id = world.ask({"letters": ["x", "y", "z"]})
+    world.drain()
+    found = {line.path: (line.state, line.reason) for line in world.report(request_id)}
+    assert {state for state, _ in found.values()} == {"refused"}
+    assert "line 1 is not a dead letter" in found["x"][1]
+    assert "line 2 is too long" in found["y"][1]
+    assert "is not below mem://raw/" in found["z"][1]
+    assert {"x", "y", "z"} <= set(world.open_ids())
+
+
+@pytest.mark.parametrize("kind", ["file", "record"])
+def test_a_letter_that_leads_elsewhere_by_its_dots_is_refused(kind: str) -> None:
+    world = LetterWorld()
+    outside = f"{world.source.uri}/../other/salaries.json"
+    if kind == "record":
+        world.put_records({"path": outside, "line": 1, "raw": "b"})
+    else:
+        world.put_letter(BATCH, path=outside)
+    letter = BATCH + ".records" * (kind == "record")
+    request_id = world.ask({"letters": [letter]})
+    world.drain()
+    [line] = world.report(request_id)
+    assert (line.path, line.state) == (letter, "refused")
+    assert "leads elsewhere by its dots" in line.reason
+    assert world.rows() == BASE
+    assert not [path for path in world.dlq.objects if "salaries" in path]
+
+
+def test_letters_of_a_source_without_a_watermark_are_replayed() -> None:
+    world = LetterWorld(use_watermark=False)
+    world.mend()
+    assert world.replay() == {FIRST: "ingested", SECOND: "ingested"}
+    world.go_on(1)
+    assert world.rows() == MENDED
+
+
+def test_a_replay_is_stopped_by_nothing_that_stops_a_source() -> None:
+    world = LetterWorld()
+    world.errors = {"on_bad_record": "fail", "max_failures": 1}
+    world.put_records({"path": uri(INGESTED), "raw": "bad"})
+    found = world.replay()
+    assert found == dict.fromkeys([FIRST, SECOND, record_name(INGESTED)], "quarantined")
+    settings = {job.settings.source.uri: job.settings for job in world.engine.jobs}
+    assert settings["mem://raw"].on_bad_record == "quarantine_file"
+    records = settings[f"mem://dlq/{SOURCE_ID}~records"]
+    assert (records.on_bad_record, records.max_bad_fraction) == ("quarantine_record", 1)
+
+
+def test_explain_tells_of_replays() -> None:
+    world = LetterWorld()
+    assert world.explained(FIRST).verdict == "quarantined"
+    world.replay()
+    again = world.explained(FIRST)
+    assert (again.verdict, "of request " in again.reason) == ("quarantined", True)
+    assert again.dead_letter is not None
+    assert again.dead_letter.error == "line 1: bad"
+    world.mend()
+    request_id = world.ask({"letters": world.open_ids()})
+    world.drain()
+    found = world.explained(FIRST)
+    assert (found.verdict, found.batch and found.batch.request) == ("ingested", request_id)
+    assert f"of request {request_id}" in found.reason

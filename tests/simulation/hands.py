@@ -48,9 +48,14 @@ def rolled_back(_director: Director, found: Event, process: Process) -> None:
     checkpoint_edit.change(source, seen, lambda _state: after, process.clock(), why="a typo")
     world.counts["rolled back"] += 1
     world.tell(f"{process.name}: {to.name} is back")
-    then = int(to.name.removeprefix("epoch-").partition("-")[0])
+    then, _, another = to.name.removeprefix("epoch-").partition("-")
     # Nothing came of changes since that version, and those before it are in force again.
-    in_force = world.held.get((uri, then), before)
+    in_force = world.held.get((uri, int(then)), before)
+    if another:  # of two copies of an epoch, one by somebody who died: nobody knows which is whose
+        in_force = (
+            *in_force,
+            *(e for (of, _), kept in world.held.items() if of == uri for e in kept),
+        )
     if world.deeds[f"edits of {uri}"] != count:  # somebody else changed it meanwhile: who was last?
         in_force = (*world.edits[uri], *in_force)
     world.edited(uri, epoch, in_force)

@@ -1,4 +1,4 @@
-"""Lag of live files with and without a replay of many files under way: `python -m benchmarks.request_lag`.
+"""Lag of live files beside a replay of many files: `python -m benchmarks.request_lag`.
 
 A daemon (a process of its own, with Spark) polls a folder on the local disk. A new file is put
 there every two seconds; its lag is the time until the journal holds it. First alone, then beside a

@@ -259,6 +259,8 @@ def _passed(world: World, number: int) -> str | None:
         if path.endswith(".parquet") and not is_hidden(path)
         for row in ROWS.get(each.data, ())
     }
+    # What was taken out on purpose is not to come again.
+    rows |= {row for taken in world.withdrawn.values() for row in taken}
     files = [file for (source, _), file in world.files.items() if source == uri]
     there = [f.path for f in files if any(rows.intersection(v.rows) for v in f.versions)]
     if not there:

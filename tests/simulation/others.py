@@ -152,6 +152,8 @@ def log_cut(director: Director, found: Event) -> None:
     last = now.version - found["back"]
     # Whoever sleeps over it, or has an entry on its way, would write behind the log's end.
     asleep = any(p.paused_until > world.now for p in director.processes["penguin"])
+    # So would a command that has Penguin give outputs up, and goes on for as long as it follows.
+    asleep |= bool(world.counts["command redone"])
     if last < 0 or asleep or world.on_their_way:
         return
     then = table_of(world, last)

@@ -24,6 +24,7 @@ from blizzard_py.sources.stale import current_state
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.committers import blocked_by
 from blizzard_py.state.journal import Journal
+from blizzard_py.state.record_names import is_of_records
 
 # What people have to look at.
 _FAILED = frozenset({"quarantined", "taken", "open", "refused", "missing", "kept"})
@@ -57,7 +58,12 @@ class Brought:
     @property
     def is_unmended(self) -> bool:
         """Return whether there is something that people have to look at."""
-        return any(file.state in _FAILED for file in self.files)
+        return any(file.state in _FAILED for file in self.files) or self.failed_again > 0
+
+    @property
+    def failed_again(self) -> int:
+        """Return how many records of letters are bad again; bad lines of whole files are not."""
+        return sum(file.bad for file in self.files if is_of_records(file.path))
 
 
 def not_requested(paths: Sequence[str]) -> Brought:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
+from blizzard_py.app.reingest import merged
 from blizzard_py.app.submit import RequestResult
 from blizzard_py.app.wiring import NoEngine, owner_parts
 from blizzard_py.edits.checkpoint_store import EditRefused
@@ -17,6 +18,7 @@ from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.document import Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState, is_over
+from blizzard_py.requests.report import ReportLine
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_state
 
@@ -52,6 +54,14 @@ def find_requests(config: Config) -> Iterator[ListedRequest]:
                 yield ListedRequest(
                     parts.name, request_id, request, end.state, end.reason, end.counts
                 )
+
+
+def read_report(config: Config, found: ListedRequest) -> list[ReportLine]:
+    """Return what became of each file of a request. Raises `RequestInvalid`, `StorageError`."""
+    for parts in _owners(config):
+        if parts.name == found.source:
+            return merged(Mailbox(parts.stores.sink, parts.id).report(found.id), found.state)
+    return []
 
 
 def find_open_requests(parts: Parts) -> Iterator[ListedRequest]:

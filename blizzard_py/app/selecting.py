@@ -72,9 +72,7 @@ class Selecting:
         `RequestRefused`, `StateError`, `StorageError`.
         """
         if request.kind == "close_letters":
-            letters = tuple(request.select["letters"])
-            lines = tuple(ReportLine(each, "closed") for each in letters)
-            return Selected((), lines, "", is_last=True, letters=letters)
+            return _closing(self._parts, request)
         looking = None
         if _mode(request) == "replace":
             looking = self._looked_up(request)
@@ -172,6 +170,18 @@ def preview(
         cursor, is_last = page.cursor, page.is_last
 
 
+def _closing(parts: Parts, request: Request) -> Selected:
+    """The letters of a request that closes some, as far as they are open still."""
+    dlq, lines = parts.stores.dlq, []
+    for letter_id in request.select["letters"]:
+        if dlq.stat(put_away(parts.letters_id, letter_id)[0]) is None:
+            lines.append(ReportLine(letter_id, "missing", "it is not open any more"))
+        else:
+            lines.append(ReportLine(letter_id, "closed"))
+    letters = tuple(line.path for line in lines if line.state == "closed")
+    return Selected((), tuple(lines), "", is_last=True, letters=letters)
+
+
 def _mode(request: Request) -> Mode:
     mode: Mode = request.options.get("mode", "add")
     return mode
@@ -185,10 +195,6 @@ def _insists(request: Request) -> bool:
 def _known(source: Source[Any], state: SourceState, now: float) -> Known | None:
     """What polls will find; None of a table or an API, which has no files."""
     return source.known(state, now + APART_MARGIN_SECS) if isinstance(source, Replacing) else None
-
-
-def _page(parts: Parts, request: Request, cursor: str) -> Page:
-    return read_page(parts, request, cursor, PAGE_FILES)
 
 
 def _whole_page(parts: Parts, request: Request) -> Page:
@@ -253,12 +259,13 @@ def _to_replace(
 def close_letters(parts: Parts, letters: Iterable[str], reason: Closing | None) -> None:
     """Move letters to those that are dealt with, and keep the ``reason`` if there is one.
 
-    Those that were moved before, by whoever died then, stay. Raises `StorageError`.
+    Those that were moved before, by whoever died then or by a replay, stay as they are. Raises
+    `StorageError`.
     """
     dlq, source_id = parts.stores.dlq, parts.letters_id
     for letter_id in letters:
-        if reason is not None:
-            write_reason(dlq, source_id, letter_id, reason)
         here, there = put_away(source_id, letter_id)
+        if reason is not None and dlq.stat(here) is not None:
+            write_reason(dlq, source_id, letter_id, reason)
         with contextlib.suppress(NotFound):  # moved before a crash
             dlq.rename(here, there)

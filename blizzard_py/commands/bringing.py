@@ -95,6 +95,7 @@ def _document(found: Mapping[str, Brought]) -> dict[str, Any]:
         ],
         "requests": [each.request.id for each in found.values() if each.request is not None],
         "rows": sum(each.rows for each in found.values()),
+        "failed_again": sum(each.failed_again for each in found.values()),
         "replaced": sum(line.before for each in found.values() for line in each.files),
     }
 
@@ -121,6 +122,9 @@ def _print(found: Mapping[str, Brought]) -> None:
         before = sum(line.before for _, line in lines if line.state == "replaced")
         place = f", in the place of {counted(before, 'row')}" if before else ""
         click.echo(f"{counted(rows, 'row')} of {files} {are(rows)} in{place}.")
+    failed = sum(each.failed_again for each in found.values())
+    if failed:
+        click.echo(f"{counted(failed, 'record')} failed again, with new letters.")
     for name, each in found.items():
         if each.blocked is not None:
             told = f"{name}: groups of this source wait behind one that waits: {each.blocked}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,12 +21,26 @@ from blizzard_core.cli import (
     print_table,
 )
 from blizzard_core.settings.document import Config
-from blizzard_core.text import printable
+from blizzard_core.text import counted, iso, printable
 from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.requests import ListedRequest, cancel_request, find_requests
+from blizzard_py.app.requests import (
+    ListedRequest,
+    cancel_request,
+    find_requests,
+    read_report,
+)
 from blizzard_py.app.submit import Order, RequestResult, Waits, submit_and_follow
+from blizzard_py.requests.document import Request
+from blizzard_py.requests.report import ReportLine
 
+# The count that says how far a request has come, by its kind: files, letters, units.
+_COUNTED = {
+    "reingest": "ingested",
+    "close_letters": "closed",
+    "mark_units": "units",
+    "advance_watermark": "",
+}
 # The exit code where nobody has accepted a request yet; it stays.
 OPEN = 7
 
@@ -116,7 +131,7 @@ def list_requests(config: Path, as_json: bool) -> int:
     if as_json:
         print_json({"requests": [asdict(each) for each in found]})
         return 0
-    columns = ("source", "id", "what", "state", "by", "at")
+    columns = ("source", "id", "what", "state", "done", "by", "at")
     print_table(columns, map(_line, found))
     for each in found:
         if each.reason:
@@ -127,29 +142,75 @@ def list_requests(config: Path, as_json: bool) -> int:
 def _line(found: ListedRequest) -> list[str | None]:
     request = found.request
     if request is None:
-        return [found.source, found.id, "cannot be read", found.state, None, None]
-    return [found.source, found.id, request.kind, found.state, request.by, request.at]
+        return [found.source, found.id, "cannot be read", found.state, None, None, None]
+    what, done = summarize(request), found.counts.get(_COUNTED[request.kind])
+    count = None if done is None else f"{done:,}"
+    return [found.source, found.id, what, found.state, count, request.by, request.at]
 
 
-@requests.command("show", examples=("blizzard requests show config.yaml 7f3a9c2e.1",))
+def summarize(request: Request) -> str:
+    """Return in a few words what a request orders."""
+    select = request.select
+    match request.kind:
+        case "reingest":
+            return f"{request.options.get('mode', 'add')} {_selected(select)}"
+        case "close_letters":
+            return f"close {_selected(select)}"
+        case "mark_units":
+            return f"mark {counted(len(select['units']), 'unit')}"
+        case "advance_watermark":
+            return f"advance watermark to {iso(select['to_ms'] / 1000)}"
+
+
+def _selected(select: Mapping[str, Any]) -> str:
+    if select.get("range"):
+        first, last = select["range"]
+        return f"{first} .." if first == last else f"{first} .. {last}"
+    noun = "letter" if select.get("letters") else "file"
+    return counted(len(select.get("letters") or select["files"]), noun)
+
+
+@requests.command(
+    "show",
+    examples=(
+        "blizzard requests show config.yaml 7f3a9c2e.1",
+        "blizzard requests show config.yaml 7f3a9c2e.1 --files",
+    ),
+)
 @config_argument
 @click.argument("request_id", metavar="ID")
+@click.option("--files", is_flag=True, help="Also what became of each file, and why.")
 @json_option
 @log_level_option
 @command
-def show(config: Path, request_id: str, as_json: bool) -> int:
-    """Show one request: what it selects, who asked and why, and how it went. Writes nothing."""
-    for each in find_requests(load_config(config)):
+def show(config: Path, request_id: str, files: bool, as_json: bool) -> int:
+    """Show one request: what it selects, who asked and why, and how it went. Writes nothing.
+
+    With --files also what became of each file so far: ingested, replaced, present (its rows were
+    in), left (to polls), refused, missing, quarantined, kept (it failed, and its rows of before
+    are as they were), or taken where it is not done yet.
+    """
+    loaded = load_config(config)
+    for each in find_requests(loaded):
         if each.id != request_id:
             continue
+        lines = read_report(loaded, each) if files else []
         if as_json:
-            print_json(asdict(each))
+            print_json(asdict(each) | ({"files": list(map(asdict, lines))} if files else {}))
             return 0
         for name, value in _facts(each):
             click.echo(printable(f"{name + ':':<8} {value}"))
+        if files:
+            print_table(("file", "state", "rows", "rows before", "why"), map(_file_row, lines))
         return 0
     click.echo(f"There is no request {request_id}; `blizzard requests list` names them.", err=True)
     return 1
+
+
+def _file_row(line: ReportLine) -> list[str]:
+    rows = f"{line.rows:,}" if line.rows or line.state in {"ingested", "replaced"} else ""
+    before = f"{line.before:,}" if line.found_by else ""
+    return [line.path, line.state, rows, before, line.reason]
 
 
 def _facts(found: ListedRequest) -> Iterator[tuple[str, str]]:

@@ -77,7 +77,7 @@ class BatchRecords:
 
 
 def _line_of(file: FinishedFile) -> ReportLine:
-    return ReportLine(file.path, file.outcome, file.error, file.rows)
+    return ReportLine(file.path, file.outcome, file.error, file.rows, bad=file.bad_rows)
 
 
 class _Records:

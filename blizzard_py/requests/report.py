@@ -29,7 +29,7 @@ class ReportLine:
     """A file of a request. ``state`` is what was decided, or the outcome of its batch.
 
     Of one that replaces rows, ``before`` is how many there were, and ``found_by`` how they are
-    found: by ``_source_file``, or by whole ``outputs``.
+    found: by ``_source_file``, or by whole ``outputs``. ``bad`` are records that have new letters.
     """
 
     path: str
@@ -38,6 +38,7 @@ class ReportLine:
     rows: int = 0
     before: int = 0
     found_by: str = ""
+    bad: int = 0
 
 
 def page_name(page: int, epoch: int) -> str:

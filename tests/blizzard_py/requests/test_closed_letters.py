@@ -1,0 +1,83 @@
+"""Letters that an operator closes: put away with the reason, and replayed by nobody."""
+
+from __future__ import annotations
+
+from blizzard_py.dead_letters import reader
+from blizzard_py.dead_letters.reasons import reason_of
+from tests.support.letter_world import FIRST, INGESTED, SECOND, LetterWorld, uri
+from tests.support.memory_store import Died, Dying
+from tests.support.request_world import SOURCE_ID
+
+BASE = ["1", "5", "52", "b"]
+
+
+def close(world: LetterWorld, *ids: str) -> str:
+    request_id = world.ask({"letters": list(ids)}, "close_letters")
+    world.drain()
+    return request_id
+
+
+def test_closed_letters_are_put_away_and_replayed_by_nobody() -> None:
+    world = LetterWorld()
+    world.put_records({"path": uri(INGESTED), "raw": "r"})
+    records, first, second = world.open_ids()
+    request_id = close(world, first, records)
+    assert world.request(request_id).state == "done"
+    assert world.request(request_id).counts == {"closed": 2}
+    assert world.open_ids() == [second]
+    found = reason_of(world.dlq, SOURCE_ID, first)
+    assert found is not None
+    assert (found.why, found.by) == ("a test", "ann@ops-3")
+    world.mend()
+    assert world.replay(first, second, records) == {SECOND: "ingested"}
+    assert world.rows() == [*BASE, "d"]
+
+
+def test_a_closed_letter_that_its_writer_brings_back_is_put_away_again() -> None:
+    world = LetterWorld()
+    first, second = world.open_letters()
+    data = world.dlq.read(first.path)
+    close(world, first.id, second.id)
+    world.dlq.put_atomic(first.path, data)
+    world.mend()
+    assert world.replay() == {}
+    assert (world.open_letters(), world.rows()) == ([], BASE)
+
+
+def test_letters_that_a_replay_has_before_are_not_closed() -> None:
+    world = LetterWorld()
+    world.mend()
+    ids = world.open_ids()
+    world.ask({"letters": ids})
+    world.drain()
+    request_id = close(world, *ids)
+    assert world.outcomes(request_id) == dict.fromkeys(ids, "missing")
+    assert world.rows() == [*BASE, "c", "d"]
+    assert [reason_of(world.dlq, SOURCE_ID, each) for each in ids] == [None, None]
+
+
+def test_a_death_at_every_change_closes_what_was_accepted() -> None:
+    at, died = 0, True
+    while died:
+        world = LetterWorld()
+        ids = world.open_ids()
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        died = False
+        try:
+            close(world, *ids)
+        except Died:
+            died = True
+        dying.arm(-1)
+        request_id = close(world, *ids)
+        assert world.request(request_id).state == "done"
+        assert world.open_letters() == [], at
+        assert all(reason_of(world.dlq, SOURCE_ID, each) for each in ids), at
+        away = reader.objects(world.dlq, SOURCE_ID, replayed=True)
+        assert sorted(each.id for each in away) == sorted(ids), at
+        world.mend()
+        assert world.replay(*ids) == {}
+        assert world.rows() == BASE, at
+        assert world.explained(FIRST).verdict == "quarantined"
+        at += 1
+    assert at > 8

@@ -121,10 +121,10 @@ def _object(entry: Entry, root: str) -> DeadLetterObject | None:
     return DeadLetterObject(entry.path, stem, kind, entry.size, entry.modified, bool(folder))
 
 
-def object_of(entry: Entry, letter_id: str) -> DeadLetterObject:
-    """Return the open object with an id, as a listing or a look at it has it."""
-    kind: Kind = "records" if entry.path.endswith(_RECORDS) else "files"
-    return DeadLetterObject(entry.path, letter_id, kind, entry.size, entry.modified, False)
+def object_of(source_id: str, letter_id: str) -> DeadLetterObject:
+    """Return the open object with an id, as far as the id tells of it."""
+    kind: Kind = "records" if letter_id.endswith(".records") else "files"
+    return DeadLetterObject(put_away(source_id, letter_id)[0], letter_id, kind, 0, 0.0, False)
 
 
 def put_away(source_id: str, letter_id: str) -> tuple[str, str]:

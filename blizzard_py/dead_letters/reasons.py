@@ -14,7 +14,7 @@ from dataclasses import asdict
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound
-from blizzard_core.storage.protocol import Storage, join
+from blizzard_core.storage.protocol import Storage, join, listed
 from blizzard_py.state.source_state import Closing
 
 _FOLDER = "discarded"
@@ -38,6 +38,14 @@ def reason_of(dlq: Storage, source_id: str, letter_id: str) -> Closing | None:
         return None
     where = f"{dlq.uri}/{path}"
     return decoded(Closing, parsed(raw, where), where)
+
+
+def closed_ids(dlq: Storage, source_id: str) -> frozenset[str]:
+    """Return the ids of all letters of a source that were closed. Raises `StorageError`."""
+    folder = join(source_id, _FOLDER)
+    entries = listed(dlq, f"{folder}/", f"{folder}0")
+    names = (entry.path.rpartition("/")[2] for entry in entries)
+    return frozenset(name.removesuffix(".ndjson") for name in names)
 
 
 def _path(source_id: str, letter_id: str) -> str:

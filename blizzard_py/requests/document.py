@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
@@ -28,6 +29,8 @@ Mode = Literal["add", "replace", "again"]
 
 # Kinds that take several saves; all others take effect in one.
 BRINGING: frozenset[Kind] = frozenset({"reingest", "close_letters"})
+
+_LETTER_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
 
 CANCEL_IT = "cancel it, and give the command again"
 
@@ -84,6 +87,8 @@ class Reingest:
     def __post_init__(self) -> None:
         if sum(map(bool, (self.files, self.range, self.letters))) != 1:
             raise ValueError("needs one of files, range and letters")
+        _check_paths((*self.files, *(self.range or ())))
+        _check_ids(self.letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,23 @@ class CloseLetters:
     """``select`` of ``close_letters``: objects of dead letters that are not to be brought."""
 
     letters: Annotated[list[str], msgspec.Meta(min_length=1, max_length=REQUEST_LETTERS)]
+
+    def __post_init__(self) -> None:
+        _check_ids(self.letters)
+
+
+def _check_paths(paths: Iterable[str]) -> None:
+    """Raise `ValueError` for what is no name below a root."""
+    for path in paths:
+        if path.startswith("/") or not {".", ".."}.isdisjoint(path.split("/")):
+            raise ValueError(f"{path!r} is no path below the source's root")
+
+
+def _check_ids(letters: Iterable[str]) -> None:
+    """Raise `ValueError` for what is no id of letters: it becomes a name in their folder."""
+    for letter in letters:
+        if _LETTER_ID.fullmatch(letter) is None:
+            raise ValueError(f"{letter!r} is no id of dead letters; `blizzard dlq list` names them")
 
 
 @dataclass(frozen=True, slots=True)

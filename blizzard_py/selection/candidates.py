@@ -9,11 +9,13 @@ same partition of the table. Their names follow from the letter: written again t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
 from blizzard_core.storage.protocol import Entry, is_hidden
 from blizzard_core.watermark.progress import Gap
+from blizzard_py.dead_letters.reasons import closed_ids
 from blizzard_py.requests.document import Request
 from blizzard_py.selection.letters import Candidate, LetterFiles
 from blizzard_py.sources.files.discovery import accepts
@@ -52,13 +54,17 @@ def read_page(parts: Parts, request: Request, cursor: str, most: int = PAGE_FILE
         return _range(parts, select["range"], cursor, most)
     from_source = bool(request.options.get("from_source"))
     whole = request.options.get("mode") == "replace"
-    return _letters(LetterFiles(parts, from_source, whole), select["letters"], cursor, most)
+    closed = closed_ids(parts.stores.dlq, parts.letters_id)
+    files = LetterFiles(parts, closed, from_source, whole)
+    return _letters(files, select["letters"], cursor, most)
 
 
 def _files(parts: Parts, paths: Sequence[str], cursor: str, most: int) -> Page:
     first = int(cursor or 0)
     some = paths[first : first + most]
-    found = tuple(Candidate(path, parts.stores.source.stat(path)) for path in some)
+    with ThreadPoolExecutor(parts.concurrency) as pool:
+        entries = list(pool.map(parts.stores.source.stat, some))
+    found = tuple(map(Candidate, some, entries))
     end = first + len(some)
     return Page(found, str(end), end >= len(paths))
 
@@ -87,11 +93,14 @@ def _listed(parts: Parts, first: str, last: str, cursor: str) -> Iterator[Entry]
 
 def _letters(files: LetterFiles, ids: Sequence[str], cursor: str, most: int) -> Page:
     """The files of the next letter objects, each of which is read to its end."""
-    index = int(cursor or 0)
+    index, width = int(cursor or 0), files.parts.concurrency
     found: list[Candidate] = []
     ended: list[str] = []
-    while index < len(ids) and len(found) < most and len(ended) < _PAGE_LETTERS:
-        found += files.of(ids[index])
-        ended.append(ids[index])
-        index += 1
+    with ThreadPoolExecutor(width) as pool:
+        while index < len(ids) and len(found) < most and len(ended) < _PAGE_LETTERS:
+            some = ids[index : index + width]
+            for candidates in pool.map(files.of, some):
+                found += candidates
+            ended += some
+            index += len(some)
     return Page(tuple(found), str(index), index >= len(ids), tuple(ended))

@@ -7,20 +7,18 @@ same partition of the table. Their names follow from the letter: written again t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.errors import BlizzardError, NotFound
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
-from blizzard_py.dead_letters.reasons import reason_of
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.sources.files.lines import read_lines
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.records import RecordFiles
 from blizzard_py.state.record_names import is_of_records, original_of, record_file
-from blizzard_py.state.source_state import Closing
 
 # How much of records may wait in memory for being written, and how large their files get.
 RECORD_FILE_BYTES = 64 << 20
@@ -61,34 +59,29 @@ def original(parts: Parts, letter: DeadLetter) -> DeadLetter:
 class LetterFiles:
     """Files of letter objects of the source that ``parts`` are of.
 
-    With ``from_source`` every record is read from its file again, else only what its letter had no
-    room for. With ``whole`` records stand for the whole file that they are of.
+    Those ``closed`` tell of none. With ``from_source`` every record is read from its file again,
+    else only what its letter had no room for. With ``whole`` records stand for the whole file that
+    they are of.
     """
 
     parts: Parts
+    closed: Container[str] = ()
     from_source: bool = False
     whole: bool = False
 
-    def of(self, letter_id: str) -> Iterator[Candidate]:
-        """Yield the files of an object, each once; none of one that was closed or is gone.
+    def of(self, letter_id: str) -> list[Candidate]:
+        """Return the files of an object, each once; none of one that was closed or is gone.
 
         Writes the files of its records. Raises `StorageError`, `StateError`.
         """
-        found = self._object(letter_id)
+        if letter_id in self.closed:
+            return []  # its writer has brought it back when it woke up
         try:
-            if found is not None and self._closed(letter_id) is None:
-                yield from self._found(found)
+            return list(self._found(reader.object_of(self.parts.letters_id, letter_id)))
+        except NotFound:
+            return []
         except (LetterRefused, UnreadableDeadLetter) as error:
-            yield Candidate(letter_id, None, letter_id, problem=str(error))
-
-    def _object(self, letter_id: str) -> DeadLetterObject | None:
-        path = reader.put_away(self.parts.letters_id, letter_id)[0]
-        entry = self.parts.stores.dlq.stat(path)
-        return None if entry is None else reader.object_of(entry, letter_id)
-
-    def _closed(self, letter_id: str) -> Closing | None:
-        """Why it was closed, if its writer has brought it back when it woke up."""
-        return reason_of(self.parts.stores.dlq, self.parts.letters_id, letter_id)
+            return [Candidate(letter_id, None, letter_id, problem=str(error))]
 
     def _found(self, found: DeadLetterObject) -> Iterator[Candidate]:
         if found.kind == "records" and not self.whole:

@@ -108,6 +108,20 @@ def test_too_many_letters_are_refused(kind: str) -> None:
     assert refusal(found).startswith("select: letters: Expected `array` of length <= 20000")
 
 
+@pytest.mark.parametrize("path", ["../1.json", "/etc/1.json", "a/./1.json", "//records/1.json"])
+def test_a_path_leads_nowhere_else(path: str) -> None:
+    for select in ({"files": [path]}, {"range": ["a", path]}):
+        found = refusal(document(kind="reingest", select=select))
+        assert "is no path below the source's root" in found
+
+
+@pytest.mark.parametrize("letter", ["../other/1", "a/b", "", ".hidden", "x" * 200])
+@pytest.mark.parametrize("kind", ["reingest", "close_letters"])
+def test_an_id_of_letters_leads_nowhere_else(kind: str, letter: str) -> None:
+    found = refusal(document(kind=kind, select={"letters": [letter]}))
+    assert "is no id of dead letters" in found
+
+
 @pytest.mark.parametrize("select", [{}, {"files": ["a"], "letters": ["b"]}, {"range": ["a"]}])
 def test_a_selection_is_of_one_kind(select: dict[str, Any]) -> None:
     assert refusal(document(kind="reingest", select=select)).startswith("select")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from blizzard_py.ingest import source_pipeline, source_view
+from blizzard_py.ingest import source_view, start
 from blizzard_py.replay import Replay, ownership
 from blizzard_py.replay import Taken as ReplayLedger
 from blizzard_py.sources.files import source as files
@@ -24,7 +24,7 @@ def identity_is_checked(_world: World) -> Iterator[None]:
 
 @guard("a missing checkpoint means a cold start")
 def lost_checkpoints_are_noticed(_world: World) -> Iterator[None]:
-    with mock.patch.object(source_pipeline, "check_cold_start", nothing):
+    with mock.patch.object(start, "check_cold_start", nothing):
         yield
 
 

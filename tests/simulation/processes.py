@@ -176,5 +176,8 @@ def drained(process: Process, worker: Any) -> int:
     """What a command has taken is worked off in its process; the exit code."""
     loop = Loop(once=True, jitter_secs=0.0, grace_secs=1.0, chance=process.world.chance.random)
     code = run_worker(worker, loop, process.stop)
-    process.is_excused(str(worker.activity.error))
+    error = worker.activity.error
+    if worker.activity.is_bug:
+        process.world.problems[f"a {process.kind} ended with {error!r}"] += 1
+    process.is_excused(str(error))
     return code

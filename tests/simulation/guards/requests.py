@@ -8,9 +8,11 @@ from typing import Any
 from unittest import mock
 
 from blizzard_py.ingest import request_runner
-from blizzard_py.ingest.request_runner import RequestRunner, with_selected
+from blizzard_py.ingest.request_runner import RequestRunner
+from blizzard_py.ingest.request_steps import with_selected
 from blizzard_py.sources.files.advance import NOTHING
 from blizzard_py.sources.files.source import FileSource, _lowest
+from blizzard_py.sources.protocol import NoWork
 from blizzard_py.state.source_state import queued
 from tests.simulation.guards.registry import guard
 from tests.simulation.world import World
@@ -51,13 +53,16 @@ def requests_end_by_a_save(_world: World) -> Iterator[None]:
         yield
 
 
-@guard("a batch of a request moves the marks of the source")
+@guard("a batch of a request moves the marks of the source, as queued files do")
 def requests_move_no_marks(_world: World) -> Iterator[None]:
     def advance(self: Any, state: Any, batch: Any, work: Any, now: float) -> Any:
-        return self._moved(state, batch, _lowest(state, batch, work), now)
+        beside = None if isinstance(work, NoWork) else work
+        moved = self._moved(replace(state, queue=()), batch, _lowest(state, batch, beside), now)
+        return replace(moved, queue=state.queue)
 
     def outlook(self: Any, state: Any, batch: Any) -> Any:
-        return self._moved(state, batch, NOTHING.lowest, batch.committed_ts)
+        moved = self._moved(replace(state, queue=()), batch, NOTHING.lowest, batch.committed_ts)
+        return replace(moved, queue=state.queue)
 
     with (
         mock.patch.object(FileSource, "advance", advance),

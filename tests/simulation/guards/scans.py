@@ -12,7 +12,7 @@ from blizzard_core.watermark import paths as watermark_paths
 from blizzard_core.watermark import progress as watermark
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Scanned
-from blizzard_py.ingest import source_pipeline
+from blizzard_py.ingest import start
 from blizzard_py.ingest.batch_runner import BatchRunner
 from blizzard_py.sources.files import advance, discovery, late_files, sweep, watermark_files
 from blizzard_py.sources.files import source as files
@@ -169,13 +169,13 @@ def depth_by_directories(_world: World) -> Iterator[None]:
 
 @guard("names in grace that the checkpoint leaves to the journal are not read from it")
 def window_is_read(_world: World) -> Iterator[None]:
-    with mock.patch.object(source_pipeline, "whole", lambda _sink, _id, state: state):
+    with mock.patch.object(start, "whole", lambda _sink, _id, state: state):
         yield
 
 
 @guard("a time that a wrong clock noted is waited for")
 def wrong_times_are_cut(_world: World) -> Iterator[None]:
-    with mock.patch.object(source_pipeline, "clamp_times", lambda state, _now: state):
+    with mock.patch.object(start, "clamp_times", lambda state, _now: state):
         yield
 
 

@@ -40,7 +40,7 @@ _CLOCKS = frozenset({"clock", "store_clock", "set_aside", "put_back", "original"
 
 def _ahead(chance: random.Random, plan: Plan) -> list[Event]:
     """Files of a partition whose time is still to come are requested, and then it comes."""
-    at = plan.length + 10.0
+    at = plan.length * (0.2 + 0.7 * chance.random())
     folder = directory(plan.settings.layout, START + 4 * DAY)
     count = chance.choice((2, 3))
     writes = [
@@ -52,10 +52,12 @@ def _ahead(chance: random.Random, plan: Plan) -> list[Event]:
     asked = event(
         at + 20.0, "ingest", count=chance.randrange(1, count + 1), folder=folder, how="followed"
     )
-    asleep = at + 20.0 + chance.choice((60.0, 200.0))
+    asleep = max(plan.length, at + 20.0) + chance.choice((60.0, 200.0))
     return [
         *writes,
         asked,
         *(event(asleep, "kill", who=who, secs=_LONG_SECS) for who in ("blizzard", "penguin")),
+        # Nobody has looked above it yet.
+        event(asleep + 3600.0, "write", path=f"{folder}0.ndjson", manner="in_order"),
         event(asleep + _LONG_SECS + 60.0, "write", path=f"{folder}later.ndjson", manner="in_order"),
     ]

@@ -10,9 +10,10 @@ from unittest import mock
 from blizzard_py.ingest import request_runner
 from blizzard_py.ingest.request_runner import RequestRunner
 from blizzard_py.ingest.request_steps import with_selected
+from blizzard_py.selection.claims import Claim, Claims
 from blizzard_py.sources.files.advance import NOTHING
 from blizzard_py.sources.files.source import FileSource, _lowest
-from blizzard_py.sources.protocol import NoWork
+from blizzard_py.sources.protocol import PlainWork
 from blizzard_py.state.source_state import queued
 from tests.simulation.guards.registry import guard
 from tests.simulation.world import World
@@ -56,7 +57,7 @@ def requests_end_by_a_save(_world: World) -> Iterator[None]:
 @guard("a batch of a request moves the marks of the source, as queued files do")
 def requests_move_no_marks(_world: World) -> Iterator[None]:
     def advance(self: Any, state: Any, batch: Any, work: Any, now: float) -> Any:
-        beside = None if isinstance(work, NoWork) else work
+        beside = None if isinstance(work, PlainWork) else work
         moved = self._moved(replace(state, queue=()), batch, _lowest(state, batch, beside), now)
         return replace(moved, queue=state.queue)
 
@@ -68,4 +69,25 @@ def requests_move_no_marks(_world: World) -> Iterator[None]:
         mock.patch.object(FileSource, "advance", advance),
         mock.patch.object(FileSource, "outlook", outlook),
     ):
+        yield
+
+
+@guard("a request takes files without asking whether the source has them, or is going to")
+def requests_ask_whose_it_is(_world: World) -> Iterator[None]:
+    with mock.patch.object(Claims, "of", return_value=Claim("free")):
+        yield
+
+
+@guard("dead letters are put away when their files are queued")
+def letters_wait_for_their_files(_world: World) -> Iterator[None]:
+    real = RequestRunner._with_next_page
+
+    def with_next_page(self: Any, state: Any, request_id: str, epoch: int) -> Any:
+        after = real(self, state, request_id, epoch)
+        known = None if after is None else after.requests.get(request_id)
+        if known is not None and known.letters:
+            self._effects.put_away(self._mailbox.read(request_id), known.letters)
+        return after
+
+    with mock.patch.object(RequestRunner, "_with_next_page", with_next_page):
         yield

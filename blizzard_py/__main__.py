@@ -107,7 +107,7 @@ def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
     a source already is left alone; --take-over insists. Exit codes: 0 done, 1 a pipeline
     failed, 2 bad configuration or a source refused, 3 another daemon has a source, or took
     it over, 4 a secret was renewed, 5 with --once: done, and Penguin has refused what was published
-    before (`blizzard redo`), 7 with --once: done but for work units that could not be read
+    before (`blizzard replay --refused`), 7 with --once: done but for work units that could not be read
     and wait for another try (`blizzard status`), 130 --once was interrupted.
     """
     admission = anybody if take_over else considerate(person=sys.stdin.isatty())
@@ -195,7 +195,7 @@ def status(config: Path, as_json: bool) -> int:
     Works from any machine that reaches the stores, whether the daemon runs or not.
     A + behind a number says that there is more than was looked at. Exit codes: 0 nothing to do,
     1 the state of a source cannot be read, 2 bad configuration or usage, 5 Penguin has refused
-    what was published (`blizzard redo`).
+    what was published (`blizzard replay --refused`).
     """
     found, errors = inspection.status(load_config(config))
     code = answer((found, errors), print_status, as_json=as_json)

@@ -196,7 +196,7 @@ def _code_of(document: dict[str, Any]) -> int:
 def _print_missing(name: str, found: dict[str, Any]) -> None:
     """A line for each output that was deleted before it was committed."""
     for path in found["missing"]:
-        why = "deleted before it was committed; `blizzard redo CONFIG --quarantined`"
+        why = "deleted before it was committed; `blizzard replay CONFIG --refused`"
         click.echo(printable(f"{name}: missing: {path}: {why}"))
 
 

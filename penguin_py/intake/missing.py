@@ -101,7 +101,7 @@ def _missing(batch: PublishedBatch, output: PublishedOutput) -> Rejection:
         MISSING,
         f"was published with {output.rows:,} rows and deleted before it was committed (a VACUUM"
         f" with a short retention?); the rows are of {', '.join(files[:NAMED])}{more};"
-        " `blizzard redo CONFIG --quarantined` ingests these files again",
+        " `blizzard replay CONFIG --refused` ingests these files again",
         output.output_id,
     )
 
@@ -115,7 +115,7 @@ def settled(
 ) -> set[str]:
     """Return the paths of refused files of which nothing is missing: the log knows their output id.
 
-    Their output was given up (`penguin discard`, which is what `blizzard redo` does first), or came
+    Their output was given up (`penguin discard`, which is what `blizzard replay --refused` does first), or came
     by another file. They stay on record for as long as they lie there, or the sweep would take them
     for stragglers; nobody has to do anything about them. A file that cannot be read is none.
     """

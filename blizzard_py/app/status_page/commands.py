@@ -35,11 +35,11 @@ def _of_source(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, st
     if target["refused"]["outputs"]:
         yield (
             "What ingesting the refused rows again would do",
-            f"blizzard redo {here.replace(config, f'{config} --quarantined', 1)} --dry-run",
+            f"blizzard replay --refused {here.replace(config, f'{config} --quarantined', 1)} --dry-run",
         )
     if target["letters"]:
         yield "What was given up, and why", f"blizzard dlq list {here}"
-        yield "What a replay would take", f"blizzard dlq replay {here} --all --dry-run"
+        yield "What a replay would take", f"blizzard replay {here} --all --dry-run"
     yield "Where every source is", f"blizzard status {config}"
     yield "What the next poll would do", f"blizzard plan {config}"
     yield "Its saved state", f"blizzard checkpoint show {here}"
@@ -63,12 +63,12 @@ def _of_story(config: str, uri: str, story: Mapping[str, Any]) -> Iterator[tuple
             yield "The letter, and the line that is bad", f"blizzard dlq show {here} {which}"
         yield (
             "Once it is mended: what a replay would take",
-            f"blizzard dlq replay {here} {which} --dry-run",
+            f"blizzard replay {here} {which} --dry-run",
         )
     if verdict == "refused":
         yield (
             "What ingesting its rows again would do",
-            f"blizzard redo {config} --quarantined --dry-run",
+            f"blizzard replay --refused {config} --quarantined --dry-run",
         )
     apart = (story.get("pending") or {}).get("behind") == "apart"
     if apart or verdict in {"late", "closed", "ignored"}:

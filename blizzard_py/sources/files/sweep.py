@@ -207,7 +207,7 @@ def verdicts(
     outcome: Outcome = "quarantined" if source.late_files == "quarantine" else "reported"
     error = (
         "appeared where scans had passed already, later than the grace period of"
-        f" {grace:g} s or below a closed partition; `blizzard dlq replay` or `blizzard ingest`"
+        f" {grace:g} s or below a closed partition; `blizzard replay` or `blizzard ingest`"
         " takes it in"
     )
     return tuple(FinishedFile(entry.path, outcome, error=error, stage="late") for entry in late)

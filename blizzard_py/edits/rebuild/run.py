@@ -41,6 +41,7 @@ from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.members import with_source
 from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
 from blizzard_py.state.stream_query import check_query
+from blizzard_py.state.transitions import without_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +116,14 @@ class Rebuild:
             for batch, certain in evidence.unfinished()
             for places, whole in [evidence.places(batch)]
         )
-        flying = tuple(each.batch for each in batches if each.judgement != "done")
-        known = self._known(evidence, flying, found.state or SourceState(), done_before)
-        state = self._state(found.state, evidence, known, flying, now)
+        flying = tuple(
+            each.batch
+            for each in batches
+            if each.judgement != "done" and not _is_begun_anew(each.batch)
+        )
+        old = None if found.state is None else _without_requested(found.state)
+        known = self._known(evidence, flying, old or SourceState(), done_before)
+        state = self._state(old, evidence, known, flying, now)
         writer = None if found.document is None else writer_of(found.document, self._where)
         highest = max(evidence.epochs(), record.epoch, 0 if writer is None else writer.epoch)
         epoch = highest + 1
@@ -207,7 +213,9 @@ class Rebuild:
             if can_count(entry.path)
         }
         paths = list(there)
-        held = frozenset(entry.path for batch in flying for entry in batch.files)
+        # A batch of a request moves no mark, so its files are done where polls might find them.
+        asked = {path for batch in flying if batch.request for path in _settled_by(batch)}
+        held = frozenset(e.path for batch in flying if not batch.request for e in batch.files)
         journaled = {
             path: record.seen_ts
             for record in evidence.records
@@ -217,10 +225,10 @@ class Rebuild:
         for path in evidence.unsettled(list(journaled)):
             del journaled[path]  # from before a start over
         settled = frozenset(journaled).union(set(paths).difference(evidence.unsettled(paths)))
-        requested = evidence.requested()
+        requested = evidence.requested() | asked
         own = settled - requested
         history = frozenset(evidence.ledger.in_history(paths)) - settled
-        done = dict.fromkeys(settled | history, 0.0) | journaled
+        done = dict.fromkeys(settled | history | asked, 0.0) | journaled
         done |= dict.fromkeys(requested.intersection(done), 0.0)
         whole = not evidence.lacks_batches()
         told = passed_unnoted(old, list(filter(self._accepts, paths)), is_journal_whole=whole)
@@ -289,7 +297,7 @@ class Rebuild:
             queue=tuple(
                 entry
                 for entry in before.queue
-                if not (entry.request or entry.path in known.done or is_new(progress, entry.path))
+                if not (entry.path in known.done or is_new(progress, entry.path))
             ),
             sweep=Sweep(whole=True, noted=not origin),
             origin=origin,
@@ -342,6 +350,22 @@ class Rebuild:
         if state.processed is None:
             fresh = [path for path in fresh if is_new(state.progress, path)]
         return tuple(sorted(fresh, key=order_key))
+
+
+def _is_begun_anew(batch: Batch) -> bool:
+    """Return whether a batch's request, accepted anew, selects the files of the batch again."""
+    return bool(batch.request) and batch.phase == "running"
+
+
+def _settled_by(batch: Batch) -> set[str]:
+    return {file.path for file in batch.finished if file.outcome != "retry"}
+
+
+def _without_requested(state: SourceState) -> SourceState:
+    """The state without files that requests have still to do: these select them anew."""
+    for request in {file.request for file in state.queue if file.request}:
+        state = without_request(state, request)
+    return state
 
 
 def _window(

@@ -156,7 +156,8 @@ def _range(
     once_more: bool,
 ) -> int:
     first, last = (end.strip("/") for end in ends)
-    if order_key(first) > order_key(last):
+    # --to stands for all that begins with it.
+    if order_key(first) > order_key(last) and not first.startswith(last):
         raise click.UsageError(f"--from {first!r} sorts above --to {last!r}")
     order = Order("reingest", {"range": [first, last]}, options, why, once_more=once_more)
     with following():

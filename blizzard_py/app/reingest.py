@@ -97,7 +97,7 @@ def _previewed(parts: Parts, order: Order) -> Iterator[ReportLine]:
     if state is None:
         raise EditRefused(f"{parts.name}: has no checkpoint; have it run once first")
     would = "would replace" if order.options.get("mode") == "replace" else "would ingest"
-    request = request_of_order(parts, order, parts.clock())
+    request = request_of_order(parts, order, state, parts.clock())
     for line in preview(parts, source_pipeline(parts).source, state, request):
         yield replace(line, state=would) if line.state == "taken" else line
 

@@ -19,6 +19,7 @@ from blizzard_py.selection.choose import Choice, choose
 from blizzard_py.selection.claims import Claims
 from blizzard_py.selection.replaced import replaced_since
 from blizzard_py.selection.replacing import Replaceable
+from blizzard_py.selection.since import BroughtSince
 from blizzard_py.sources.earlier_batches import Earlier
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.files.replacements import Replacing
@@ -58,6 +59,7 @@ class Selecting:
     def __init__(self, parts: Parts, source: Source[Any]) -> None:
         self._parts = parts
         self._source = source
+        self._since = BroughtSince(parts)
         self._ledger: Ledger | None = None
         self._segments: tuple[Segment, ...] = ()
         # By the digest of its request; one at a time.
@@ -121,7 +123,7 @@ class Selecting:
         else:
             ledger.look()
         known = _known(self._source, state, wanted.now)
-        return _choice(self._parts, state, request, page, wanted, ledger, known)
+        return _choice(self._parts, state, request, page, wanted, ledger, known, self._since)
 
     def _looked_up(self, request: Request) -> _Looking | None:
         """The page of a request that replaces, with what the journal says; None if not yet."""
@@ -155,6 +157,7 @@ def preview(
     now = max(parts.clock(), 0.0 if saved is None else saved.modified)
     replaces, cursor, is_last = _mode(request) == "replace", "", False
     ledger, known = read_ledger(parts.stores.sink, parts.id), _known(source, state, now)
+    since = BroughtSince(parts)
     while not is_last:
         page = (
             _whole_page(parts, request)
@@ -162,7 +165,7 @@ def preview(
             else read_page(parts, request, cursor, PAGE_FILES)
         )
         wanted = Selection(cursor, now)
-        choice = _choice(parts, state, request, page, wanted, ledger, known)
+        choice = _choice(parts, state, request, page, wanted, ledger, known, since)
         if replaces:
             batches = EarlierBatches(parts, [each.path for each in page.candidates])
             choice, _ = _replacing(parts, request, page, choice, batches)
@@ -216,12 +219,15 @@ def _choice(
     wanted: Selection,
     ledger: Ledger,
     known: Known | None,
+    since: BroughtSince,
 ) -> Choice:
     names = [each.path for each in page.candidates if is_of_records(each.path)]
     replaced = replaced_since(parts, state, names)
     claims = Claims(parts, state, ledger, known, wanted.now, replaced)
-    insist = _insists(request)
-    return choose(page.candidates, claims, _mode(request), wanted.brought, insist=insist)
+    mode, later = _mode(request), set[str]()
+    if mode == "again" and request.since:
+        later = since.names(request.since, wanted.cursor if request.select.get("range") else "")
+    return choose(page.candidates, claims, mode, later, insist=_insists(request))
 
 
 def _replacing(

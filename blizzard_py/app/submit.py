@@ -34,10 +34,11 @@ from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.document import BRINGING, Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
+from blizzard_py.selection.since import first_after
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import require_current, world_of
 from blizzard_py.state.checkpoint_file import check_identity
-from blizzard_py.state.source_state import checkpoint_path
+from blizzard_py.state.source_state import SourceState, checkpoint_path
 
 # A daemon listens this often at least, in seconds (`blizzard_core.daemon.CALL_SECS`), and a command
 # waits for two turns of it and some time before it leaves the request alone.
@@ -107,14 +108,14 @@ def submit_request(
     store = CheckpointStore(parts.stores.sink, parts.id)
     seen = _load(parts, store)
     mailbox = Mailbox(parts.stores.sink, parts.id)
-    request = request_of_order(parts, order, waits.clock())
+    request = request_of_order(parts, order, seen.state, waits.clock())
     request_id, is_new = mailbox.submit(request, seen.state.requests, once_more=order.once_more)
     waits.tell(f"request {request_id} for {parts.name}{'' if is_new else ', made before'}")
     return _Following(parts, store, mailbox, request_id, waits, bring).result()
 
 
-def request_of_order(parts: Parts, order: Order, now: float) -> Request:
-    """Return a request of whoever runs this process."""
+def request_of_order(parts: Parts, order: Order, state: SourceState, now: float) -> Request:
+    """Return a request of whoever runs this process, for a source in a state."""
     return Request(
         kind=order.kind,
         select=order.select,
@@ -124,6 +125,7 @@ def request_of_order(parts: Parts, order: Order, now: float) -> Request:
         at=dt.datetime.fromtimestamp(now, dt.UTC).isoformat(timespec="seconds"),
         why=redacted(order.why),
         release=version("blizzard-penguin"),
+        since=first_after(state),
     )
 
 

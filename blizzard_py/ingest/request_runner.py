@@ -31,7 +31,6 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import (
     RequestState,
     State,
-    as_anew,
     first_running,
     is_over,
     with_letters_away,
@@ -134,9 +133,7 @@ class RequestRunner:
             if known.letters:
                 self._effects.put_away(request, known.letters)
                 return replace(state, requests=with_letters_away(state.requests, request_id))
-            brought = self._brought(request_id) if known.is_anew else frozenset()
-            page = Selection(known.cursor, now, brought)
-            found = self._effects.select(state, request, page)
+            found = self._effects.select(state, request, Selection(known.cursor, now))
         except (RequestRefused, RequestInvalid, StateError) as error:
             # What cannot be understood costs the request alone.
             end: State = "failed" if known.pages else "rejected"
@@ -145,11 +142,6 @@ class RequestRunner:
             return None
         self._mailbox.put_report(request_id, page_name(known.pages, epoch), found.lines)
         return with_selected(state, request_id, found, now)
-
-    def _brought(self, request_id: str) -> frozenset[str]:
-        """The files that a request has brought, as its report says."""
-        report = self._mailbox.report(request_id)
-        return frozenset(line.path for line in report if line.state == "ingested")
 
     def _ended(
         self, state: SourceState, request_id: str, end: State, reason: str, now: float
@@ -237,8 +229,6 @@ class RequestRunner:
             is_cancelled=is_cancelled,
         )
         found = after.requests.get(request_id)
-        if found is not None and found.state == "running" and self._mailbox.has_report(request_id):
-            after = replace(after, requests=as_anew(after.requests, request_id))
         if found is not None and found is not known:
             self._log_state(request_id, found)
         return after

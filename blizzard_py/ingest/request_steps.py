@@ -46,15 +46,10 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The page of a selection that begins at ``cursor``, the first at ``""``.
-
-    ``now`` is the store's time. ``brought`` are files that the request is known to have brought, if
-    it was accepted before by a checkpoint that was lost.
-    """
+    """The page of a selection that begins at ``cursor``, the first at ``""``, at a store's time."""
 
     cursor: str
     now: float
-    brought: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

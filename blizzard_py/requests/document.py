@@ -42,7 +42,8 @@ _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 class Request:
     """An operator's order. ``config`` is the fingerprint of the configuration it was made with.
 
-    ``by``, ``at`` (ISO time) and ``why`` are what the author says, and proof of nothing.
+    ``by``, ``at`` (ISO time) and ``why`` are what the author says, and proof of nothing. Rows of
+    batches from ``since`` on came after it was made, as far as is known.
     """
 
     kind: Kind
@@ -53,6 +54,7 @@ class Request:
     at: Text
     why: Text
     release: Text
+    since: Text = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,11 +178,6 @@ class Mailbox:
         path = f"{self._folder}/{checked(request_id)}/{name}"
         self._sink.put_atomic(path, lines_to_bytes(lines))
 
-    def has_report(self, request_id: str) -> bool:
-        """Return whether anything of a request was done, by whichever owner."""
-        folder = f"{self._folder}/{checked(request_id)}/"
-        return next(iter(listed(self._sink, folder, f"{folder}\U0010ffff")), None) is not None
-
     def report(self, request_id: str) -> Iterator[ReportLine]:
         """Yield the lines of a request's report: what was selected first, outcomes behind.
 

@@ -24,8 +24,7 @@ class RequestState:
 
     ``at`` is the epoch second of the last change, ``reason`` why it waits or how it ended. A
     ``running`` one brings files: its selection was read up to ``cursor``, in so many ``pages``,
-    and with ``is_read`` to its end. ``letters`` are to be put away once those files are done. One
-    that ``is_anew`` was accepted before, by a checkpoint that was lost since.
+    and with ``is_read`` to its end. ``letters`` are to be put away once those files are done.
     """
 
     seq: Annotated[int, msgspec.Meta(ge=1)]
@@ -38,7 +37,6 @@ class RequestState:
     pages: int = 0
     is_read: bool = False
     letters: tuple[str, ...] = ()
-    is_anew: bool = False
 
 
 def is_over(state: State) -> bool:
@@ -98,11 +96,6 @@ def with_page(
         at=at,
     )
     return {**requests, request_id: after}
-
-
-def as_anew(requests: Mapping[str, RequestState], request_id: str) -> Mapping[str, RequestState]:
-    """Return the requests with this one accepted before, by a checkpoint that was lost."""
-    return {**requests, request_id: replace(requests[request_id], is_anew=True)}
 
 
 def with_letters_away(

@@ -34,7 +34,7 @@ _KEPT = (
 )
 _NEVER = "it was never ingested; `blizzard ingest` or `backfill` takes it"
 _GONE = "there is no such file"
-_BROUGHT = "the same request has brought it"
+_BROUGHT = "its rows came after the request was made"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ def choose(
     candidates: Iterable[Candidate],
     claims: Claims,
     mode: Mode,
-    brought: Container[str] = (),
+    since: Container[str] = (),
     *,
     insist: bool,
 ) -> Choice:
     """Return what becomes of each candidate; a name that comes twice is taken once.
 
-    What the same request has ``brought`` before does not come ``again``.
+    What has rows ``since`` the request was made does not come ``again``.
     """
     lines: dict[str, ReportLine] = {}
     entries: dict[str, Entry] = {}
@@ -72,7 +72,7 @@ def choose(
         line = lines.get(path)
         if line is None:
             line = _line(candidate, claims, mode, insist=insist)
-            if mode == "again" and line.state == "taken" and path in brought:
+            if mode == "again" and line.state == "taken" and path in since:
                 line = ReportLine(path, "present", _BROUGHT)
             lines[path] = line
         if line.state in {"left", "refused"}:

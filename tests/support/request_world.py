@@ -18,6 +18,7 @@ from blizzard_py.requests.document import Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.requests.report import ReportLine
+from blizzard_py.selection.since import first_after
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.blizzard_world import World
@@ -34,6 +35,7 @@ def made(
     **options: Any,
 ) -> Request:
     """Return a request of a source, as a command makes it."""
+    state = read_state(parts.stores.sink, parts.id)
     return Request(
         kind=kind,
         select=select,
@@ -43,6 +45,7 @@ def made(
         at="2026-11-25T09:12:04+00:00",
         why="a test",
         release="0.1.0",
+        since="" if state is None else first_after(state),
     )
 
 

@@ -68,6 +68,7 @@ def test_the_stored_form_is_that_of_the_design() -> None:
         "options": {},
         "config": "sha256:5b1c",
         "release": "0.1.0",
+        "since": "",
         "by": "ann@ops-3",
         "at": "2026-11-25T09:12:04Z",
         "why": "corrected day",

@@ -1,0 +1,51 @@
+"""Files whose rows came after a request was made: for it they do not come again.
+
+A request reads what it selects a page at a time, and between two pages the source goes on. What
+its polls and its sweeps, and other requests, bring meanwhile is in once. So is what a request has
+brought that is accepted anew, since the checkpoint was lost that knew of it. The journal says so.
+"""
+
+from __future__ import annotations
+
+from blizzard_core.storage.protocol import order_key
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.journal import Journal
+from blizzard_py.state.journal_tally import above
+from blizzard_py.state.source_state import SourceState
+
+_LOWEST = "00000000-0000-0000-0000-000000000000"
+
+
+def first_after(state: SourceState) -> str:
+    """Return an id that no batch is below whose rows are not in yet. Pure."""
+    flying = (batch.batch for batch in state.in_flight)
+    return min(flying, default=above(_LOWEST, state.last_batch))
+
+
+class BroughtSince:
+    """Names of a source that have rows of batches since a request, as its pages are read.
+
+    Each batch is read once, and only names are held that lie beyond what is read of the selection.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
+        self._since = self._beyond = ""
+        self._read: set[str] = set()
+        self._names: set[str] = set()
+
+    def names(self, since: str, beyond: str) -> set[str]:
+        """Return those above the path ``beyond`` of batches from ``since`` on.
+
+        Raises `StateError`, `StorageError`.
+        """
+        if since != self._since or order_key(beyond) < order_key(self._beyond):
+            self._read, self._names = set(), set()
+        self._since, self._beyond = since, beyond
+        fresh = [batch for batch in self._journal.since(since) if batch not in self._read]
+        for record in self._journal.read(fresh):
+            self._names |= {p for p, outcome in record.outcomes.items() if outcome == "ingested"}
+            self._read.add(record.batch)
+        key = order_key(beyond)
+        self._names = {path for path in self._names if order_key(path) > key}
+        return self._names

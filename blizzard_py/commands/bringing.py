@@ -116,7 +116,7 @@ def _print(found: Mapping[str, Brought]) -> None:
         click.echo(f"And {len(lines) - _PRINTED:,} more; `blizzard requests show --files` has all.")
     states = Counter(line.state for _, line in lines)
     click.echo(", ".join(f"{count:,} {state}" for state, count in states.items()) or "No files.")
-    if all(each.request is not None for each in found.values()) and found:
+    if any(each.request is not None for each in found.values()):
         rows = sum(each.rows for each in found.values())
         files = counted(states["ingested"] + states["replaced"], "file")
         before = sum(line.before for _, line in lines if line.state == "replaced")

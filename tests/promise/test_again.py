@@ -6,14 +6,14 @@ from blizzard_core.storage.clock import StoreClock, elapsed
 from blizzard_core.watermark.scan import FLAT_KEYS
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.ingest.publish import OutputNames
-from tests.blizzard_py.replay.test_replay import mend, quarantined
 from tests.support.blizzard_world import World
+from tests.support.letter_world import LetterWorld
 
 
 def test_a_source_that_starts_over_takes_again_what_replays_had_taken() -> None:
-    world = quarantined()
-    mend(world)
-    world.run()
+    world = LetterWorld()
+    world.mend()
+    world.replay()
     before = world.rows()
     for path in [path for path in world.sink.objects if path.endswith(".parquet")]:
         del world.sink.objects[path]

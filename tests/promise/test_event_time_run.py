@@ -96,6 +96,6 @@ def test_a_killed_process_and_a_killed_jvm_change_nothing(tmp_path: Path) -> Non
     assert "0004.ndjson" in CliRunner().invoke(blizzard, ["dlq", "list", str(config)]).stdout
     assert world.late() == Counter({("0004.ndjson", 1): 1})
     where = ("--pipeline", "pages", "--source", "web", "--all")
-    replayed = CliRunner().invoke(blizzard, ["dlq", "replay", str(config), *where])
+    replayed = CliRunner().invoke(blizzard, ["replay", str(config), *where])
     assert replayed.exit_code == 2
     assert "a replay cannot bring rows into windows" in replayed.stderr

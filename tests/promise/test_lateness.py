@@ -10,22 +10,15 @@ import datetime as dt
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 
 import pytest
 
 from blizzard_core.errors import AccessDenied, StorageError
 from blizzard_core.settings.sources import PartitionFilter
 from blizzard_core.storage.protocol import Page, order_key
-from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.sources.files.discovery import Scope
-from blizzard_py.sources.files.opening import open_files
-from blizzard_py.sources.ranges import Range, check_range, is_ours
-from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from tests.blizzard_py.edits.test_checkpoint_edit import set_to
-from tests.blizzard_py.replay.test_replay import ReplayWorld, mend
 from tests.support.blizzard_world import World
+from tests.support.letter_world import FIRST, SECOND, LetterWorld
 from tests.support.promise_world import (
     DAY,
     at,
@@ -36,18 +29,7 @@ from tests.support.promise_world import (
     polls,
     sweeps,
 )
-
-
-def backfill(world: World, first: str, last: str) -> SourcePipeline:
-    """The run that ``blizzard backfill`` makes of a range."""
-    state, chosen = read_state(world.sink, "events_main"), Range(first, last)
-    check_range(chosen, state, [], replay=False)
-    assert state is not None
-    live = world.parts()
-    source = live.files.for_range(state.progress.depth)
-    takes = partial(is_ours, state, read_ledger(world.sink, "events_main"), replay=False)
-    parts = replace(live, source=source, suffix=f"_backfill_{chosen.slug}")
-    return SourcePipeline(parts, partial(open_files, scope=Scope(chosen.gap, takes)))
+from tests.support.request_world import submit
 
 
 def minutes(world: World) -> None:
@@ -123,7 +105,8 @@ def test_a_file_that_comes_below_the_beginning_is_the_backfills_once(rounds: int
         today = dt.datetime.fromtimestamp(world.now, dt.UTC)
         world.put(f"date={today:%Y-%m-%d}/1.json", "live")
         poll(world, pipeline)
-    poll(world, backfill(world, "date=2024-01-01", "date=2024-01-25"))
+    submit(world.parts(), {"range": ["date=2024-01-01", "date=2024-01-25"]})
+    poll(world, pipeline)
     assert world.rows() == ["history", "late", *["live"] * (rounds + 1)]
 
 
@@ -151,34 +134,30 @@ def test_a_watermark_set_by_hand_brings_no_queued_file_twice() -> None:
 
 
 @pytest.mark.parametrize("days", [1, 29, 32, 100])
-def test_letters_replayed_after_the_journal_is_pruned_bring_nothing_twice(days: int) -> None:
+def test_letters_replayed_after_the_journal_is_pruned_bring_nothing_twice(
+    days: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Quarantined files are mended where they lie; sweeps pass, the journal is pruned weeks
     # later, and only then their letters are replayed.
-    world = ReplayWorld(late_files="ingest", late_sweep_interval="1000s", grace_period="1s")
-    world.now = time.time() - 1  # the ids of batches carry the real time
-    for date, name, row in [
-        ("01", "1.json", "a"),
-        ("01", "2.json", "bad"),
-        ("02", "1.json", "b"),
-        ("02", "2.json", "bad"),
-    ]:
-        world.put(f"date=2024-01-{date}/{name}", row)
-    pipeline = poll(world)
+    monkeypatch.setattr(World, "begins", time.time() - 1000)  # ids of batches carry the real time
+    world = LetterWorld(late_files="ingest", late_sweep_interval="1000s")
     world.now += 100
-    world.put("date=2024-01-01/3.json", "x")
+    world.put("date=2024-01-01/70.json", "x")
     world.put("date=2024-01-02/3.json", "y")
+    pipeline = poll(world)
     polls(world, pipeline, times=2, secs=100)
-    mend(world)
+    world.mend()
     world.put("date=2024-01-01/0.json", "late")
     polls(world, pipeline, times=2, secs=2000)
     assert "late" in world.rows()
     world.now += days * DAY
     polls(world, times=2, secs=2000)  # a restart, which prunes the journal
+    expected = ["1", "5", "52", "b", "c", "d", "late", "x", "y"]
+    assert world.replay() == {FIRST: "ingested", SECOND: "ingested"}
     for _ in range(2):
-        world.run()
-        assert world.rows() == ["a", "b", "c", "d", "late", "x", "y"]
+        assert world.rows() == expected
         polls(world, times=2, secs=2000)
-    assert world.rows() == ["a", "b", "c", "d", "late", "x", "y"]
+    assert world.rows() == expected
 
 
 def closed(**source: object) -> World:

@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from blizzard_py.replay.ownership import Claims
 
 from blizzard_core.errors import ColdStartRefused
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.publish import OutputNames
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.replay.ownership import Claims
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.files.discovery import Scope
 from blizzard_py.sources.files.opening import open_files

@@ -120,8 +120,11 @@ def overtaking(engine: Engine, does: Callable[[], object]) -> Iterator[None]:
 class World:
     """Everything around a source pipeline; `pipeline` makes a fresh one, as a restart does."""
 
+    # When it begins, in epoch seconds.
+    begins = 1_750_000_000.0
+
     def __init__(self, **source: Any) -> None:
-        self.now = 1_750_000_000.0
+        self.now = self.begins
         self.source = MemoryStorage("mem://raw", lambda: self.now)
         self.sink = MemoryStorage("mem://lake", lambda: self.now)
         self.dlq = MemoryStorage("mem://dlq", lambda: self.now)

@@ -265,10 +265,10 @@ def test_names_are_completed_from_the_configuration(tmp_path: Path) -> None:
         check=True,
     )
     assert "plain,dlq\n" in done.stdout
-    assert completed(f"blizzard dlq replay {config} --pipeline ") == ["events"]
+    assert completed(f"blizzard replay {config} --pipeline ") == ["events"]
     assert completed(f"blizzard dlq list {config} --pipeline events --source ") == ["extra", "main"]
     assert completed(f"blizzard checkpoint show {config} --source m") == ["main"]
-    assert completed("blizzard dlq replay nowhere.yaml --pipeline ") == []
+    assert completed("blizzard replay nowhere.yaml --pipeline ") == []
 
 
 # -- dead letters --------------------------------------------------------------
@@ -307,22 +307,27 @@ def test_dead_letters_are_listed_and_replayed_once(
     status = json.loads(invoke("status", config, "--json").stdout)
     assert status["pipelines"]["events"]["sources"]["main"]["dead_letters"]["objects"] == 1
 
-    replay = ("dlq", "replay", config, *WHERE)
+    replay = ("replay", config, *WHERE)
     assert invoke(*replay).exit_code == 2
-    assert "either --letter ID or --all" in invoke(*replay).stderr
+    assert "give --all, or which: --letter" in invoke(*replay).stderr
+    assert invoke(*replay, "--all", "--stage", "parse").exit_code == 2
+    assert invoke(*replay, "--since", "yesterday").exit_code == 2
+    assert "No open dead letters like that." in invoke(*replay, "--stage", "late").stdout
+    assert "No open dead letters like that." in invoke(*replay, "--since", "2100-01-01").stdout
     wrong = invoke(*replay, "--letter", "nonsense")
     assert (wrong.exit_code, "blizzard dlq list" in wrong.stderr) == (2, True)
     dry = invoke(*replay, "--all", "--dry-run")
     assert dry.exit_code == 0, dry.output
-    assert "would replay" in dry.stdout
+    assert "1 would ingest" in dry.stdout
 
     failed = invoke(*replay, "--letter", letter["id"], "--json")
     again = json.loads(failed.stdout)
-    assert (failed.exit_code, again["failed_again"], again["rows"]) == (1, 1, 0)
+    assert (failed.exit_code, again["rows"]) == (1, 0), failed.output
+    assert [file["state"] for file in again["files"]] == ["quarantined"]
     scenario.put_rows(f"date=2024-01-01/2{HOSTILE[:5]}.json.gz", 2, 3)
-    done = invoke(*replay, "--all")
+    done = invoke(*replay, "--reason", "line 1")
     assert done.exit_code == 0, done.output
-    assert "2 rows of 1 file are in; failed again, with new letters: 0." in done.stdout
+    assert "2 rows of 1 file are in." in done.stdout
     assert "No open dead letters." in invoke(*replay, "--all").stdout
     assert invoke("dlq", "list", config, "--json").stdout == ""
     put_away = invoke("dlq", "list", config, "--replayed").stdout
@@ -673,7 +678,7 @@ def test_records_are_replayed_after_the_schema_was_changed(
     fields = scenario.document["pipelines"]["events"]["schema"]["fields"]
     fields[1] |= {"coerce": True}
     scenario.write_config()
-    done = invoke("dlq", "replay", config, *WHERE, "--all", "--json")
+    done = invoke("replay", config, *WHERE, "--all", "--json")
     assert done.exit_code == 1, done.output  # one failed again
     told = json.loads(done.stdout)
     assert (told["rows"], told["failed_again"]) == (2, 1)

@@ -310,7 +310,7 @@ def test_a_pipeline_without_event_time_has_no_query_to_change(config: Path) -> N
     "arguments",
     [
         ("backfill", *SOURCE, "--from", "0001", "--to", "0002"),
-        ("dlq", "replay", *SOURCE, "--all"),
+        ("replay", *SOURCE, "--all"),
         ("ingest", "{raw}/0001.ndjson"),
         ("checkpoint", "set", *SOURCE, "--watermark", "0001.ndjson", "--yes"),
         ("checkpoint", "reset", *SOURCE, "--yes"),

@@ -8,23 +8,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from blizzard_core.errors import FencedError
-from blizzard_core.storage.protocol import Storage
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.dead_letters.counting import Counted, counted, lines_of
-from blizzard_py.dead_letters.reader import DeadLetterObject
-from blizzard_py.dead_letters.reasons import reason_of
-from blizzard_py.replay.discarding import Discarded, DiscardRefused, discard
-from blizzard_py.replay.taken import Taken
-from blizzard_py.state.source_state import Closing
-from tests.blizzard_py.replay.test_replay import ReplayWorld
+from blizzard_py.dead_letters.counting import Counted, counted
+from blizzard_py.dead_letters.reader import objects
+from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
-from tests.support.memory_store import Died, Dying
 from tests.support.scenario import Scenario
 
 DAY = "date=2024-01-01"
 WHERE = ("--pipeline=events", "--source=main")
-WHY = Closing("test data", "ann@ops", "2024-01-28T14:00:00+00:00")
 
 
 @pytest.fixture
@@ -63,10 +55,10 @@ def test_every_command_counts_the_same_letters(scenario: Scenario) -> None:
     assert "3 letters in 2 objects." in asked(scenario, "dlq", "list").stderr
     told = dead_letters(scenario)
     assert (told["letters"], told["records"], told["objects"]) == (3, 2, 2)
-    dry = asked(scenario, "dlq", "replay", *WHERE, "--all", "--dry-run")
-    assert "3 letters in 2 objects: 3 would replay." in dry.stdout
-    done = asked(scenario, "dlq", "replay", *WHERE, "--all")
-    assert "3 letters in 2 objects: 3 replayed." in done.stdout, done.output
+    dry = asked(scenario, "replay", *WHERE, "--all", "--dry-run")
+    assert "2 would ingest" in dry.stdout
+    done = asked(scenario, "replay", *WHERE, "--all")
+    assert (done.exit_code, "2 records failed again" in done.stdout) == (1, True), done.output
     # What failed again is told as of the source's files.
     again = listed(scenario)
     assert {letter["path"].rpartition("/raw/")[2] for letter in again} == {
@@ -105,7 +97,7 @@ def test_letters_are_closed_with_a_reason_and_explain_tells_it(scenario: Scenari
     uri = f"{scenario.place}/raw/{DAY}/2.json"
     told = asked(scenario, "explain", uri).stdout
     whole = next(letter["id"] for letter in listed(scenario) if letter["kind"] == "files")
-    assert f"dlq replay CONFIG --pipeline events --source main --letter {whole}" in told
+    assert f"blizzard replay CONFIG --pipeline events --source main --letter {whole}" in told
     good = asked(scenario, "explain", f"{scenario.place}/raw/{DAY}/1.json").stdout
     assert f"--letter {whole}.records" in good
     close = ("dlq", "discard", *WHERE, "--letter", whole)
@@ -120,106 +112,14 @@ def test_letters_are_closed_with_a_reason_and_explain_tells_it(scenario: Scenari
     assert asked(scenario, *close, "--why", "again").exit_code == 2
 
 
-def with_letters() -> ReplayWorld:
-    world = ReplayWorld()
+def test_letters_count_by_line_and_only_as_far_as_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
     world.put(f"{DAY}/1.json", "bad")
     world.put(f"{DAY}/2.json", "a", "?", "?")
     world.drain()
-    return world
-
-
-def closed(world: ReplayWorld, reason: Closing | None = WHY) -> list[Discarded]:
-    replay = world.replay()
-    return discard(world.live(), (replay.files, replay.records), world.open_letters(), reason)
-
-
-def test_letters_count_by_line_and_only_as_far_as_looked(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = with_letters()
-    found = counted(world.dlq, world.open_letters())
-    assert (found.objects, found.letters, found.records, found.complete) == (2, 3, 2, True)
+    found = list(objects(world.dlq, "events_main"))
+    told = counted(world.dlq, found)
+    assert (told.objects, told.letters, told.records, told.complete) == (2, 3, 2, True)
     monkeypatch.setattr("blizzard_py.dead_letters.counting.OBJECTS_COUNTED", 1)
-    assert not counted(world.dlq, world.open_letters()).complete
+    assert not counted(world.dlq, found).complete
     assert counted(world.dlq, []) == Counted()
-
-
-def test_what_is_closed_is_ingested_by_no_replay_and_fences_one_that_runs() -> None:
-    world = with_letters()
-    running = Taken(world.replay().files)
-    state = running.open()
-    told = [(each.kind, each.letters) for each in closed(world)]
-    assert sorted(told) == [("files", 1), ("records", 2)]
-    with pytest.raises(FencedError):
-        running.add(state, [])
-    assert world.run().outcomes == ()
-    assert world.rows() == ["a"]
-
-
-def test_letters_that_a_replay_has_taken_are_not_closed() -> None:
-    world = with_letters()
-    taken = Taken(world.replay().files)
-    taken.add(taken.open(), [], letters_taken=[world.open_letters()[0].id])
-    with pytest.raises(DiscardRefused, match="dlq replay"):
-        closed(world)
-    assert len(world.open_letters()) == 2
-
-
-def test_a_replay_that_comes_in_between_has_the_letter_and_nobody_closes_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = with_letters()
-    lettered = world.open_letters()
-    world.put(f"{DAY}/1.json", "mended")
-
-    def sleeps(dlq: Storage, found: DeadLetterObject) -> int:
-        monkeypatch.undo()
-        world.run()  # it has all letters, and is done
-        return lines_of(dlq, found)
-
-    monkeypatch.setattr("blizzard_py.replay.discarding.lines_of", sleeps)
-    with pytest.raises(FencedError):
-        closed(world)
-    assert world.rows() == ["a", "mended"]
-    assert [reason_of(world.dlq, "events_main", each.id) for each in lettered] == [None, None]
-
-
-def test_closing_that_dies_anywhere_is_done_again_or_by_the_next_replay() -> None:
-    for again in (True, False):
-        at, died = 0, True
-        while died:
-            world = with_letters()
-            names = [each.id for each in world.open_letters()]
-            dying = Dying(world.sink, world.dlq)
-            dying.arm(at)
-            died = False
-            try:
-                closed(world)
-            except Died:
-                died = True
-            dying.countdown = -1
-            taken = [
-                Taken(parts).peek() for parts in (world.replay().files, world.replay().records)
-            ]
-            decided = {name for state in taken for name in state.closing}
-            if again:
-                closed(world)
-                decided = set(names)
-            world.put(f"{DAY}/1.json", "mended")
-            world.run()
-            told = {name for name in names if reason_of(world.dlq, "events_main", name)}
-            assert decided <= told, at
-            mended = names[0] not in told
-            assert world.rows() == (["a", "mended"] if mended else ["a"]), at
-            at += 1
-        assert at > 8
-
-
-def test_a_closed_letter_that_its_writer_brings_back_is_put_away_again() -> None:
-    world = with_letters()
-    [whole, _] = world.open_letters()
-    data = world.dlq.read(whole.path)
-    closed(world)
-    world.dlq.put_atomic(whole.path, data)
-    world.put(f"{DAY}/1.json", "mended")
-    [outcome] = world.run().outcomes
-    assert "closed by" in outcome.left_to_others[0][1]
-    assert (world.open_letters(), world.rows()) == ([], ["a"])

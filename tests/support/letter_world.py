@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, BinaryIO
 
 from blizzard_py.dead_letters import reader
 from blizzard_py.job import FinishedFile, IngestJob, IngestResult
@@ -33,7 +33,7 @@ class RecordEngine(LineEngine):
 
     def ingest(self, job: IngestJob) -> IngestResult:
         of_records = job.settings.source.uri == f"{self.dlq.uri}/{RECORDS}"
-        self.source = _Below(self.dlq, RECORDS) if of_records else self.raw  # type: ignore[assignment]  # only read from
+        self.source = Below(self.dlq, RECORDS) if of_records else self.raw  # type: ignore[assignment]  # only read from
         return super().ingest(job)
 
     def read(self, path: str) -> tuple[FinishedFile, list[str]]:
@@ -43,12 +43,18 @@ class RecordEngine(LineEngine):
         return FinishedFile(path, "ingested", len(lines), 1), lines
 
 
-class _Below:
+class Below:
+    """A folder of a store, to read from."""
+
     def __init__(self, store: MemoryStorage, folder: str) -> None:
+        self.uri = f"{store.uri}/{folder}"
         self.store, self.folder = store, folder
 
     def read(self, path: str) -> bytes:
         return self.store.read(f"{self.folder}/{path}")
+
+    def open_input(self, path: str) -> BinaryIO:
+        return self.store.open_input(f"{self.folder}/{path}")
 
 
 class LetterWorld(RequestWorld):

@@ -1,0 +1,125 @@
+"""Rows of a table that did not fit: their letters are replayed once the schema is mended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.dead_letters import reader
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.job import FieldSpec, IngestJob, IngestResult
+from blizzard_py.kernels.job_tasks import tasks_of
+from blizzard_py.kernels.packing import pack
+from blizzard_py.kernels.report import merged
+from blizzard_py.kernels.task import run_task
+from blizzard_py.state.checkpoint_file import read_state
+from tests.support.asked_world import FIELDS, AskedWorld, KernelEngine
+from tests.support.letter_world import RECORDS, Below
+from tests.support.memory_store import Died, Dying, MemoryStorage
+from tests.support.request_world import SOURCE_ID, outcomes_of, submit
+from tests.support.toy_connection import ToyTable
+
+SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
+
+
+def amount(precision: int) -> FieldSpec:
+    return FieldSpec("text", "decimal", nullable=True, precision=precision, scale=2)
+
+
+class Engine(KernelEngine):
+    """Reads the table, or files of records in the dead letters."""
+
+    def __init__(self, sink: MemoryStorage, dlq: MemoryStorage) -> None:
+        super().__init__(sink)
+        self.records: Any = Below(dlq, RECORDS)
+
+    def ingest(self, job: IngestJob) -> IngestResult:
+        if job.reading is not None:
+            return super().ingest(job)
+        assert job.settings.source.uri == self.records.uri
+        return merged(
+            [
+                run_task(task, self.records, self.sink, next(self._attempts))
+                for task in tasks_of(job, pack(job.files, 1))
+            ]
+        )
+
+
+class LetterWorld(AskedWorld):
+    """A table of which one row of three does not fit the schema."""
+
+    def __init__(self) -> None:
+        super().__init__(ToyTable("mixed", schema=SCHEMA), (FIELDS[0], amount(precision=5)))
+        self.engine = Engine(self.sink, self.dlq)  # type: ignore[assignment]
+        rows = ((1, "1.5"), (2, "1234.5"), (3, "2"))
+        self.table.rows += [{"n": n, "text": text} for n, text in rows]
+        self.drain()
+        assert self.numbers() == [1, 3]
+        # The schema is mended.
+        self.fields = (FIELDS[0], amount(precision=9))
+
+    def pipeline(self) -> SourcePipeline:
+        return source_pipeline(self.parts())
+
+    def numbers(self) -> list[int]:
+        return sorted(row["n"] for row in self.table_rows())
+
+    def open_ids(self) -> list[str]:
+        return [each.id for each in reader.objects(self.dlq, SOURCE_ID)]
+
+    def replay(self) -> dict[str, str]:
+        request_id = submit(self.parts(), {"letters": self.open_ids()})
+        self.drain()
+        return outcomes_of(self.parts(), request_id)
+
+
+def test_rows_of_a_table_are_replayed_once_from_their_letters() -> None:
+    world = LetterWorld()
+    before = world.known()
+    written = {
+        each.path: world.dlq.read(each.path) for each in reader.objects(world.dlq, SOURCE_ID)
+    }
+    assert list(world.replay().values()) == ["ingested"]
+    assert (world.numbers(), world.open_ids()) == ([1, 2, 3], [])
+    assert world.known()["watermark"] == before["watermark"]
+    for path, data in written.items():
+        world.dlq.put_atomic(path, data)  # its writer slept, and goes on
+    assert list(world.replay().values()) == ["present"]
+    world.table.rows.append({"n": 4, "text": "4"})
+    world.settle()
+    assert world.numbers() == [1, 2, 3, 4]
+
+
+def test_a_death_at_every_change_brings_a_row_of_a_letter_once() -> None:
+    at, died = 0, True
+    while died:
+        world = LetterWorld()
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        died = False
+        try:
+            world.replay()
+        except Died:
+            died = True
+        dying.arm(-1)
+        if world.open_ids():
+            world.replay()
+        world.settle()
+        assert (world.numbers(), world.open_ids()) == ([1, 2, 3], []), at
+        at += 1
+    assert at > 10
+
+
+@pytest.mark.parametrize("select", [{"files": ["1.json"]}, {"range": ["a", "b"]}])
+def test_files_of_a_table_are_refused(select: dict[str, Any]) -> None:
+    world = LetterWorld()
+    request_id = submit(world.parts(), select)
+    world.drain()
+    state = read_state(world.sink, SOURCE_ID)
+    assert state is not None
+    found = state.requests[request_id]
+    assert (found.state, "only its dead letters" in found.reason) == ("rejected", True)
+    assert world.numbers() == [1, 3]

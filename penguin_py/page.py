@@ -95,7 +95,7 @@ def _of_table(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, str
     if target["letters"]:
         yield (
             "Once the table or the schema is mended: what ingesting again would do",
-            f"blizzard replay --refused {config} --quarantined --dry-run",
+            f"blizzard replay {config} --refused --dry-run",
         )
     table = redacted_word(str(target["name"]))
     for source, group in target["groups"].items():

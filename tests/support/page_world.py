@@ -124,7 +124,7 @@ def _trouble(found: list[SourceActivity]) -> None:
             2,
             48_211,
             "date=2027-01-15/a.parquet: column amount: string is no double",
-            "mend the table or the schema, then `blizzard redo CONFIG --quarantined`",
+            "mend the table or the schema, then `blizzard replay CONFIG --refused`",
         )
     for activity in found[17::120]:
         activity.cycle_failed(Unavailable(f"GET {activity.place}: 503 SlowDown"))

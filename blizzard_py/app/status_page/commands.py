@@ -35,7 +35,7 @@ def _of_source(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, st
     if target["refused"]["outputs"]:
         yield (
             "What ingesting the refused rows again would do",
-            f"blizzard replay --refused {here.replace(config, f'{config} --quarantined', 1)} --dry-run",
+            f"blizzard replay {here} --refused --dry-run",
         )
     if target["letters"]:
         yield "What was given up, and why", f"blizzard dlq list {here}"
@@ -68,7 +68,7 @@ def _of_story(config: str, uri: str, story: Mapping[str, Any]) -> Iterator[tuple
     if verdict == "refused":
         yield (
             "What ingesting its rows again would do",
-            f"blizzard replay --refused {config} --quarantined --dry-run",
+            f"blizzard replay {here} --refused --dry-run",
         )
     apart = (story.get("pending") or {}).get("behind") == "apart"
     if apart or verdict in {"late", "closed", "ignored"}:

@@ -374,7 +374,8 @@ def test_commands_fit_what_is_wrong_and_are_whole(world: LocalWorld) -> None:
     found = commands(worker)
     assert found[-len(usual) :] == usual
     assert "rebuild" in found[0]
-    assert "redo" in found[1]
+    assert "replay" in found[1]
+    assert "--refused" in found[1]
     assert "dlq list" in found[2]
     for text in found:
         words = shlex.split(text)

@@ -394,9 +394,7 @@ def source_of(config: Config, where: tuple[str, str]) -> AnySource:
     pipeline = config.pipelines.get(where[0])
     source = None if pipeline is None else pipeline.sources.get(where[1])
     if source is None:
-        known = ", ".join(
-            f"{p}/{s}" for p, found in config.pipelines.items() for s in found.sources
-        )
-        name = "/".join(where)
-        raise ConfigError("--pipeline, --source", [f"there is no {name}; known: {known}"])
+        known = ", ".join(f"{p}/{s}" for p, each in config.pipelines.items() for s in each.sources)
+        told = f"there is no {'/'.join(where)}; known: {known}"
+        raise ConfigError("--pipeline, --source", [told])
     return source

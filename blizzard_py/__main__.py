@@ -106,9 +106,9 @@ def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
     ingest everything again; --fresh insists, for one start by hand. A daemon that works on
     a source already is left alone; --take-over insists. Exit codes: 0 done, 1 a pipeline
     failed, 2 bad configuration or a source refused, 3 another daemon has a source, or took
-    it over, 4 a secret was renewed, 5 with --once: done, and Penguin has refused what was published
-    before (`blizzard replay --refused`), 7 with --once: done but for work units that could not be read
-    and wait for another try (`blizzard status`), 130 --once was interrupted.
+    it over, 4 a secret was renewed, 5 with --once: done, and Penguin has refused what was
+    published before (`blizzard replay --refused`), 7 with --once: done but for work units that
+    could not be read and wait for another try (`blizzard status`), 130 --once was interrupted.
     """
     admission = anybody if take_over else considerate(person=sys.stdin.isatty())
     loaded = load_config(config)

@@ -133,12 +133,12 @@ def way_out(parts: Parts) -> str:
     """Return how rows that were refused of a source get into its table after all."""
     if parts.event_time is not None:
         return (
-            "`blizzard replay --refused` cannot bring rows into windows that are published: once the table"
-            f" takes them {_BY_HAND}; or compute them again by a new pipeline"
+            "`blizzard replay --refused` cannot bring rows into windows that are published: once"
+            f" the table takes them {_BY_HAND}; or compute them again by a new pipeline"
         )
     if not parts.has_files:
         return (
-            "rows of a table or an API are no files that `blizzard replay --refused` could ingest again: once"
-            f" the table takes them {_BY_HAND}"
+            "rows of a table or an API are no files that `blizzard replay --refused` could ingest"
+            f" again: once the table takes them {_BY_HAND}"
         )
     return "mend the table or the schema, then `blizzard replay CONFIG --refused`"

@@ -115,9 +115,10 @@ def settled(
 ) -> set[str]:
     """Return the paths of refused files of which nothing is missing: the log knows their output id.
 
-    Their output was given up (`penguin discard`, which is what `blizzard replay --refused` does first), or came
-    by another file. They stay on record for as long as they lie there, or the sweep would take them
-    for stragglers; nobody has to do anything about them. A file that cannot be read is none.
+    Their output was given up (`penguin discard`, which `blizzard replay --refused` does first), or
+    came by another file. They stay on record for as long as they lie there, or the sweep would
+    take them for stragglers; nobody has to do anything about them. A file that cannot be read is
+    none.
     """
     records = list(records)
     found = {r.path for r in records if r.output_id is not None and r.output_id in known}

@@ -194,7 +194,7 @@ class World:
         return [
             json.loads(line)
             for path, (data, _) in [*self.dlq.objects.items()]
-            if ".records." not in path
+            if ".records." not in path and "~records/" not in path
             for line in data.decode().splitlines()
         ]
 

@@ -32,8 +32,8 @@ class RecordEngine(LineEngine):
         self.is_lenient = False
 
     def ingest(self, job: IngestJob) -> IngestResult:
-        of_records = job.settings.source.uri == f"{self.dlq.uri}/{RECORDS}"
-        self.source = Below(self.dlq, RECORDS) if of_records else self.raw  # type: ignore[assignment]  # only read from
+        head, _, folder = job.settings.source.uri.partition(f"{self.dlq.uri}/")
+        self.source = self.raw if head else Below(self.dlq, folder)  # type: ignore[assignment]  # only read from
         return super().ingest(job)
 
     def read(self, path: str) -> tuple[FinishedFile, list[str]]:
@@ -57,23 +57,12 @@ class Below:
         return self.store.open_input(f"{self.folder}/{path}")
 
 
-class LetterWorld(RequestWorld):
-    """The source with two files that were given up, in two partitions and two batches."""
+class RecordWorld(RequestWorld):
+    """The source with an engine that reads records of dead letters as well."""
 
     def __init__(self, **source: Any) -> None:
         super().__init__(**source)
         self.engine: RecordEngine = RecordEngine(self.source, self.sink, self.dlq)
-        self.put(FIRST, "bad")
-        self.drain()
-        self.now += 10
-        self.put(INGESTED, "b")
-        self.put(SECOND, "bad")
-        self.drain()
-        assert len(self.open_letters()) == 2
-
-    def mend(self) -> None:
-        self.put(FIRST, "c")
-        self.put(SECOND, "d")
 
     def put_records(self, *found: dict[str, Any], batch: str = BATCH) -> None:
         """Write a letter of single records, as a batch does."""
@@ -107,6 +96,24 @@ class LetterWorld(RequestWorld):
             for path in self.dlq.objects
             if path.startswith(f"{RECORDS}/")
         )
+
+
+class LetterWorld(RecordWorld):
+    """The source with two files that were given up, in two partitions and two batches."""
+
+    def __init__(self, **source: Any) -> None:
+        super().__init__(**source)
+        self.put(FIRST, "bad")
+        self.drain()
+        self.now += 10
+        self.put(INGESTED, "b")
+        self.put(SECOND, "bad")
+        self.drain()
+        assert len(self.open_letters()) == 2
+
+    def mend(self) -> None:
+        self.put(FIRST, "c")
+        self.put(SECOND, "d")
 
 
 def uri(path: str) -> str:

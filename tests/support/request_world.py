@@ -88,6 +88,13 @@ def ingest_files(parts: Parts, *paths: str, **options: Any) -> list[str]:
     return [found.get(path, "") for path in paths]
 
 
+def explained(world: World, path: str) -> Explanation:
+    """Return what `blizzard explain` says of a file."""
+    place = Located(f"mem://raw/{path}", "events/main", path, "", ())
+    pipeline = world.pipeline()
+    return explain(pipeline.parts, pipeline.source, place)
+
+
 class RequestWorld(World):
     """A live source that is up to date, and whose grace is over."""
 
@@ -157,9 +164,7 @@ class RequestWorld(World):
         ]
 
     def explained(self, path: str) -> Explanation:
-        place = Located(f"mem://raw/{path}", "events/main", path, "", ())
-        pipeline = self.pipeline()
-        return explain(pipeline.parts, pipeline.source, place)
+        return explained(self, path)
 
     def go_on(self, days: int = 3) -> None:
         """The daemon polls and sweeps for some days."""

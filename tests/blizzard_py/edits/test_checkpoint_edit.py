@@ -20,10 +20,9 @@ from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
-from tests.blizzard_py.replay.test_replay import ReplayWorld, ask
 from tests.support.blizzard_world import World
 from tests.support.promise_world import letter_paths, polls, sweeps
-from tests.support.request_world import RequestWorld, ingest_files
+from tests.support.request_world import RequestWorld, explained, ingest_files
 
 DAY = "date=2024-01-01"
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
@@ -303,9 +302,9 @@ def test_names_in_grace_come_again_too_when_a_scan_of_their_own_saw_them(name: s
     assert told.again
 
 
-def started_over() -> ReplayWorld:
+def started_over() -> World:
     """The table and the source were emptied, the source is told to start over."""
-    world = ReplayWorld(grace_period="1s")
+    world = World(grace_period="1s")
     for name in ("1", "3", "5", "9"):
         world.put(f"{DAY}/{name}.json", name)
     world.put(f"{DAY}/_hidden.json", "hidden")
@@ -326,10 +325,10 @@ def test_a_file_that_is_late_after_a_reset_has_a_letter_and_can_be_taken() -> No
     daemon = polls(world)
     assert world.rows() == ["1", "5", "9"]
     world.source.objects[f"{DAY}/3.json"] = late
-    assert ask(world, f"{DAY}/_hidden.json").verdict == "ignored"
+    assert explained(world, f"{DAY}/_hidden.json").verdict == "ignored"
     sweeps(world, daemon)
     assert letter_paths(world) == [f"{DAY}/3.json"]
-    assert ask(world, f"{DAY}/3.json").verdict == "quarantined"
+    assert explained(world, f"{DAY}/3.json").verdict == "quarantined"
     paths = [f"{DAY}/3.json", f"{DAY}/_hidden.json"]
     assert ingest_files(world.parts(), *paths) == ["ingested", "ingested"]
     assert ingest_files(world.parts(), f"{DAY}/_hidden.json") == ["present"]
@@ -392,7 +391,7 @@ def test_names_that_a_set_watermark_keeps_come_once_also_when_the_clock_is_put_r
 
 
 def test_what_is_taken_after_a_reset_comes_once_whatever_the_clocks_say() -> None:
-    world = ReplayWorld(grace_period="1s")
+    world = World(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
     polls(world)
     month = 30 * 86_400.0

@@ -11,15 +11,15 @@ from click.testing import CliRunner, Result
 
 from blizzard_core.errors import FencedError
 from blizzard_py.__main__ import main as blizzard
+from blizzard_py.dead_letters.reader import objects
 from blizzard_py.edits import checkpoint_edit, checkpoint_store, history
 from blizzard_py.edits.checkpoint_store import EditRefused, Unreadable, Version
 from blizzard_py.edits.notes import whoever
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from tests.blizzard_py.edits.test_checkpoint_edit import DAY, ingested, set_to, store
-from tests.blizzard_py.replay.test_replay import ReplayWorld
 from tests.support.blizzard_world import World
-from tests.support.request_world import ingest_files
+from tests.support.request_world import drain_requests, ingest_files, outcomes_of, submit
 from tests.support.scenario import Scenario
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
@@ -63,19 +63,24 @@ def test_each_change_is_told_with_who_and_when() -> None:
 
 
 def test_a_letter_that_a_replay_left_to_the_daemon_is_open_after_a_rollback() -> None:
-    world = ReplayWorld(grace_period="1s")
+    world = World(grace_period="1s")
     for name, row in (("1", "a"), ("2", "bad")):
         world.put(f"{DAY}/{name}.json", row)
     world.drain()
     world.now += 100
     world.drain()
+    [letter] = [each.id for each in objects(world.dlq, "events_main")]
     set_to(world, "1.json")  # by mistake
     world.put(f"{DAY}/2.json", "b")
-    world.run()
+    request_id = submit(world.parts(), {"letters": [letter]})
+    drain_requests(world.parts())
+    assert outcomes_of(world.parts(), request_id) == {f"{DAY}/2.json": "left"}
     rolled_back(world, names(world)[1])
     world.drain()
     assert world.rows() == ["a"]
-    assert [outcome.state for outcome in world.run().outcomes] == ["replayed"]
+    request_id = submit(world.parts(), {"letters": [letter]})
+    world.drain()
+    assert outcomes_of(world.parts(), request_id) == {f"{DAY}/2.json": "ingested"}
     assert world.rows() == ["a", "b"]
 
 

@@ -9,17 +9,16 @@ import pytest
 
 from blizzard_core.checkpoint import document as checkpoint_document
 from blizzard_core.errors import FencedError, StateError, Unavailable
+from blizzard_py.dead_letters.reader import objects
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
-from blizzard_py.replay import Taken, file_parts
 from blizzard_py.state import processed_set
 from blizzard_py.state.journal import moment_of
 from blizzard_py.state.state_paths import StatePaths
-from tests.blizzard_py.replay.test_replay import ReplayWorld
 from tests.support.blizzard_world import World, overtaking
 from tests.support.memory_store import Died
-from tests.support.request_world import RequestWorld, ingest_files
+from tests.support.request_world import RequestWorld, ingest_files, submit
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 DAY = "date=2024-01-01"
@@ -311,21 +310,22 @@ def test_a_late_file_that_a_request_brings_beside_a_rebuild_comes_once(moment: s
 
 
 def test_what_a_replay_brought_long_ago_makes_no_checkpoint_an_older_one() -> None:
-    world = ReplayWorld(grace_period="1s")
+    world = World(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
     world.put(f"{DAY}/2.json", "bad")
     world.drain()
     world.put(f"{DAY}/2.json", "2")
-    assert world.run().rows == 1
-    [entry] = [
-        p for p in world.sink.objects if p.startswith("_blizzard/journal/events_main~replay/")
-    ]
+    submit(world.parts(), {"letters": [each.id for each in objects(world.dlq, "events_main")]})
+    world.drain()
+    assert world.rows() == ["1", "2"]
+    entry = max(p for p in world.sink.objects if p.startswith("_blizzard/journal/events_main/"))
     batch = entry.rpartition("/")[2].removesuffix(".json")
     commit = {"commitInfo": {"penguin": {"output_ids": [f"events/main/{batch}/1/0"]}}}
     world.sink.put_atomic(f"_delta_log/{0:020d}.json", json.dumps(commit).encode())
     world.now = moment_of(batch) + 40 * 86_400
-    Taken(file_parts(world.live(), world.replays)).settle()
+    for number in (3, 4):
+        world.put(f"{DAY}/{number}.json", str(number))
+        world.drain()
+        world.now += 86_400
     assert entry not in world.sink.objects
-    world.put(f"{DAY}/3.json", "3")
-    world.drain()
-    assert world.rows() == ["1", "2", "3"]
+    assert world.rows() == ["1", "2", "3", "4"]

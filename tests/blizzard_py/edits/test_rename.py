@@ -19,14 +19,14 @@ from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits.rename import Rename, Renamed, RenameRefused, run
 from blizzard_py.edits.rename.copies import copy_letters
 from blizzard_py.edits.rename.documents import letter_for
-from blizzard_py.replay import Replay, file_parts, record_parts
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_document import state_from_json
+from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import checkpoint_path
-from tests.support.both_world import BothWorld
 from tests.support.direct_engine import DirectEngine
+from tests.support.letter_world import RecordWorld
 from tests.support.memory_store import Died, Dying, MemoryStorage
-from tests.support.request_world import DAY, ingest_files
+from tests.support.request_world import DAY, ingest_files, outcomes_of, submit
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario
 
@@ -35,7 +35,7 @@ NEW = "_blizzard/clicks_main_checkpoint.json"
 MOVED = "_blizzard_fence/events_main~moved.json"
 
 
-class MovingWorld(BothWorld):
+class MovingWorld(RecordWorld):
     """A source with a journal, letters, a replay, and something still to do."""
 
     def __init__(self, **source: Any) -> None:
@@ -46,12 +46,12 @@ class MovingWorld(BothWorld):
         self.put(f"{DAY}/3.json", "given")
         self.ingest(f"{DAY}/3.json")
         self.put_records({"path": f"mem://raw/{DAY}/1.json", "line": 3, "raw": "bad"})
-        self.run()  # fails again, so letters point into our own records
+        self.replay()  # fails again, so letters point into our own records
         self.put(f"{DAY}/8.json", "new")
 
     def renamed_parts(self) -> Parts:
         """The parts of the source under its new name."""
-        return replace(self.live(), pipeline="clicks")
+        return replace(self.parts(), pipeline="clicks")
 
     def rename(self, moved_from: str | None = None) -> Renamed:
         return Rename(self.renamed_parts(), "events_main", moved_from).run()
@@ -62,20 +62,17 @@ class MovingWorld(BothWorld):
             self.now += 86_400 / 2 + 1
 
     def replay_renamed(self) -> int:
-        live = self.renamed_parts()
-        records = MemoryStorage("mem://dlq/clicks_main~records", lambda: self.now)
-        head = "clicks_main~records/"
-        for path, found in self.dlq.objects.items():
-            if path.startswith(head):
-                records.objects[path.removeprefix(head)] = found
-        self.replays.stores[records.uri] = records
-        replay = Replay(
-            live,
-            file_parts(live, self.replays),
-            record_parts(live, self.replays, records),
-            self.drained,
-        )
-        return replay.run(list(letters.objects(self.dlq, "clicks_main"))).rows
+        """Replay all letters under the new name; how many rows came of them."""
+        parts = self.renamed_parts()
+        ids = [each.id for each in letters.objects(self.dlq, parts.id)]
+        if not ids:
+            return 0
+        request_id = submit(parts, {"letters": ids})
+        self.drain(source_pipeline(parts))
+        state = read_state(self.sink, parts.id)
+        assert state is not None
+        assert state.requests[request_id].state == "done"
+        return state.requests[request_id].counts.get("rows", 0)
 
 
 ROWS = ["1", "5", "52", "given"]
@@ -214,18 +211,13 @@ def test_an_old_checkpoint_that_comes_back_runs_beside_no_new_one() -> None:
     assert announced > 2
 
 
-@pytest.mark.parametrize("suffix", ["", "~replay"])
-def test_an_older_checkpoint_is_not_renamed(suffix: str) -> None:
+def test_an_older_checkpoint_is_not_renamed() -> None:
     world = MovingWorld()
-    path = f"_blizzard/events_main{suffix}_checkpoint.json"
-    old = world.sink.read(path)
+    old = world.sink.read(OLD)
     world.put(f"{DAY}/6.json", "mended")
-    if suffix:
-        world.run()
-    else:
-        world.ingest(f"{DAY}/6.json")
+    world.ingest(f"{DAY}/6.json")
     world.drain()
-    world.sink.put_atomic(path, old)
+    world.sink.put_atomic(OLD, old)
     before = dict(world.sink.objects)
     with pytest.raises(RenameRefused, match=r"`id: events_main`"):
         world.rename()
@@ -257,7 +249,7 @@ def test_of_two_at_once_to_two_names_one_is_refused(
 
     def overtaking(self: Rename, *arguments: Any) -> Any:
         if faster and faster.pop():
-            other = Rename(replace(world.live(), pipeline="views"), "events_main")
+            other = Rename(replace(world.parts(), pipeline="views"), "events_main")
             if step == "_taken":  # nothing is decided yet
                 other.run()
             else:
@@ -265,7 +257,7 @@ def test_of_two_at_once_to_two_names_one_is_refused(
                     other._rename(seen)  # noqa: SLF001  # it looked before we began
         return original(self, *arguments)
 
-    seen = Rename(replace(world.live(), pipeline="views"), "events_main").plan()
+    seen = Rename(replace(world.parts(), pipeline="views"), "events_main").plan()
     monkeypatch.setattr(Rename, step, overtaking)
     if step == "_taken":
         with pytest.raises(RenameRefused, match="renamed to views_main"):
@@ -309,10 +301,7 @@ def test_letters_that_the_slower_of_two_brings_back_bring_no_rows(
     [
         ("_blizzard_fence/clicks_main.json", b'{"number": 2, "batch": "b"}'),
         ("_blizzard_fence/clicks_main~moved.json", b'{"moved_to": "events_main"}'),
-        ("_blizzard_fence/clicks_main~replay.json", b'{"number": 2, "batch": "b"}'),
-        ("_blizzard/clicks_main~replay_checkpoint.json", b"{}"),
         ("_blizzard/clicks_main_backfill_a..b_checkpoint.json", b"{}"),
-        ("_blizzard/journal/clicks_main~replay/b.json", b"{}"),
         ("_blizzard/clicks_main_ledger/00000001~a.digests", b""),
     ],
 )
@@ -332,8 +321,8 @@ def test_an_old_name_returns_by_id() -> None:
         if not path.startswith("_blizzard_fence"):  # what may be deleted by then
             del world.sink.objects[path]
     with pytest.raises(RenameRefused, match=r"renamed to clicks_main; .*`id: clicks_main`"):
-        Rename(world.live(), "clicks_main").run()
-    parts = world.live()
+        Rename(world.parts(), "clicks_main").run()
+    parts = world.parts()
     parts = replace(parts, source=parts.source.model_copy(update={"id": "clicks_main"}))
     world.drain(source_pipeline(parts))
     assert world.rows() == [*ROWS, "new"]
@@ -383,7 +372,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written() -> None:
         Rename(world.renamed_parts(), "nobody").run()
     elsewhere = replace(
         world.renamed_parts(),
-        stores=replace(world.live().stores, source=MemoryStorage("mem://other")),
+        stores=replace(world.parts().stores, source=MemoryStorage("mem://other")),
     )
     with pytest.raises(RenameRefused, match="--moved-from mem://raw"):
         Rename(elsewhere, "events_main").run()
@@ -392,7 +381,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written() -> None:
     assert world.sink.objects == before
     world.rename()
     with pytest.raises(RenameRefused, match="was renamed to clicks_main before"):
-        Rename(replace(world.live(), pipeline="third"), "events_main").run()
+        Rename(replace(world.parts(), pipeline="third"), "events_main").run()
     world.sink.objects[OLD] = before[OLD]
     with pytest.raises(RenameRefused, match="has a state already"):
         world.rename()
@@ -430,8 +419,7 @@ def moved(world: MovingWorld, *left_behind: str) -> Parts:
     world.source.uri = "mem://moved"
     for path in left_behind:
         del world.source.objects[path]
-    world.replays.stores[world.source.uri] = world.source
-    parts = world.live()
+    parts = world.parts()
     return replace(
         parts, ingest=replace(parts.ingest, source=type(parts.ingest.source)("mem://moved"))
     )
@@ -483,20 +471,26 @@ def test_a_letter_that_is_written_while_the_files_move_is_rewritten_or_never_wri
 def test_the_same_command_rewrites_a_letter_that_comes_back_with_the_old_place() -> None:
     world = MovingWorld()
     parts = moved(world)
-    letter = next(path for path in world.dlq.objects if ".records" not in path)
+    letter = next(
+        each.path
+        for each in world.open_letters()
+        if f"mem://raw/{DAY}/6.json".encode() in world.dlq.read(each.path)
+    )
     before = world.dlq.objects[letter]
     Rename(parts, "events_main", "mem://raw").run()
     world.dlq.objects[letter] = before
-    replay = Replay(
-        parts,
-        file_parts(parts, world.replays),
-        record_parts(parts, world.replays, world.records),
-        world.drained,
-    )
-    [told] = [o for o in replay.run(world.open_letters()).outcomes if o.state == "refused"]
-    assert "--moved-from" in told.error
+
+    def replayed() -> set[str]:
+        ids = [each.id for each in world.open_letters()]
+        request_id = submit(parts, {"letters": ids})
+        world.drain(source_pipeline(parts))
+        return set(outcomes_of(parts, request_id).values())
+
+    assert "refused" in replayed()
     Rename(parts, "events_main", "mem://raw").run()
-    assert {o.state for o in replay.run(world.open_letters()).outcomes} == {"replayed"}
+    world.put(f"{DAY}/6.json", "mended")
+    assert "refused" not in replayed()
+    assert "mended" in world.rows()
 
 
 def test_a_place_without_the_newest_files_is_another_place() -> None:

@@ -123,3 +123,15 @@ def test_files_of_a_table_are_refused(select: dict[str, Any]) -> None:
     found = state.requests[request_id]
     assert (found.state, "only its dead letters" in found.reason) == ("rejected", True)
     assert world.numbers() == [1, 3]
+
+
+def test_letters_of_a_table_are_closed_by_its_owner() -> None:
+    world = LetterWorld()
+    ids = world.open_ids()
+    submit(world.parts(), {"letters": ids}, "close_letters")
+    world.drain()
+    assert world.open_ids() == []
+    request_id = submit(world.parts(), {"letters": ids})
+    world.drain()
+    assert outcomes_of(world.parts(), request_id) == {}
+    assert world.numbers() == [1, 3]

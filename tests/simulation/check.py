@@ -283,7 +283,7 @@ def _without_rows(world: World, file: SourceFile, cover: Cover, found: Found) ->
     if key in world.redone and all(version.rows for version in file.versions):
         wrong.append(f"vanished: {name} was redone as it was told, and has no rows")
     if found.refused.intersection(row for version in file.versions for row in version.rows):
-        return wrong  # it is on record, and whoever looks is told of `blizzard redo`
+        return wrong  # it is on record, and whoever looks is told of `blizzard replay --refused`
     if key in world.told_ingested and file.versions[0].rows:
         wrong.append(f"vanished: {name} was ingested as it was told, and has no rows")
     if "ingested" in found.journal.get(key, []) and file.versions[0].rows:

@@ -135,8 +135,8 @@ class World:
         self.unsure: set[tuple[str, str]] = set()
         # Up to which key people have said that everything of a source was done.
         self.done_before: dict[str, bytes] = {}
-        # Files whose letters people have closed, or were about to; those that `blizzard redo` said
-        # are in.
+        # Files whose letters people have closed, or were about to; those that a replay of what
+        # was refused said are in.
         self.closing: set[str] = set()
         # Files that a replay has left to somebody, by source and path: their letters stay open
         # until they are replayed again.

@@ -29,6 +29,7 @@ from pathlib import Path
 from blizzard_core.errors import BlizzardError
 from blizzard_core.handover.quarantine import MISSING
 from blizzard_core.settings.document import Config
+from blizzard_core.signals import INTERRUPTED
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.storage.protocol import order_key
 from blizzard_py.app.operations import live_parts, sources_of
@@ -69,11 +70,16 @@ def bring_refused(
     """Bring again what a committer has refused, of the sources that the names choose.
 
     Without ``waits`` only what would be. A source of which nothing can be brought exactly, or whose
-    configuration still gives what the table does not take, costs itself alone.
+    configuration still gives what the table does not take, costs itself alone. Once a signal has
+    come nothing more is requested.
     """
     done: list[RefusedFiles] = []
     errors: list[BlizzardError] = []
     for where in sources_of(config, *names):
+        if any(_is_interrupted(each) for each in done):
+            why = "interrupted before it was looked at; give the command again"
+            errors.append(RefusedFilesRefused(f"{'/'.join(where)}: {why}"))
+            continue
         try:
             found = _bring_refused(path, config, where, waits)
         except BlizzardError as error:
@@ -81,6 +87,11 @@ def bring_refused(
         else:
             done += [] if found is None else [found]
     return done, errors
+
+
+def _is_interrupted(found: RefusedFiles) -> bool:
+    request = found.brought.request
+    return request is not None and request.exit_code == INTERRUPTED
 
 
 def _bring_refused(

@@ -103,7 +103,7 @@ def test_a_log_that_is_older_gets_the_files_that_are_there(drill: Drill) -> None
     goes_on(drill)
 
 
-def test_data_and_log_that_are_older_are_told_and_redone(drill: Drill) -> None:
+def test_data_and_log_that_are_older_are_told_and_replayed(drill: Drill) -> None:
     drill.put_back(*(f"date=2024-01-2{number}" for number in range(3)), "_delta_log", "_penguin")
     drill.arrive(3)
     assert drill.start_once() == 0
@@ -111,7 +111,7 @@ def test_data_and_log_that_are_older_are_told_and_redone(drill: Drill) -> None:
     status = drill.call("blizzard", "status", str(drill.config))
     assert status.returncode == 5
     assert "deleted before it was committed" in status.stdout
-    assert drill.call("blizzard", "redo", str(drill.config), "--quarantined").returncode == 0
+    assert drill.call("blizzard", "replay", str(drill.config), "--refused").returncode == 0
     assert drill.start_once() == 0
     assert drill.ids() == ALL
 

@@ -383,7 +383,7 @@ def test_state_of_an_older_release_is_refused_when_a_newer_one_ran(
     assert drill.ids() == ALL[:9]
 
 
-def test_states_of_two_tables_that_are_swapped_are_not_redone(tmp_path: Path) -> None:
+def test_states_of_two_tables_that_are_swapped_are_not_replayed(tmp_path: Path) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
     home = tmp_path / "place" / "lake"
     sink = drill.document["pipelines"]["events"]["sink"]
@@ -399,7 +399,7 @@ def test_states_of_two_tables_that_are_swapped_are_not_redone(tmp_path: Path) ->
     sink["table_uri"] = f"{home}/other"
     drill.write_config()
     drill.call("penguin", "run", str(drill.config), "--once")
-    refused = drill.call("blizzard", "redo", str(drill.config), "--quarantined", "--dry-run")
+    refused = drill.call("blizzard", "replay", str(drill.config), "--refused", "--dry-run")
     assert refused.returncode == 1
     assert "_blizzard is of another table or another moment" in refused.stdout + refused.stderr
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,19 +15,23 @@ from click.testing import CliRunner, Result
 from deltalake import DeltaTable
 
 from blizzard_core.daemon import REFUSED
+from blizzard_core.settings.document import Config
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_core.settings.load import load_config
+from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app import operations
 from blizzard_py.app.refused_watch import RefusedWatch
+from blizzard_py.app.reingest import Brought, bring
+from blizzard_py.app.submit import Order, Waits
 from blizzard_py.app.wiring import NoEngine, build
-from blizzard_py.replay import Replacing
 from blizzard_py.sources.parts import Parts
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
 from tests.support.scenario import Scenario, ndjson
 
 DAY = "date=2024-01-01"
+Where = tuple[str, str]
 
 
 @pytest.fixture
@@ -96,7 +103,7 @@ def test_status_tells_of_what_was_refused_and_says_so_with_its_exit_code(
     assert "text" in output["error"]
     text = asked(scenario, "status")
     assert "Penguin refused 1 file with 2 rows" in text.stdout
-    assert "blizzard redo CONFIG --quarantined" in text.stdout
+    assert "blizzard replay CONFIG --refused" in text.stdout
 
 
 def test_a_run_that_drains_says_so_as_well(scenario: Scenario) -> None:
@@ -110,7 +117,7 @@ def test_explain_names_the_refused_file_and_the_command(scenario: Scenario) -> N
     uri = f"{scenario.place}/raw/{DAY}/3.json.gz"
     found = json.loads(asked(scenario, "explain", uri, "--json").stdout)
     assert found["verdict"] == "refused"
-    assert "blizzard redo CONFIG --quarantined" in found["reason"]
+    assert "blizzard replay CONFIG --refused" in found["reason"]
     [output] = found["outputs"]
     assert output["delta_status"] == "refused"
     assert "text" in output["refusal"]
@@ -128,7 +135,7 @@ def test_the_page_tells_of_it_until_it_leaves_the_record(scenario: Scenario) -> 
     assert page["level"] == "bad"
     [notice] = page["notices"]
     assert "2 rows" in notice["text"]
-    assert "blizzard redo" in notice["remedy"]
+    assert "blizzard replay" in notice["remedy"]
     told = asked(scenario, "status", "--json").stdout
     [output] = json.loads(told)["pipelines"]["events"]["sources"]["main"]["refused"]["outputs"]
     scenario.table.delete(output["path"])
@@ -140,7 +147,9 @@ def test_the_page_tells_of_it_until_it_leaves_the_record(scenario: Scenario) -> 
 
 
 @pytest.mark.parametrize("is_full", [True, False])
-def test_a_refused_file_that_a_vacuum_took_is_redone(scenario: Scenario, *, is_full: bool) -> None:
+def test_a_refused_file_that_a_vacuum_took_is_replayed(
+    scenario: Scenario, *, is_full: bool
+) -> None:
     refused(scenario)
     told = asked(scenario, "status", "--json").stdout
     [output] = json.loads(told)["pipelines"]["events"]["sources"]["main"]["refused"]["outputs"]
@@ -150,12 +159,12 @@ def test_a_refused_file_that_a_vacuum_took_is_redone(scenario: Scenario, *, is_f
     assert (output["path"] in gone) == is_full
     assert asked(scenario, "status").exit_code == REFUSED
     mended(scenario)
-    done = redone(scenario)
+    done = replayed(scenario)
     assert done.exit_code == 0, done.output
     committed(scenario)
     assert scenario.ids() == [1, 2, 3, 4]
     assert asked(scenario, "status").exit_code == 0
-    assert "Nothing is in quarantine" in redone(scenario).output
+    assert "Nothing is in quarantine" in replayed(scenario).output
 
 
 def test_files_of_others_on_record_are_nobodys_here(scenario: Scenario) -> None:
@@ -166,23 +175,23 @@ def test_files_of_others_on_record_are_nobodys_here(scenario: Scenario) -> None:
     assert asked(scenario, "status").exit_code == 0
 
 
-def redone(scenario: Scenario, *more: str) -> Result:
-    return asked(scenario, "redo", "--quarantined", *more)
+def replayed(scenario: Scenario, *more: str) -> Result:
+    return asked(scenario, "replay", "--refused", *more)
 
 
 def everything(scenario: Scenario) -> list[str]:
     return [e.path for page in scenario.table.list_range("", None) for e in page.entries]
 
 
-def test_what_was_refused_is_in_once_after_a_redo(scenario: Scenario) -> None:
+def test_what_was_refused_is_in_once_after_a_replay(scenario: Scenario) -> None:
     refused(scenario)
     mended(scenario)
     before = everything(scenario)
-    dry = redone(scenario, "--dry-run")
+    dry = replayed(scenario, "--dry-run")
     assert (dry.exit_code, "2 files would replace 2 rows" in dry.stdout) == (0, True), dry.output
     assert everything(scenario) == before
     assert penguins(scenario)["count"] == 1
-    done = redone(scenario)  # Penguin is asked in a process of its own
+    done = replayed(scenario)  # Penguin is asked in a process of its own
     assert done.exit_code == 0, done.output
     assert "1 refused Parquet file with 2 rows" in done.stdout
     committed(scenario)
@@ -192,14 +201,14 @@ def test_what_was_refused_is_in_once_after_a_redo(scenario: Scenario) -> None:
     assert penguins(scenario) == {"count": 0, "settled": 1, "newest": None}
     uri = f"{scenario.place}/raw/{DAY}/3.json.gz"
     assert json.loads(asked(scenario, "explain", uri, "--json").stdout)["verdict"] == "ingested"
-    again = redone(scenario)
+    again = replayed(scenario)
     assert (again.exit_code, again.stdout) == (0, "Nothing is in quarantine.\n")
 
 
 def test_while_the_table_would_refuse_it_again_nothing_is_done(scenario: Scenario) -> None:
     refused(scenario)
     before = everything(scenario)
-    done = redone(scenario)
+    done = replayed(scenario)
     assert done.exit_code == 2
     assert "text" in done.stderr
     assert everything(scenario) == before
@@ -213,7 +222,7 @@ def give_up_here(monkeypatch: pytest.MonkeyPatch) -> None:
         done = CliRunner().invoke(penguin, ["discard", str(path), f"--table={table}", *options])
         assert done.exit_code == 0, done.output
 
-    monkeypatch.setattr("blizzard_py.app.redo._give_up", give_up)
+    monkeypatch.setattr("blizzard_py.app.refused_files._give_up", give_up)
 
 
 def spoiled(scenario: Scenario, *, named: bool) -> str:
@@ -239,7 +248,7 @@ def test_files_whose_rows_are_split_are_replaced_exactly(
 ) -> None:
     give_up_here(monkeypatch)
     path = spoiled(scenario, named=named)
-    done = redone(scenario)
+    done = replayed(scenario)
     assert done.exit_code == 0, done.output
     committed(scenario)
     assert scenario.ids() == [1, 2, 5, 6, 7, 8]
@@ -250,45 +259,42 @@ def test_files_whose_rows_are_split_are_replaced_exactly(
     assert scenario.ids() == [1, 2, 5, 6, 7, 8], done.output
 
 
-@pytest.mark.parametrize("moment", ["before the redo", "while it is redone"])
-def test_what_a_backfill_brought_and_is_refused_as_well_holds_no_redo_up(
+@pytest.mark.parametrize("moment", ["before", "between"])
+def test_what_came_beside_and_is_refused_as_well_holds_no_replay_up(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
+    """A backfill brings a refused file again, before the replay or after what it gave up."""
     give_up_here(monkeypatch)
     other = "date=2024-01-02"
 
     def broken(*command: str) -> None:
         before = set(everything(scenario))
-        assert asked(scenario, *command).exit_code == 0
+        done = asked(scenario, *command)
+        assert done.exit_code == 0, done.output
         [path] = {p for p in everything(scenario) if p.endswith(".parquet")} - before
         scenario.table.put_atomic(path, b"this is no Parquet")
 
-    backfill = (
-        "backfill",
-        "--pipeline=events",
-        "--source=main",
-        f"--from={other}",
-        f"--to={other}",
-    )
+    names = ("--pipeline=events", "--source=main", f"--from={other}", f"--to={other}")
+    backfill = ("backfill", *names, "--again", "--once-more")
     scenario.put_rows(f"{other}/3.json.gz", 3)
     broken("run", "--once")
     committed(scenario)
-    run = Replacing.run
 
-    def beside(self: Replacing, *given: object) -> object:
-        broken(*backfill, "--replay")
-        return run(self, *given)  # type: ignore[arg-type]  # as it was called
+    def beside(config: Config, where: Where, order: Order, how: Waits | None) -> Brought:
+        if how is not None:
+            broken(*backfill)
+        return bring(config, where, order, how)
 
-    if moment == "before the redo":
-        broken(*backfill, "--replay")  # and Penguin has not looked at it yet
-        assert redone(scenario).exit_code == 0
+    if moment == "before":
+        broken(*backfill)  # and Penguin has not looked at it yet
+        assert replayed(scenario).exit_code == 0
     else:
         with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(Replacing, "run", beside)
-            assert redone(scenario).exit_code == 0
+            meanwhile.setattr("blizzard_py.app.refused_files.bring", beside)
+            assert replayed(scenario).exit_code == 0
         committed(scenario)
         assert scenario.ids() == [1, 2]
-        assert redone(scenario).exit_code == 0
+        assert replayed(scenario).exit_code == 0
     committed(scenario)
     assert scenario.ids() == [1, 2, 3]
     assert asked(scenario, "status").exit_code == 0
@@ -299,7 +305,7 @@ def test_files_that_are_gone_are_named_and_nothing_is_done(scenario: Scenario) -
     mended(scenario)
     scenario.source.delete(f"{DAY}/4.json.gz")
     before = everything(scenario)
-    done = redone(scenario)
+    done = replayed(scenario)
     assert done.exit_code == 1
     assert f"{DAY}/4.json.gz" in done.stderr
     assert everything(scenario) == before
@@ -311,7 +317,7 @@ def explained(scenario: Scenario, name: str) -> str:
     return reason
 
 
-def test_explain_tells_how_a_refused_file_comes_that_is_gone_or_could_not_be_redone(
+def test_explain_tells_how_a_refused_file_comes_that_is_gone_or_could_not_be_replayed(
     scenario: Scenario,
 ) -> None:
     refused(scenario)
@@ -319,21 +325,18 @@ def test_explain_tells_how_a_refused_file_comes_that_is_gone_or_could_not_be_red
     scenario.source.delete(f"{DAY}/4.json.gz")
     assert "the file has to be there again, under its name" in explained(scenario, "4.json.gz")
     scenario.put(f"{DAY}/4.json.gz", b"")
-    assert redone(scenario).exit_code == 1
+    assert replayed(scenario).exit_code == 1
     told = explained(scenario, "4.json.gz")
     assert "once it is mended" in told
-    assert "`blizzard redo CONFIG --quarantined`" in told
-    assert "dlq replay" not in told.partition("once it is mended")[2]
+    assert "`blizzard replay CONFIG --refused`" in told
     scenario.put_rows(f"{DAY}/4.json.gz", 4)
-    assert redone(scenario).exit_code == 0
+    assert replayed(scenario).exit_code == 0
     committed(scenario)
     assert scenario.ids() == [1, 2, 3, 4]
 
 
-def test_a_source_that_cannot_be_redone_costs_itself_alone(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    give_up_here(monkeypatch)
+def second_source(scenario: Scenario) -> Path:
+    """A second source of the same table with one file, whose folder is returned."""
     sources = scenario.document["pipelines"]["events"]["sources"]
     second = scenario.folder / "raw2" / DAY
     second.mkdir(parents=True)
@@ -342,22 +345,57 @@ def test_a_source_that_cannot_be_redone_costs_itself_alone(
         "asked": {**sources["main"], "source_uri": f"{scenario.place}/raw2"},
         **sources,
     }
+    return second
+
+
+def test_after_a_signal_nothing_more_is_given_up_or_requested(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_up_here(monkeypatch)
+    second = second_source(scenario)
+    refused(scenario)
+    mended(scenario)
+    (second / "9.json.gz").write_bytes(ndjson({"id": 9, "text": "t9"}))
+
+    @contextmanager
+    def stop_on_signals(stop: threading.Event, _grace_secs: float) -> Iterator[None]:
+        stop.set()
+        yield
+
+    with monkeypatch.context() as context:
+        context.setattr("blizzard_py.app.submit.stop_on_signals", stop_on_signals)
+        done = replayed(scenario)
+    assert done.exit_code == INTERRUPTED, done.output
+    assert "events/main: interrupted before it was looked at" in done.stderr
+    told = penguins(scenario)
+    assert (told["count"], told["settled"]) == (1, 1)
+    again = replayed(scenario)
+    assert again.exit_code == 0, again.output
+    committed(scenario)
+    assert scenario.ids() == [1, 2, 3, 4, 9]
+
+
+def test_a_source_that_cannot_be_replayed_costs_itself_alone(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_up_here(monkeypatch)
+    second = second_source(scenario)
     refused(scenario)
     mended(scenario)
     (second / "9.json.gz").unlink()
     for more in (["--dry-run"], []):
-        done = redone(scenario, *more)
+        done = replayed(scenario, *more)
         assert done.exit_code == 1, done.output
         assert f"{DAY}/9.json.gz" in done.stderr
         assert "events/main: 1 refused Parquet file" in done.stdout
     committed(scenario)
     assert scenario.ids() == [1, 2, 3, 4]
-    told = json.loads(redone(scenario, "--json").stdout)
+    told = json.loads(replayed(scenario, "--json").stdout)
     assert (len(told["errors"]), told["sources"]) == (1, [])
 
 
 @pytest.mark.parametrize("kind", ["asked", "event time"])
-def test_what_no_redo_brings_is_told_with_the_way_out(
+def test_what_no_replay_brings_is_told_with_the_way_out(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     refused(scenario)
@@ -368,10 +406,10 @@ def test_what_no_redo_brings_is_told_with_the_way_out(
         settings = EventTimeSettings.model_construct(column="t", policy="min", mode="append")
         made = operations.live_parts
         monkeypatch.setattr(
-            "blizzard_py.app.redo.live_parts",
+            "blizzard_py.app.refused_files.live_parts",
             lambda *given: replace(made(*given), event_time=settings),
         )
-    done = redone(scenario)
+    done = replayed(scenario)
     assert done.exit_code == 1
     assert "penguin reconcile" in done.stderr
     assert DAY in done.stderr

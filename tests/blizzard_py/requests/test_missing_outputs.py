@@ -1,4 +1,4 @@
-"""Outputs that are deleted before they are committed are told, and come again by a redo."""
+"""Outputs that are deleted before they are committed are told, and come again by request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from blizzard_core.daemon import REFUSED
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
-from tests.blizzard_py.replay.test_refused_outputs import DAY
+from tests.blizzard_py.requests.test_refused_outputs import DAY
 from tests.support.direct_engine import DirectEngine
 from tests.support.scenario import Scenario
 
@@ -45,13 +45,13 @@ def vacuumed(scenario: Scenario, *, full: bool = True) -> list[str]:
     )
 
 
-def test_an_output_that_a_vacuum_took_is_told_and_redone(scenario: Scenario) -> None:
+def test_an_output_that_a_vacuum_took_is_told_and_brought_again(scenario: Scenario) -> None:
     [gone] = vacuumed(scenario)
     done = penguins(scenario, "run", "--once")
     assert done.exit_code == REFUSED
     [told] = [line for line in done.output.splitlines() if "outputs_missing" in line]
     assert f"{DAY}/2.json.gz" in told
-    assert "blizzard redo CONFIG --quarantined" in told
+    assert "blizzard replay CONFIG --refused" in told
     for command in ("status", "reconcile"):
         answer = penguins(scenario, command)
         assert answer.exit_code == REFUSED
@@ -60,7 +60,7 @@ def test_an_output_that_a_vacuum_took_is_told_and_redone(scenario: Scenario) -> 
     answer = blizzards(scenario, "status")
     assert answer.exit_code == REFUSED
     assert f"{DAY}/2.json.gz" in answer.stdout
-    done = blizzards(scenario, "redo", "--quarantined")
+    done = blizzards(scenario, "replay", "--refused")
     assert done.exit_code == 0, done.output
     assert penguins(scenario, "run", "--once").exit_code == 0
     assert scenario.ids() == [1, 2]

@@ -96,7 +96,13 @@ def _document(found: Mapping[str, Brought]) -> dict[str, Any]:
         "requests": [each.request.id for each in found.values() if each.request is not None],
         "rows": sum(each.rows for each in found.values()),
         "failed_again": sum(each.failed_again for each in found.values()),
-        "replaced": sum(line.before for each in found.values() for line in each.files),
+        "replaced": sum(
+            line.before
+            for each in found.values()
+            for line in each.files
+            if line.state in {"replaced", "would replace"}
+        ),
+        "blocked": {name: each.blocked for name, each in found.items() if each.blocked is not None},
     }
 
 
@@ -116,6 +122,10 @@ def _print(found: Mapping[str, Brought]) -> None:
         click.echo(f"And {len(lines) - _PRINTED:,} more; `blizzard requests show --files` has all.")
     states = Counter(line.state for _, line in lines)
     click.echo(", ".join(f"{count:,} {state}" for state, count in states.items()) or "No files.")
+    would = [line for _, line in lines if line.state == "would replace"]
+    if would:
+        before = sum(line.before for line in would)
+        click.echo(f"{counted(len(would), 'file')} would replace {counted(before, 'row')}.")
     if any(each.request is not None for each in found.values()):
         rows = sum(each.rows for each in found.values())
         files = counted(states["ingested"] + states["replaced"], "file")

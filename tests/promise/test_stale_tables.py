@@ -26,11 +26,6 @@ from tests.support.scenario import ndjson
 from tests.support.table_drill import ONCE, Drill
 from tests.support.unit_shop import WHERE, UnitShop
 
-NO_REPLAY = (
-    '{"schema_version": 1, "watermark": {"state": "Initial"}, "partition_watermarks": {},'
-    ' "last_update_ts": 0}'
-)
-
 
 def commit(shop: UnitShop) -> None:
     with tables_of(load_config(shop.path())) as tables:
@@ -236,6 +231,4 @@ def test_a_replacement_after_a_rebuild_of_older_state_arrives(tmp_path: Path) ->
     shutil.copytree(tmp_path / "night", drill.lake / "_blizzard")
     if drill.rebuild():
         assert drill.rebuild("--done-before", "date=2024-01-23") == 0
-    # As docs/mending.md says for the checkpoint of a replay of which there is no version.
-    (drill.lake / "_blizzard/events_main~replay_checkpoint.json").write_text(NO_REPLAY)
     assert replaced("third") == "third"

@@ -14,7 +14,7 @@ def test_spark_replaces_a_mended_file(tmp_path: Path) -> None:
     scenario.write_config()
     for number in (1, 2):
         scenario.put_rows(f"date=2024-01-01/{number}.json.gz", number)
-    scenario.ingest()
+    scenario.once("blizzard")  # a process that ends, so the command has the source
     scenario.commit()
     scenario.put_rows("date=2024-01-01/1.json.gz", 11, 12)
     names = ("--pipeline=events", "--source=main", "--from=date=2024-01-01", "--to=date=2024-01-01")

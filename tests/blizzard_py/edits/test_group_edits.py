@@ -16,9 +16,9 @@ from blizzard_py.edits.rename import Rename, RenameRefused
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.source_state import checkpoint_path
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
-from tests.blizzard_py.replay.test_replacing_files import ReplaceWorld, mended
 from tests.blizzard_py.sources.files.test_offered_files import DAY_SECS, OfferedWorld
 from tests.support.memory_store import Died, Dying
+from tests.support.replace_world import ReplaceWorld
 from tests.support.request_world import DAY
 
 CHECKPOINT = checkpoint_path("events_main")
@@ -31,13 +31,13 @@ def committed(world: ReplaceWorld, seq: int) -> None:
 
 
 def under(world: ReplaceWorld, pipeline: str) -> Parts:
-    return replace(world.live(), pipeline=pipeline)
+    return replace(world.parts(), pipeline=pipeline)
 
 
 def test_a_name_stays_until_the_table_has_all_its_groups() -> None:
     world = ReplaceWorld()
-    mended(world, "b", "1")
-    world.only(f"{DAY}/1.json")
+    world.mend("b", "1")
+    world.only("1")
     before = dict(world.sink.objects)
     with pytest.raises(RenameRefused, match=r"up to number 1 .* up to 0; run Penguin"):
         Rename(under(world, "clicks"), "events_main").run()
@@ -48,7 +48,7 @@ def test_a_name_stays_until_the_table_has_all_its_groups() -> None:
 
 def test_groups_under_another_name_begin_at_the_first() -> None:
     world = OfferedWorld(days=0)
-    mended(world, "b", "1")
+    world.mend("b", "1")
     world.now += 5
     world.drain()
     committed(world, 1)
@@ -56,39 +56,39 @@ def test_groups_under_another_name_begin_at_the_first() -> None:
     Rename(under(world, "clicks"), "events_main").run()
     document = json.loads(world.sink.read(checkpoint_path("clicks_main")))
     assert "group_seq" not in document
-    mended(world, "c", "1")
+    world.mend("c", "1")
     world.now += 5
     world.drain(source_pipeline(under(world, "clicks")))
     [group] = groups_of(world.sink, "clicks_main")
     assert (group.seq, group.source_files) == (1, (f"mem://raw/{DAY}/1.json",))
 
 
-def test_a_replay_with_a_group_to_tell_of_ends_under_the_old_name() -> None:
+def test_a_request_with_a_group_to_tell_of_ends_under_the_old_name() -> None:
     at, refused, died = 0, 0, True
     while died:
         world = ReplaceWorld()
-        mended(world, "b", "1")
+        world.mend("b", "1")
+        world.ask({"files": [f"{DAY}/1.json"]}, mode="replace")
         dying = Dying(world.sink, world.dlq)
         dying.arm(at)
         at += 1
         try:
-            world.only(f"{DAY}/1.json")
+            world.drain()
             died = False
         except Died:
             dying.arm(-1)
-        found = world.sink.objects.get(checkpoint_path("events_main~replay"), (b"{}", 0))[0]
-        flying = json.loads(found).get("in_flight", [])
+        flying = world.checkpoint().get("in_flight", [])
         if flying and "group" in flying[0]:
             refused += 1
             before = dict(world.sink.objects)
-            with pytest.raises(RenameRefused, match="~replay: a batch that replaces rows"):
+            with pytest.raises(RenameRefused, match="a batch is being published"):
                 Rename(under(world, "clicks"), "events_main").run()
             assert world.sink.objects == before
     assert refused
 
 
 def rebuilt(world: ReplaceWorld) -> Rebuilt:
-    rebuild = Rebuild(world.live())
+    rebuild = Rebuild(world.parts())
     made = rebuild.plan(None)
     rebuild.write(made)
     return made
@@ -133,7 +133,7 @@ def test_rows_stay_where_those_that_were_to_replace_them_are_lost(lost: str, the
         world.put("date=2024-01-02/8.json", "8:a")
         world.drain()
         world.now += 2 * DAY_SECS
-        mended(world, "b", "1")
+        world.mend("b", "1")
         world.put("date=2024-01-02/8.json", "8:b")
         world.now += 1
         world.table()

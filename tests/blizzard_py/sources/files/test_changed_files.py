@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from blizzard_core.log import configure
-from tests.blizzard_py.replay.test_replacing_files import mended
 from tests.blizzard_py.sources.files.test_offered_files import OfferedWorld
 from tests.support.blizzard_world import World
 
@@ -122,7 +121,7 @@ def test_what_is_offered_again_is_read_and_not_told(log: io.StringIO) -> None:
     world = OfferedWorld(days=0)
     world.now += 86_401
     world.drain()
-    mended(world, "b", "1")
+    world.mend("b", "1")
     world.now += 86_401
     world.drain()
     assert told(log) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -11,13 +12,13 @@ from pydantic import ValidationError
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import FileUnits, SourceSettings
+from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.state.source_state import checkpoint_path
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
-from tests.blizzard_py.replay.test_replacing_files import ReplaceWorld, mended
-from tests.blizzard_py.replay.test_replay import ask
 from tests.support.blizzard_world import overtaking
 from tests.support.memory_store import Died, Dying
+from tests.support.replace_world import ReplaceWorld
 from tests.support.request_world import DAY
 from tests.support.scenario import Scenario
 
@@ -42,19 +43,19 @@ class OfferedWorld(ReplaceWorld):
 
 def test_a_file_that_comes_again_is_left_alone_for_the_days_and_then_replaced() -> None:
     world = OfferedWorld()
-    mended(world, "b", "1")
+    world.mend("b", "1")
     world.drain()
     world.now += 6.9 * DAY_SECS
     world.drain()
     assert world.table() == ["1", "5", "52"]
-    found = ask(world, f"{DAY}/1.json")
+    found = world.explained(f"{DAY}/1.json")
     assert "taken again from" in found.reason
     world.now += 0.2 * DAY_SECS
     world.drain()
     assert world.table() == ["1:b", "1:b+", "5", "52"]
     [group] = groups_of(world.sink)
     assert group.source_files == (f"mem://raw/{DAY}/1.json",)
-    assert "replaces what it had before by group 1" in ask(world, f"{DAY}/1.json").reason
+    assert "replaces what it had before by group 1" in world.explained(f"{DAY}/1.json").reason
 
 
 def test_a_server_that_offers_seven_days_of_files_each_day_has_each_read_once() -> None:
@@ -76,7 +77,7 @@ def test_without_days_each_change_is_taken_at_the_next_poll_and_what_stays_is_no
     world = OfferedWorld(days=0)
     for version in ("b", "c"):
         world.now += 60
-        mended(world, version, "1", "5")
+        world.mend(version, "1", "5")
         world.put(f"{DAY}/9{version}.json", version)
         world.now += 60
         before = world.read()
@@ -116,7 +117,7 @@ def test_a_bad_reading_keeps_the_rows_and_waits_as_long() -> None:
         world.drain()
     assert len(world.letters()) == 1
     assert world.table() == ["1", "5", "52"]
-    mended(world, "c", "1")
+    world.mend("c", "1")
     world.now += 6 * DAY_SECS
     world.drain()
     assert world.table() == ["1", "5", "52"]
@@ -130,7 +131,7 @@ def test_a_file_without_rows_before_comes_with_its_mended_ones() -> None:
     world.put(f"{DAY}/6.json", "bad")
     world.drain()
     world.now += 2 * DAY_SECS
-    mended(world, "b", "6")
+    world.mend("b", "6")
     world.now += 1
     world.drain()
     assert world.table() == ["1", "5", "52", "6:b", "6:b+"]
@@ -145,14 +146,13 @@ def test_what_the_journal_no_longer_tells_is_left_alone_rather_than_doubled() ->
     world.now += 40 * DAY_SECS
     before = world.read()
     world.drain()
-    mended(world, "b", "1")
+    world.mend("b", "1")
     world.now += 1
     world.drain()
     world.drain()
     assert world.read() == before
     assert groups_of(world.sink)[-1].files == ()
-    done = world.only(f"{DAY}/1.json", insist=True)
-    assert [file.state for file in done.files] == ["replaced"]
+    assert world.only("1", assume_named=True).states == {"1": "replaced"}
     assert world.sink.read(groups_of(world.sink)[-1].files[0].path) == b"1:b\n1:b+"
 
 
@@ -160,18 +160,20 @@ def test_rows_from_before_they_named_their_file_are_left_alone() -> None:
     world = OfferedWorld(named=False)
     world.named = True
     world.now += 8 * DAY_SECS
-    mended(world, "b", "1")
+    world.mend("b", "1")
     world.now += 1
     world.drain()
     assert world.table() == ["1", "5", "52"]
 
 
-def test_what_a_replay_replaces_counts_as_taken() -> None:
+def test_what_a_request_replaces_counts_as_taken() -> None:
     world = OfferedWorld()
     world.now += 8 * DAY_SECS
-    mended(world, "b", "1")
+    world.mend("b", "1")
     world.now += 1
-    assert world.only(f"{DAY}/1.json").files[0].state == "replaced"
+    before = world.read()
+    assert world.only("1").states["1"] in {"left", "replaced"}
+    assert world.read() == before + 1
     before = world.read()
     world.drain()
     assert world.read() == before
@@ -183,7 +185,7 @@ def test_dying_before_and_after_every_write_leaves_one_reading_of_each() -> None
     while died:
         world = OfferedWorld()
         world.now += 8 * DAY_SECS
-        mended(world, "b", "1", "52")
+        world.mend("b", "1", "52")
         world.put(f"{DAY}/8.json", "8")
         world.now += 1
         dying = Dying(world.sink, world.dlq)
@@ -214,58 +216,80 @@ def with_a_bad_record() -> OfferedWorld:
     return world
 
 
+def is_once(world: OfferedWorld) -> bool:
+    """Whether the record came by its letter; if it did it went with its file."""
+    brought = any("6:letter" in rows for rows in world.published().values())
+    gone = [name for group in groups_of(world.sink) for name in group.source_files]
+    assert brought == any("~records" in name for name in gone)
+    assert {"6:a", "6:mended"} < set(world.table())
+    return brought
+
+
 def test_letters_of_records_bring_nothing_once_their_file_was_replaced() -> None:
     world = with_a_bad_record()
     world.drain()
     assert world.table() == ["1", "5", "52", "6:a", "6:mended"]
-    [told] = world.run().outcomes
-    assert (told.state, told.files) == ("replayed", 0)
-    assert "replaced" in told.left_to_others[0][1]
+    assert set(world.replay().values()) == {"present"}
+    assert world.open_letters() == []
     assert world.table() == ["1", "5", "52", "6:a", "6:mended"]
 
 
-@pytest.mark.parametrize("first", ["daemon", "replay"])
-def test_a_record_and_its_file_at_once_come_once(first: str) -> None:
+def test_requested_records_are_left_to_their_file_that_has_changed() -> None:
+    """The request is accepted by the poll that finds the file."""
     world = with_a_bad_record()
-    if first == "replay":
-        with overtaking(world.replays, world.drain):
-            world.run()
-    else:
-        with overtaking(world.engine, world.run):
-            world.drain()
-    world.now += 2 * DAY_SECS
-    world.drain()
-    world.run()
-    world.drain()
-    brought = any("6:letter" in rows for rows in world.published().values())
-    named = any(
-        "~records" in name for group in groups_of(world.sink) for name in group.source_files
-    )
-    assert brought == named  # what came by its letter goes with its file
-    assert brought == (first == "replay")
-    assert {"6:a", "6:mended"} < set(world.table())
+    assert set(world.replay().values()) == {"left"}
+    assert world.open_letters() == []
+    assert not is_once(world)
 
 
-def test_a_replay_of_records_that_dies_anywhere_leaves_none_beside_its_file() -> None:
+def test_records_that_came_before_their_file_go_with_it() -> None:
+    world = with_a_bad_record()
+    letters = [each.id for each in world.open_letters()]
+    request_id = world.ask({"letters": letters})
+    requests = source_pipeline(world.parts(), requests_only=True)
+    while requests.cycle(threading.Event()):
+        pass
+    assert list(world.outcomes(request_id).values()) == ["ingested"]
+    world.drain()
+    assert is_once(world)
+
+
+def test_records_that_are_requested_while_their_file_is_read_do_not_come() -> None:
+    world = with_a_bad_record()
+    letters = [each.id for each in world.open_letters()]
+    with overtaking(world.engine, lambda: world.ask({"letters": letters})):
+        world.drain()
+    assert world.open_letters() == []
+    assert not is_once(world)
+
+
+@pytest.mark.parametrize("what", ["records", "file"])
+def test_a_request_beside_a_change_comes_once_over_a_death_at_every_change(what: str) -> None:
     at, died = 0, True
     while died:
         world = with_a_bad_record()
+        letters = {"letters": [each.id for each in world.open_letters()]}
+        select = letters if what == "records" else {"files": [f"{DAY}/6.json"]}
+        options = {} if what == "records" else {"mode": "replace"}
+        request_id = world.ask(select, **options)
         dying = Dying(world.sink, world.dlq)
         dying.arm(at)
         try:
-            world.run()
+            world.drain()
             died = False
         except Died:
             pass
         dying.arm(-1)
         world.drain()
-        world.run()
+        end = world.mailbox.ended(request_id)
+        assert end is not None
+        assert end.state == "done"
+        if world.open_letters():
+            world.replay()
         world.now += 2 * DAY_SECS
         world.drain()
-        brought = any("6:letter" in rows for rows in world.published().values())
-        groups = groups_of(world.sink)
-        assert brought == any("~records" in n for g in groups for n in g.source_files), at
-        assert {"6:a", "6:mended"} < set(world.table()), at
+        is_once(world)
+        assert world.table() == ["1", "5", "52", "6:a", "6:mended"], at
         at += 1
     assert at > 20
 
@@ -301,7 +325,7 @@ def test_what_no_journal_and_no_ledger_accounts_for_is_left_alone() -> None:
     world.sink.put_atomic(checkpoint_path("events_main"), json.dumps(state).encode())
     world.now += 40 * DAY_SECS
     before = world.read()
-    mended(world, "b", "1")
+    world.mend("b", "1")
     world.now += 1
     world.drain()
     assert world.read() == before
@@ -313,7 +337,7 @@ def test_a_mended_file_with_an_older_time_is_taken_as_well(older: float) -> None
     world.now += 2 * DAY_SECS
     world.drain()
     now, world.now = world.now, world.now - 2 * DAY_SECS - older
-    mended(world, "b", "1")
+    world.mend("b", "1")
     world.now = now
     before = world.read()
     world.drain()

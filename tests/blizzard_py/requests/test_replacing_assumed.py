@@ -1,0 +1,99 @@
+"""Files of which nobody knows where their rows are: replaced where rows are assumed named."""
+
+from __future__ import annotations
+
+import json
+
+from blizzard_py.edits.rename import Rename
+from blizzard_py.state.fence_record import fence_path
+from blizzard_py.state.source_state import checkpoint_path
+from tests.blizzard_py.ingest.test_group_publishing import groups_of
+from tests.blizzard_py.requests.test_replacing_files import is_rejected
+from tests.blizzard_py.requests.test_replacing_records import with_a_bad_record
+from tests.support.replace_world import ReplaceWorld
+from tests.support.request_world import DAY
+
+
+class OldWorld(ReplaceWorld):
+    """Three files were ingested by a release that kept neither journal, ledger nor fence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table()
+        self.cut()
+        state = self.checkpoint()
+        for later in ("ledger", "unfolded", "committed"):
+            state.pop(later, None)
+        state["sweep"] = {**state.get("sweep", {}), "whole": False}
+        self.sink.delete(fence_path("events_main"))
+        self.sink.put_atomic(checkpoint_path("events_main"), json.dumps(state).encode())
+
+    def output_ids(self) -> dict[str, str]:
+        return {path: path for path in self.published()} | super().output_ids()
+
+
+def failed() -> OldWorld:
+    """One of the files was to be replaced, was bad, and is mended now."""
+    world = OldWorld()
+    world.put(f"{DAY}/1.json", "bad")
+    assert is_rejected(world.only("1"), "before there was a ledger")
+    assert world.only("1", assume_named=True).states == {"1": "kept"}
+    assert len(world.open_letters()) == 1
+    world.mend("b", "1")
+    return world
+
+
+def test_a_reading_that_failed_does_not_say_that_no_rows_came_of_the_file() -> None:
+    world = failed()
+    assert is_rejected(world.only("1"), "before there was a ledger")
+    assert world.ingest(f"{DAY}/1.json") == ["refused"]
+    assert is_rejected(world.replay_whole(), "before there was a ledger")
+    assert world.replay_whole(assume_named=True).states == {"1": "replaced"}
+    assert world.open_letters() == []
+    assert world.table() == ["1:b", "1:b+", "5", "52"]
+
+
+def test_a_replay_of_its_letter_refuses_the_file_and_says_how_it_comes() -> None:
+    world = failed()
+    request_id = world.ask({"letters": [each.id for each in world.open_letters()]})
+    world.drain()
+    [line] = world.mailbox.report(request_id)
+    assert (line.state, "--replace --assume-named" in line.reason) == ("refused", True)
+    assert len(world.open_letters()) == 1
+    assert world.table() == ["1", "5", "52"]
+
+
+def test_records_with_letters_of_long_ago_go_with_their_file() -> None:
+    world = with_a_bad_record(raw="6:letter")
+    world.table()
+    ids = world.output_ids()
+    world.go_on()
+    world.cut()
+    world.mend("b", "6")
+    assert world.only("6", assume_named=True).states == {"6": "replaced"}
+    assert set(world.replay().values()) == {"present"}
+    fresh = {p for p in world.published() if "unit-" not in p} - ids.keys()
+    assert not fresh
+
+
+def test_rows_from_before_the_files_were_moved_go_as_well() -> None:
+    world = ReplaceWorld()
+
+    def move(before: str, after: str) -> None:
+        world.go_on()
+        world.cut()
+        world.source.uri = world.settings["source_uri"] = after
+        Rename(world.parts(), "events_main", before).run()
+
+    def names() -> set[str]:
+        return set(groups_of(world.sink)[-1].source_files)
+
+    move("mem://raw", "mem://moved")
+    world.mend("b", "1")
+    assert world.only("1", assume_named=True).states == {"1": "replaced"}
+    assert names() == {f"mem://{at}/{DAY}/1.json" for at in ("moved", "raw")}
+    # Moved once more, all places count that it ever had.
+    move("mem://moved", "mem://third")
+    world.mend("c", "1")
+    world.only("1", assume_named=True)
+    assert {f"mem://{at}/{DAY}/1.json" for at in ("third", "moved", "raw")} <= names()

@@ -1,0 +1,142 @@
+"""A source whose operators request that files replace what they had, with its table in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from blizzard_core.errors import Unavailable
+from blizzard_core.handover.groups import Group
+from blizzard_core.settings.sources import MetadataColumn
+from blizzard_py.app.reingest import merged
+from blizzard_py.app.selecting import preview
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.requests.progress import RequestState
+from blizzard_py.requests.report import ReportLine
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.checkpoint_file import read_state
+from tests.blizzard_py.ingest.test_group_publishing import groups_of
+from tests.support.letter_world import RecordWorld
+from tests.support.request_world import DAY, SOURCE_ID, made
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a request, and what became of its files."""
+
+    request: RequestState
+    files: Sequence[ReportLine]
+
+    @property
+    def states(self) -> dict[str, str]:
+        """What became of each file, by its name without folder and ending."""
+        return {_stem(line.path): line.state for line in self.files}
+
+
+class ReplaceWorld(RecordWorld):
+    """Rows are told apart by reading: each is `file:text`, so a file's rows are known."""
+
+    def __init__(self, *, named: bool = True, **source: Any) -> None:
+        self.named = named
+        self.committed: dict[str, list[str]] = {}
+        self.was: set[str] = set()
+        self.listed: set[str] = set()
+        self.applied = 0
+        super().__init__(**source)
+
+    def parts(self) -> Parts:
+        parts = super().parts()
+        columns: tuple[MetadataColumn, ...] = ("_source_file",) if self.named else ()
+        return replace(parts, ingest=replace(parts.ingest, metadata_columns=columns))
+
+    def drain(self, pipeline: SourcePipeline | None = None) -> SourcePipeline:
+        """As the loop of daemons does, which tries again what could not be read."""
+        worker = self.pipeline() if pipeline is None else pipeline
+        while True:
+            try:
+                return super().drain(worker)
+            except Unavailable:
+                self.now += 900
+
+    def done(self, select: Mapping[str, Any], **options: Any) -> Outcome:
+        """Request that files replace what they had, and have the daemon do it."""
+        request_id = self.ask(select, **{"mode": "replace", **options})
+        self.drain()
+        found = self.request(request_id)
+        return Outcome(found, merged(self.mailbox.report(request_id), found.state))
+
+    def replace(self, first: str = DAY, last: str = DAY, **options: Any) -> Outcome:
+        return self.done({"range": [first, last]}, **options)
+
+    def only(self, *names: str, **options: Any) -> Outcome:
+        return self.done({"files": [f"{DAY}/{name}.json" for name in names]}, **options)
+
+    def replay_whole(self, **options: Any) -> Outcome:
+        """Have all files that open letters tell of replace what they had."""
+        return self.done({"letters": [each.id for each in self.open_letters()]}, **options)
+
+    def preview(self, *names: str, **options: Any) -> list[ReportLine]:
+        """What a request would do, as the stored state is."""
+        state = read_state(self.sink, SOURCE_ID)
+        assert state is not None
+        select = {"files": [f"{DAY}/{name}.json" for name in names]}
+        request = made(self.parts(), select, **{"mode": "replace", **options})
+        return list(preview(self.parts(), self.pipeline().source, state, request))
+
+    def mend(self, version: str, *names: str) -> None:
+        """Write files anew, with two rows each."""
+        for name in names:
+            self.put(f"{DAY}/{name}.json", f"{name}:{version}", f"{name}:{version}+")
+
+    def cut(self) -> None:
+        """Make the journal what it is when thirty days are over and it was folded."""
+        self.now += 100
+        for path in [p for p in self.sink.objects if p.startswith("_blizzard/journal/")]:
+            del self.sink.objects[path]
+
+    def table(self) -> list[str]:
+        """Rows as Penguin has committed them by now: it lists outputs, then takes groups.
+
+        Files of this world have their output id in the journal, and rows their file's name in
+        their text: what it takes to do as a group says.
+        """
+        ids = self.output_ids()
+        for path, found in self.published().items():
+            if not path.rpartition("/")[2].startswith("unit-") and path not in self.listed:
+                self.listed.add(path)
+                self.committed[ids[path]] = found
+                self.was.add(ids[path])
+        groups = groups_of(self.sink)
+        named = {file.path for group in groups for file in group.files}
+        assert named == {path for path in self.published() if "unit-" in path}
+        for group in groups[self.applied :]:
+            assert set(group.outputs) <= self.was, "it waits for ever"
+            for key, rows in self.committed.items():
+                self.committed[key] = _left(group, key, rows)
+            for file in group.files:
+                self.committed[file.output_id] = self.sink.read(file.path).decode().splitlines()
+                self.was.add(file.output_id)
+        self.applied = len(groups)
+        return sorted(row for found in self.committed.values() for row in found)
+
+    def output_ids(self) -> dict[str, str]:
+        return {
+            path: output["output_id"]
+            for name, (data, _) in self.sink.objects.items()
+            if name.startswith("_blizzard/journal/")
+            for output in json.loads(data)["outputs"]
+            for path in (output["final"], *output["earlier"])
+        }
+
+
+def _left(group: Group, output_id: str, rows: list[str]) -> list[str]:
+    if group.source_files:
+        names = {_stem(name) for name in group.source_files}
+        return [row for row in rows if row.partition(":")[0] not in names]
+    return [] if output_id in group.outputs else rows
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].removesuffix(".json")

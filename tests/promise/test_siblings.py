@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
-from blizzard_py.replay.ownership import Claims
 
 from blizzard_core.errors import ColdStartRefused
 from blizzard_core.settings.sources import CheckpointSettings
@@ -14,12 +12,10 @@ from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.publish import OutputNames
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.cold_start import check_cold_start
-from blizzard_py.sources.files.discovery import Scope
-from blizzard_py.sources.files.opening import open_files
-from blizzard_py.sources.ranges import Range
-from blizzard_py.state.backfills import BACKFILL, backfills_of
+from blizzard_py.state.backfills import backfills_of
 from tests.support.blizzard_world import LineEngine, World
 from tests.support.promise_world import DAY, at, gated, letter_paths, poll, polls, sweeps
+from tests.support.request_world import preview_files
 
 
 def neighbour(world: World) -> tuple[World, SourcePipeline]:
@@ -42,26 +38,7 @@ def test_a_source_whose_name_looks_like_a_backfill_settles_nothing_for_its_neigh
     sweeps(world, pipeline)
     assert letter_paths(world) == ["d=1/a.ndjson"]
     assert backfills_of(world.sink, "events_main") == ()
-    assert Claims(world.parts(), []).claim("d=1/a.ndjson").standing == "free"
-
-
-def test_nor_do_the_backfills_of_such_a_source() -> None:
-    world = World()
-    other, worker = neighbour(world)
-    at(other, "d=1/m.ndjson", "theirs")
-    other.drain(worker)
-    at(other, "d=1/a.ndjson", "filled in")
-    chosen = Range("d=1", "d=1")
-    parts = replace(worker.parts, suffix=f"{BACKFILL}{chosen.slug}")
-    scope = Scope(chosen.gap, lambda _path: True)
-    other.drain(SourcePipeline(parts, partial(open_files, scope=scope)))
-    at(world, "d=1/m.ndjson", "m")
-    pipeline = polls(world, poll(world), 20)
-    at(world, "d=1/a.ndjson", "late")
-    sweeps(world, pipeline)
-    assert letter_paths(world) == ["d=1/a.ndjson"]
-    assert backfills_of(world.sink, "events_main") == ()
-    assert backfills_of(world.sink, worker.parts.id) == (parts.id,)
+    assert preview_files(world.parts(), "d=1/a.ndjson") == ["taken"]
 
 
 def test_its_checkpoint_is_a_trace_of_earlier_work_like_any_other() -> None:
@@ -95,10 +72,9 @@ def test_who_looks_at_names_that_are_put_together_meanwhile_is_not_told_of_a_los
         world.sink.objects, world.source.objects = dict(before), dict(raw)
         calls = 0
         worker = gated(world, gate)
-        claims = Claims(worker.parts, [])
-        seen = [claims.claim(path).standing for path in paths]
-        assert seen[0] == "rows", wakes
-        assert seen[1] in {"waits", "rows"}, wakes
+        seen = preview_files(worker.parts, *paths)
+        assert seen[0] == "present", wakes
+        assert seen[1] != "taken", wakes
         worker.discover(worker.load())
         if calls < wakes:
             break
@@ -133,7 +109,7 @@ def test_what_is_folded_and_pruned_while_the_ledger_is_read_is_not_free(
         world.sink.objects = dict(before)
         calls = 0
         parts = gated(world, gate).parts
-        assert Claims(parts, []).claim("d=1/a.ndjson").standing == "rows", wakes
+        assert preview_files(parts, "d=1/a.ndjson") == ["present"], wakes
         if calls < wakes:
             break
     assert not set(journal) & set(world.sink.objects) or calls < wakes

@@ -88,6 +88,14 @@ def ingest_files(parts: Parts, *paths: str, **options: Any) -> list[str]:
     return [found.get(path, "") for path in paths]
 
 
+def preview_files(parts: Parts, *paths: str, **options: Any) -> list[str]:
+    """Return what a request for files of a source would do with each, as things are."""
+    state = read_state(parts.stores.sink, parts.id)
+    assert state is not None
+    request = made(parts, {"files": list(paths)}, **options)
+    return [line.state for line in preview(parts, source_pipeline(parts).source, state, request)]
+
+
 def explained(world: World, path: str) -> Explanation:
     """Return what `blizzard explain` says of a file."""
     place = Located(f"mem://raw/{path}", "events/main", path, "", ())
@@ -156,12 +164,7 @@ class RequestWorld(World):
         return list(reader.objects(self.dlq, SOURCE_ID))
 
     def previewed(self, *paths: str, **options: Any) -> list[str]:
-        state = read_state(self.sink, SOURCE_ID)
-        assert state is not None
-        request = made(self.parts(), {"files": list(paths)}, **options)
-        return [
-            line.state for line in preview(self.parts(), self.pipeline().source, state, request)
-        ]
+        return preview_files(self.parts(), *paths, **options)
 
     def explained(self, path: str) -> Explanation:
         return explained(self, path)

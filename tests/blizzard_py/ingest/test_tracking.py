@@ -14,11 +14,11 @@ from blizzard_core.errors import OrderError, StateError
 from blizzard_core.log import configure
 from blizzard_py.ingest import source_pipeline
 from blizzard_py.ingest.publish import OutputNames
-from blizzard_py.replay.ownership import Claims
 from blizzard_py.sources.files import late_files
 from blizzard_py.state import ledger, processed_set
 from tests.support.blizzard_world import World
 from tests.support.memory_store import Died, Dying
+from tests.support.request_world import preview_files
 
 
 def random_names(world: World, count: int, seed: int = 0) -> list[str]:
@@ -180,5 +180,4 @@ def test_the_ledger_of_a_source_without_a_watermark_follows_the_source(
         counts.append(sum(one["count"] for one in world.checkpoint().get("ledger", [])))
     assert max(counts[75:]) <= max(counts[:75]) + 8 < 400
     assert len(world.rows()) == len(set(world.rows())) == 601
-    claims = Claims(world.parts(), {})
-    assert claims.claim("d=1/stays.ndjson").standing == "rows"
+    assert preview_files(world.parts(), "d=1/stays.ndjson") == ["present"]

@@ -14,9 +14,9 @@ from blizzard_core.settings.sources import PartitionFilter, SourceSettings
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.watermark.partition_time import lookback_floor
-from blizzard_core.watermark.progress import Gap, Progress, finished
+from blizzard_core.watermark.progress import Progress, finished
 from blizzard_py.sources.activity import Apart
-from blizzard_py.sources.files.discovery import Discovery, FirstSeen, Scope, accepts, starting_point
+from blizzard_py.sources.files.discovery import Discovery, FirstSeen, accepts, starting_point
 from blizzard_py.sources.files.discovery import discover as discover_with
 from blizzard_py.state.source_state import SourceState
 from tests.support.blizzard_world import World
@@ -206,18 +206,6 @@ def test_a_scan_that_is_cut_says_how_far_it_went_and_the_next_goes_on() -> None:
         scans += 1
     assert taken == sorted(storage.objects)
     assert scans > 2
-
-
-def test_a_bounded_scan_is_not_filled_with_what_a_scope_leaves_to_others() -> None:
-    storage = MemoryStorage()
-    names = [f"date=1/{number}.ndjson" for number in range(10)]
-    for name in names:
-        storage.put_atomic(name, b"{}\n")
-    scope = Scope(Gap("", None), names[7:].__contains__)
-    progress = Progress(depth=1)
-    source = SourceSettings(source_uri="x", grace_period=0, min_age=0)
-    found = discover_with(storage, source, progress, lambda: NOW, 4, FirstSeen(), scope, 2)
-    assert [entry.path for entry in found.files][:2] == names[7:9]
 
 
 def test_an_empty_component_makes_no_later_file_late() -> None:

@@ -6,9 +6,9 @@ import base64
 import json
 from collections.abc import Iterator
 
-from blizzard_py.state.record_names import letter_batch_of, record_file
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters import reader
+from blizzard_py.state.record_names import letter_batch_of, record_file
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.model import Rejection
 from tests.fuzz.mutate import json_lines

@@ -20,9 +20,9 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
 from blizzard_py.slices.compare import order
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.ranges import RangeRefused
 from blizzard_py.sources.tables.backfill import (
     BackfillSource,
+    RangeRefused,
     ends_of,
     fitting,
     last_of,

@@ -84,7 +84,7 @@ def moved(state: SourceState, partition: str, name: str) -> SourceState:
     if floor is not None:
         raise EditRefused(
             f"{partition!r} lies below the floor {floor!r}, where no poll looks; use"
-            " `blizzard backfill --replay` for it"
+            " `blizzard backfill --again` for it"
         )
     if name.startswith("/") or (partition and name.startswith(f"{partition}/")):
         raise EditRefused(f"--watermark {name!r} must be relative to the partition")

@@ -3,7 +3,7 @@
 ``…_checkpoint.json.epoch-{n}.bak.note.json``::
 
     {"by": "ann@ops-3", "at": 1706450400.0, "why": "the vendor sent a day again", "number": 3,
-     "runs": {"events_main~replay": 2}}
+     "runs": {"events_main_backfill_1..50": 2}}
 """
 
 from __future__ import annotations

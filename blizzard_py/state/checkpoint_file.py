@@ -58,7 +58,7 @@ def read_state(sink: Storage, source_id: str) -> SourceState | None:
 
 
 def published_by(sink: Storage, live_id: str) -> dict[str, int]:
-    """Return how many batches each replay and backfill of a source has ended, by its id.
+    """Return how many batches each backfill of a source has ended, by its id.
 
     Raises `StateError`, `StorageError`.
     """

@@ -20,20 +20,23 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, unquote
 
-from blizzard_core.errors import ConfigError
+from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_py.connections.asking import Asking
 from blizzard_py.job import FieldSpec
 from blizzard_py.slices.compare import order
 from blizzard_py.slices.cutting import chunks
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Upkeep
-from blizzard_py.sources.ranges import RangeRefused
 from blizzard_py.sources.tables import windows
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.state.column_state import ColumnState, StoredWindow
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 
 _TICK = dt.timedelta(microseconds=1)
+
+
+class RangeRefused(BlizzardError):
+    """The range is not the backfill's to ingest; the message says whose it is."""
 
 
 class BackfillSource(AskedSource):

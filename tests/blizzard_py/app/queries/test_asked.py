@@ -25,7 +25,7 @@ from blizzard_py.app.reingest import ingest
 from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.sources.ranges import RangeRefused
+from blizzard_py.sources.tables.backfill import RangeRefused
 from tests.support.direct_engine import DirectEngine
 
 WHERE = ("orders", "erp")

@@ -242,35 +242,6 @@ def test_the_first_sweep_of_an_originals_checkpoint_accuses_nobody() -> None:
     assert [letter["path"] for letter in world.letters()] == ["mem://raw/d=1/0.ndjson"]
 
 
-def settled_by(world: World, sibling: str) -> None:
-    """Another run of the source has ingested the late file."""
-    _journal(world.sink, sibling, {LATE: "ingested"})
-    document = {**world.checkpoint(), "writer": None, "unfolded": None}
-    world.sink.put_atomic(f"_blizzard/{sibling}_checkpoint.json", json.dumps(document).encode())
-
-
-@pytest.mark.parametrize("sibling", ["events_main_backfill_d=1..d=1", "events_main~replay"])
-def test_what_another_run_of_the_source_has_settled_is_not_late(sibling: str) -> None:
-    world = late_world()
-    settled_by(world, sibling)
-    world.drain()
-    again(world)
-    assert world.letters() == []
-    assert outcomes(world) == []
-
-
-def test_what_a_backfill_has_settled_is_remembered_when_its_journal_is_gone() -> None:
-    world = late_world()
-    sibling = "events_main_backfill_d=1..d=1"
-    settled_by(world, sibling)
-    world.drain()
-    for path in [p for p in world.sink.objects if sibling in p]:
-        world.sink.delete(path)
-    again(world)
-    assert world.letters() == []
-    assert ledger_of(world).settled_as(LATE) == "noted"
-
-
 # -- slices ----------------------------------------------------------------------------
 
 

@@ -33,10 +33,15 @@ REFUSED_OUTPUTS = Gauge(
     "Published Parquet files that a committer has refused, and that were not redone.",
     ["target"],
 )
-REQUESTS_WAITING = Gauge(
-    "blizzard_requests_waiting",
-    "Requests of operators that were made with another configuration than this one.",
-    ["target"],
+REQUESTS = Gauge(
+    "blizzard_requests",
+    "Open requests of operators; one that waits was made with another configuration.",
+    ["target", "state"],
+)
+REQUEST_FILES = Counter(
+    "blizzard_request_files_total",
+    "Files that requests of operators have brought.",
+    ["target", "outcome"],
 )
 FILES_APART = Gauge(
     "blizzard_files_apart",

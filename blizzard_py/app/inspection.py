@@ -287,6 +287,7 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
                 "by": None if found.request is None else found.request.by,
                 "state": found.state,
                 "reason": found.reason,
+                "counts": dict(found.counts),
             }
             for found in find_open_requests(source.parts)
         ],

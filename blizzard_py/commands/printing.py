@@ -178,10 +178,15 @@ def print_status(document: dict[str, Any]) -> None:
 
 def _request(found: Mapping[str, Any]) -> str:
     reason = f": {found['reason']}" if found["reason"] else ""
-    what = found["kind"] or "one that cannot be read"
-    return (
-        f"request {found['id']} ({what}, by {found['by'] or 'unknown'}) is {found['state']}{reason}"
-    )
+    what = f"{found['kind'] or 'one that cannot be read'}, by {found['by'] or 'unknown'}"
+    return f"{request_progress(found, what)}{reason}"
+
+
+def request_progress(found: Mapping[str, Any], what: str = "") -> str:
+    """Return the state of an open request in a line, and how far it has come."""
+    name = f"request {found['id']} ({what})" if what else f"request {found['id']}"
+    counts = ", ".join(f"{n:,} {outcome}" for outcome, n in found["counts"].items())
+    return f"{name} is {found['state']}{f' ({counts})' if counts else ''}"
 
 
 def _failed(error: Mapping[str, Any]) -> str:

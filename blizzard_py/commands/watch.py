@@ -20,6 +20,7 @@ from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.watching import Committing, Sight, Watch
 from blizzard_py.commands.options import compact
+from blizzard_py.commands.printing import request_progress
 
 _SOURCES = ("source", "state", "batch", "lag", "waiting", "letters", "rows", "watermark")
 _TABLES = ("table", "state", "version", "saved", "watermark")
@@ -84,7 +85,7 @@ def picture(sight: Sight, now: float, height: int) -> Group:
     tables = [_table_row(each, now) for each in sight.committing]
     errors = [Text(printable(text), "red") for text in sight.errors[:_ERRORS]]
     requests = [
-        Text(printable(f"{pipeline}/{name}: request {each['id']} is {each['state']}"), "yellow")
+        Text(printable(f"{pipeline}/{name}: {request_progress(each)}"), "yellow")
         for pipeline, block in sight.document["pipelines"].items()
         for name, found in block["sources"].items()
         for each in found["requests"]

@@ -81,7 +81,7 @@ class SourceActivity(Activity):
         self._layout: Layout | None = None
         self._grid: _Grid | None = None
         self._refused: tuple[int, int, str, str] = (0, 0, "", "")
-        self._waiting: Mapping[str, RequestState] = {}
+        self._requests: Mapping[str, RequestState] = {}
         metrics.PENDING_FILES.labels(name).set_function(self.pending)
         metrics.LAG_SECS.labels(name).set_function(self.lag)
         metrics.UTILIZATION.labels(name).set_function(self.utilization)
@@ -91,6 +91,7 @@ class SourceActivity(Activity):
         # Series that exist from the start let a rule see the first event.
         for outcome in OUTCOMES:
             metrics.FILES_PROCESSED.labels(name, outcome)
+            metrics.REQUEST_FILES.labels(name, outcome)
         for step in STEPS:
             metrics.STEP_SECS.labels(name, step)
         for metric in (
@@ -115,7 +116,6 @@ class SourceActivity(Activity):
             metrics.UNACCOUNTED_ROWS,
             metrics.REFUSED_OUTPUTS,
             metrics.UNEXPECTED_FIELDS,
-            metrics.REQUESTS_WAITING,
         ):
             metric.labels(name)
 
@@ -163,8 +163,10 @@ class SourceActivity(Activity):
             self._totals = state.totals
             self._units = state.units or UnitsState()
             self._stream = state.stream
-            self._waiting = open_of(state.requests)
-            metrics.REQUESTS_WAITING.labels(self.name).set(len(self._waiting))
+            self._requests = open_of(state.requests)
+            in_state = Counter(each.state for each in self._requests.values())
+            for each in ("running", "waiting"):
+                metrics.REQUESTS.labels(self.name, each).set(in_state[each])
             metrics.UNEXPECTED_FIELDS.labels(self.name).set(len(state.unexpected))
             if state.stream is not None:
                 metrics.EVENT_WATERMARK.labels(self.name).set(state.stream.watermark_ms / 1000)
@@ -293,7 +295,8 @@ class SourceActivity(Activity):
     def _notices(self) -> list[Notice]:
         found = [
             Notice("warn", f"Request {request_id} ({each.kind}) waits", told_text(each.reason))
-            for request_id, each in self._waiting.items()
+            for request_id, each in self._requests.items()
+            if each.state == "waiting"
         ]
         outputs, rows, newest, remedy = self._refused
         if not outputs:
@@ -315,6 +318,8 @@ class SourceActivity(Activity):
         name = self.name
         for outcome, files in Counter(file.outcome for file in batch.finished).items():
             metrics.FILES_PROCESSED.labels(name, outcome).inc(files)
+            if batch.request:
+                metrics.REQUEST_FILES.labels(name, outcome).inc(files)
         failed = Counter(file.stage for file in batch.finished if file.outcome != "ingested")
         for stage, files in failed.items():
             metrics.FILES_FAILED.labels(name, stage).inc(files)
@@ -357,7 +362,8 @@ class SourceActivity(Activity):
     def to_json(self) -> dict[str, Any]:
         """As `Activity`, with the totals since the first batch and what polls left apart.
 
-        ``units`` is the grid of a source of work units (`blizzard_py.slices.units.grid`).
+        ``requests`` are those that are open; ``units`` is the grid of a source of work units
+        (`blizzard_py.slices.units.grid`).
         """
         units = self._grid_of_units()
         with self._lock:
@@ -366,5 +372,15 @@ class SourceActivity(Activity):
                 "totals": asdict(self._totals),
                 "saved_at": self._saved,
                 "apart": asdict(self._apart),
+                "requests": [
+                    {
+                        "id": request_id,
+                        "kind": each.kind,
+                        "state": each.state,
+                        "since": each.at,
+                        "counts": dict(each.counts),
+                    }
+                    for request_id, each in self._requests.items()
+                ],
                 "units": units,
             }

@@ -82,6 +82,10 @@ function facts(target, now, unit) {
   if (target.apart && target.apart.files) {
     add("Left apart", `${number(target.apart.files)} files, the first `, el("span", {class: "mono"}, target.apart.first));
   }
+  for (const it of target.requests || []) {
+    const counts = Object.entries(it.counts).map(([name, n]) => `${number(n)} ${name}`).join(", ");
+    add("Request", el("span", {class: "mono"}, it.id), ` ${it.kind.replace("_", " ")}, ${it.state}${counts ? `: ${counts}` : ""} · last change `, ago(now, it.since));
+  }
   if (target.totals) {
     add("In all", `${number(target.totals.files)} files, ${number(target.totals.rows)} rows, ${number(target.totals.quarantined)} given up`
       + (target.totals.bad_rows ? `, ${number(target.totals.bad_rows)} bad records` : ""));

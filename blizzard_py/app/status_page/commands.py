@@ -40,6 +40,13 @@ def _of_source(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, st
     if target["letters"]:
         yield "What was given up, and why", f"blizzard dlq list {here}"
         yield "What a replay would take", f"blizzard replay {here} --all --dry-run"
+    for request in target["requests"]:
+        which = f"{config} {redacted_word(request['id'])}"
+        yield (
+            "What a request brings, and what became of it",
+            f"blizzard requests show {which} --files",
+        )
+        yield "Cancel it: what has come stays", f"blizzard requests cancel {which}"
     yield "Where every source is", f"blizzard status {config}"
     yield "What the next poll would do", f"blizzard plan {config}"
     yield "Its saved state", f"blizzard checkpoint show {here}"

@@ -20,6 +20,7 @@ from blizzard_core.observability import metrics
 from blizzard_core.observability.metered_storage import Metered, status_of
 from blizzard_core.storage.protocol import Entry, Page
 from blizzard_py import metrics as blizzard_metrics
+from blizzard_py.app.status_page.commands import source_commands
 from blizzard_py.sources.activity import STEPS
 from penguin_py import metrics as penguin_metrics
 from penguin_py.delta.table import DeltaLog
@@ -28,6 +29,7 @@ from tests.support.faulty_log import around
 from tests.support.memory_store import MemoryStorage
 from tests.support.penguin_world import World as Lake
 from tests.support.penguin_world import footer_pool
+from tests.support.request_world import RequestWorld
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -108,6 +110,32 @@ def test_names_of_the_original_are_kept() -> None:
         "penguin_schema_evolutions_total": ("target",),
     }.items():
         assert declared()[name][1] == labels
+
+
+def test_a_request_is_counted_and_on_the_page_while_it_runs() -> None:
+    world = RequestWorld()
+    worker = world.drain()
+    of = {"target": "events/main"}
+    assert value("blizzard_requests", **of, state="running") == 0
+    before = value("blizzard_request_files_total", **of, outcome="ingested") or 0
+    world.put("date=2024-01-01/3.json", "late")
+    world.put("date=2024-01-01/4.json", "bad")
+    request_id = world.submit("date=2024-01-01/3.json", "date=2024-01-01/4.json")
+    other = world.ask({"files": ["date=2024-01-01/3.json"]}, config="another")
+    worker.cycle(threading.Event())
+    told = worker.activity.to_json()["requests"]
+    running, waiting = sorted(told, key=lambda each: str(each["state"]))
+    assert (running["id"], running["kind"], running["state"]) == (request_id, "reingest", "running")
+    assert running["counts"]["ingested"] == 1
+    assert (waiting["id"], waiting["state"]) == (other, "waiting")
+    assert value("blizzard_requests", **of, state="waiting") == 1
+    offered = source_commands("c.yaml", worker.activity.to_json())
+    assert f"blizzard requests cancel c.yaml {request_id}" in [each.command for each in offered]
+    world.drain(worker)
+    assert [each["id"] for each in worker.activity.to_json()["requests"]] == [other]
+    assert value("blizzard_requests", **of, state="running") == 0
+    assert value("blizzard_request_files_total", **of, outcome="ingested") == before + 1
+    assert value("blizzard_request_files_total", **of, outcome="quarantined") == 1
 
 
 def test_files_that_are_left_apart_are_a_gauge_and_on_the_page() -> None:

@@ -87,11 +87,11 @@ def test_both_daemons_are_told_of_and_what_is_wrong_is_red() -> None:
 
 
 def test_requests_that_are_not_done_are_shown() -> None:
-    asked = {"id": "7f3a9c2e.1", "kind": "mark_units", "by": "a", "state": "waiting", "reason": ""}
+    asked = {"id": "7f3a9c2e.1", "state": "running", "counts": {"ingested": 1200, "left": 3}}
     [line] = [
         line
         for line in shown(sight_of({"main": source(requests=[asked])}))
-        if "request 7f3a9c2e.1 is waiting" in line
+        if "request 7f3a9c2e.1 is running (1,200 ingested, 3 left)" in line
     ]
     assert "events/main" in line
 

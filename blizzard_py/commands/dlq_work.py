@@ -176,7 +176,9 @@ def discard(
         done, result = discard_letters(loaded, where, letter, redacted(why.strip()), how)
     code = 0 if result is None else print_result(result, "")
     if as_json:
-        print_json({"closed": [asdict(each) for each in done], "dry_run": dry_run})
+        closed = [] if code else list(map(asdict, done))
+        request = None if result is None else result.id
+        print_json({"closed": closed, "request": request, "dry_run": dry_run})
         return code
     if code:
         return code

@@ -21,7 +21,7 @@ from blizzard_core.observability.metered_storage import Metered, status_of
 from blizzard_core.storage.protocol import Entry, Page
 from blizzard_py import metrics as blizzard_metrics
 from blizzard_py.app.status_page.commands import source_commands
-from blizzard_py.sources.activity import STEPS
+from blizzard_py.sources.activity import OUTCOMES, STEPS
 from penguin_py import metrics as penguin_metrics
 from penguin_py.delta.table import DeltaLog
 from tests.support.blizzard_world import World
@@ -117,7 +117,7 @@ def test_a_request_is_counted_and_on_the_page_while_it_runs() -> None:
     worker = world.drain()
     of = {"target": "events/main"}
     assert value("blizzard_requests", **of, state="running") == 0
-    before = value("blizzard_request_files_total", **of, outcome="ingested") or 0
+    before = {each: value("blizzard_request_files_total", **of, outcome=each) for each in OUTCOMES}
     world.put("date=2024-01-01/3.json", "late")
     world.put("date=2024-01-01/4.json", "bad")
     request_id = world.submit("date=2024-01-01/3.json", "date=2024-01-01/4.json")
@@ -134,8 +134,8 @@ def test_a_request_is_counted_and_on_the_page_while_it_runs() -> None:
     world.drain(worker)
     assert [each["id"] for each in worker.activity.to_json()["requests"]] == [other]
     assert value("blizzard_requests", **of, state="running") == 0
-    assert value("blizzard_request_files_total", **of, outcome="ingested") == before + 1
-    assert value("blizzard_request_files_total", **of, outcome="quarantined") == 1
+    for each, files in {"ingested": 1, "quarantined": 1, "retry": 0}.items():
+        assert value("blizzard_request_files_total", **of, outcome=each) == before[each] + files
 
 
 def test_files_that_are_left_apart_are_a_gauge_and_on_the_page() -> None:

@@ -19,11 +19,10 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_py.app import inspection
 from blizzard_py.app.asked_backfill import backfill_worker
-from blizzard_py.app.operations import _replay, asked_columns, never, rename_of
+from blizzard_py.app.given_files import files_by_source
+from blizzard_py.app.operations import asked_columns, rename_of
 from blizzard_py.app.query_validation import validate_asked
-from blizzard_py.app.reingest import ingest
-from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline
-from blizzard_py.dead_letters import reader as letters
+from blizzard_py.app.wiring import parts_of, source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.tables.backfill import RangeRefused
 from tests.support.direct_engine import DirectEngine
@@ -164,33 +163,9 @@ def test_explain_tells_window_statement_and_outputs(shop: Shop) -> None:
     assert inspection.explain(shop.config(), "orders/erp#000000000009#0").verdict == "missing"
 
 
-def test_dead_rows_are_replayed_once_they_fit(shop: Shop) -> None:
-    shop.execute("INSERT INTO orders VALUES (1, '1.5', ''), (2, '2.125', ''), (3, '3', '')")
-    shop.run()
-    assert [row["id"] for row in shop.rows()] == [1, 3]
-    fields = shop.document["pipelines"]["orders"]["schema"]["fields"]
-    fields[1]["type"] = "decimal(12,3)"
-    live = parts_of(shop.config(), WHERE, NoEngine())
-    chosen = list(letters.objects(live.stores.dlq, live.letters_id))
-    [letter] = [each for found in chosen for each in letters.read(live.stores.dlq, found)]
-    assert letter.uri == "shop:orders/000000000000#0"
-    assert json.loads(letter.raw)["id"] == 2
-
-    def drain(worker: SourcePipeline) -> int:
-        while worker.cycle(threading.Event()):
-            pass
-        return 0
-
-    report = _replay(live, DirectEngine(), drain, from_source=False).run(chosen)
-    assert (report.exit_code, report.rows) == (0, 1)
-    assert sorted(row["id"] for row in shop.rows()) == [1, 2, 3]
-    again = _replay(live, NoEngine(), never, from_source=False).preview(chosen)
-    assert all(outcome.left_to_others or outcome.state != "would replay" for outcome in again)
-
-
 def test_what_is_for_files_only_is_refused_by_name(shop: Shop) -> None:
     with pytest.raises(ConfigError, match="has no files to ingest"):
-        ingest(shop.config(), ["/x"], (None, None), None, insist=False)
+        files_by_source(shop.config(), ["/x"], (None, None))
     assert asked_columns(shop.config(), WHERE) == ("id",)
 
 

@@ -128,7 +128,7 @@ def test_an_older_checkpoint_without_partitions_filters_by_the_global_watermark_
         ({"retries": {"a": {"count": 1, "by": 2}}}, r"retries\['a'\]: has by, which"),
         ({"in_flight": [FLYING]}, r"in_flight\[0\]\.files\[0\]: has etag, which this release"),
         ({"queue": [{"path": 7, "size": 1, "modified": 1.0}]}, r"queue\[0\]\.path: Expected `str`"),
-        ({"letters": ["a", 7]}, r"letters\[1\]: Expected `str`, got `int`"),
+        ({"ahead": ["a", 7]}, r"ahead\[1\]: Expected `str`, got `int`"),
         ({"window": [["b", 1.0], [7, 1.0]]}, r"window\[1\]\[0\]: Expected `str`, got `int`"),
         ({"lateness": [[1, "2"]]}, r"lateness\[0\]\[1\]: Expected `float`, got `str`"),
         ({"ledger": [{"segment": "../x", "count": 1}]}, r"ledger\[0\]\.segment: Expected"),
@@ -209,7 +209,7 @@ def test_everything_of_a_state_survives_the_round_trip() -> None:
         window=(("b", 1.5),),
         origin="d=0",
         processed=(Segment("00000002~y", 4, 17.0),),
-        letters=("events_main/x.ndjson",),
+        ahead=("d=9/x.ndjson",),
         source=Identity("events", "main", "s3://raw"),
     )
     text = json.dumps(state_to_json(state, 7.0))

@@ -29,7 +29,8 @@ class EarlierBatch:
     ``files`` maps the stem of each file of it that was ingested to the names that its rows may
     have in `SOURCE_FILE_COLUMN`, and ``rows`` to how many; ``named`` says whether they have them.
     ``outputs`` are output ids, and ``paths`` all paths that these may be found under. What
-    it ``replaces`` are batches; None if it is one that adds.
+    it ``replaces`` are batches; None if it is one that adds. Of stems ``of_records`` it has single
+    records alone, so it does not tell of the rest of their rows.
     """
 
     batch: str
@@ -40,6 +41,7 @@ class EarlierBatch:
     paths: tuple[tuple[str, ...], ...]
     started_ts: float
     replaces: frozenset[str] | None = None
+    of_records: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class EarlierBatches:
         Not those that were replaced in one that it does: that dealt with all before it.
         """
         ledger = read_ledger(self._sink, self._parts.letters_id)
-        known = {stem for batch in found for stem in batch.files}
+        known = {stem for batch in found for stem in batch.files.keys() - batch.of_records}
         return [p for p in paths if ledger.settled_as(p) == "rows" and stem_of(p) not in known]
 
     def vouched(self, paths: Collection[str]) -> dict[str, tuple[str, ...]]:
@@ -110,6 +110,9 @@ class EarlierBatches:
             tuple((output.final, *output.earlier) for output in document.outputs),
             document.started_ts,
             None if document.group is None else frozenset(document.group.replaced.batches),
+            frozenset(names).difference(
+                stem_of(f.path) for f in files if not is_of_records(f.path)
+            ),
         )
 
     def _names(self, file: FinishedFile, root: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ is a group that takes exactly these rows out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from blizzard_core.storage.protocol import Entry
@@ -26,7 +26,7 @@ from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import LEFT_STAGE, Requested, Upkeep, Withheld
-from blizzard_py.state.record_names import is_of_records
+from blizzard_py.state.record_names import is_of_records, stem_of
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import Batch, Replaced, SourceState
 
@@ -93,7 +93,7 @@ class Replacements:
             }
         }
         known = {each.batch for each in found}
-        without = [path for path in paths if not (earlier[path].batches or path in vouched)]
+        without = [path for path in paths if path not in vouched and not _is_told(earlier, path)]
         cut = {path for path in paths if not known.issuperset(asked[path].batches)}
         cut.update(self._batches.cut(without, found) if without else ())
         if without and not batch.request:
@@ -138,6 +138,11 @@ class Replacements:
         done = {file.path for file in batch.finished if file.outcome != "retry"}
         left = {path: asked for path, asked in state.replacing.items() if path not in done}
         return replace(state, replacing=left)
+
+
+def _is_told(earlier: Mapping[str, Earlier], path: str) -> bool:
+    """Return whether a batch is known that ingested the file itself, and not only records of it."""
+    return any(stem_of(path) not in batch.of_records for batch in earlier[path].batches)
 
 
 def _company(earlier: Earlier, together: str, *, lacking: bool) -> str:

@@ -52,6 +52,18 @@ def test_letters_of_records_bring_nothing_once_their_file_was_replaced() -> None
     assert world.table() == ["1", "5", "52", "6:bad", "6:c"]
 
 
+def test_records_do_not_tell_of_rows_that_the_journal_no_longer_has() -> None:
+    world = with_a_bad_record()
+    world.go_on()  # folds
+    world.cut()
+    assert set(world.replay().values()) == {"ingested"}
+    world.mend("b", "6")
+    refused = world.only("6")
+    assert refused.request.state == "rejected"
+    assert "journal no longer holds" in refused.request.reason
+    assert groups_of(world.sink) == []
+
+
 def test_letters_of_records_bring_their_whole_file_again() -> None:
     world = with_a_bad_record()
     world.mend("b", "6")

@@ -14,7 +14,7 @@ files, in one commit (`blizzard_py.sources.files.replacements`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.settings.sources import FileUnits
@@ -48,14 +48,18 @@ class OfferedFiles(SetFiles):
 
     def plan(self, state: SourceState) -> Plan[Work]:
         plan = super().plan(state)
-        files = plan.work.files
-        fresh = set(self._names().unseen([entry.path for entry in files]))
+        found = plan.work.files
+        fresh = set(self._names().unseen([entry.path for entry in found]))
+        # Records that are requested come first, and go with their file once it is read: were
+        # they dropped for a file that then cannot replace its rows, nobody would bring them.
+        records = {original_of(f.path) for f in plan.state.queue if is_of_records(f.path)}
+        files = [e for e in found if e.path in fresh or stem_of(e.path) not in records]
         again = {entry.path: ToReplace() for entry in files if entry.path not in fresh}
         # What is in flight, or requested, stays as it was asked for.
         kept = set(under_way(plan.state))
         asked = {path: each for path, each in plan.state.replacing.items() if path in kept}
-        known = _without_records(replace(plan.state, replacing=again | asked), again)
-        if not again:
+        known = replace(plan.state, replacing=again | asked)
+        if not again and len(files) == len(found):
             return replace(plan, state=known)
         return replace(plan, state=known, work=self._replacements.work(known, files))
 
@@ -74,17 +78,6 @@ class OfferedFiles(SetFiles):
         """Let go of no name: what is offered once more would come beside what it had."""
         self._listed = None
         return state
-
-
-def _without_records(state: SourceState, whole: Iterable[str]) -> SourceState:
-    """The state without queued records of files that come again as a whole, with all of theirs."""
-    stems = {stem_of(path) for path in whole}
-    queue = tuple(
-        file
-        for file in state.queue
-        if not (is_of_records(file.path) and original_of(file.path) in stems)
-    )
-    return replace(state, queue=queue)
 
 
 class LastTaken:

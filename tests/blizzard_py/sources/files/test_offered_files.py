@@ -234,12 +234,30 @@ def test_letters_of_records_bring_nothing_once_their_file_was_replaced() -> None
     assert world.table() == ["1", "5", "52", "6:a", "6:mended"]
 
 
-def test_requested_records_are_left_to_their_file_that_has_changed() -> None:
+def test_requested_records_come_before_their_file_that_has_changed() -> None:
     """The request is accepted by the poll that finds the file."""
     world = with_a_bad_record()
-    assert set(world.replay().values()) == {"left"}
+    assert set(world.replay().values()) == {"ingested"}
     assert world.open_letters() == []
-    assert not is_once(world)
+    assert is_once(world)
+
+
+def test_requested_records_come_if_their_changed_file_replaces_nothing() -> None:
+    """What the file was ingested as is in no journal any more, so its rows stay."""
+    world = OfferedWorld(days=1)
+    world.put(f"{DAY}/6.json", "6:a", "?6:bad")
+    world.drain()
+    record = {"path": f"mem://raw/{DAY}/6.json", "line": 2, "raw": "6:letter"}
+    world.put_records(record, batch=world.open_letters()[0].batch)
+    world.now += 2 * DAY_SECS
+    world.drain()  # folds
+    world.cut()
+    world.now += 40 * DAY_SECS
+    world.put(f"{DAY}/6.json", "6:a", "6:other")
+    world.now += 1
+    assert set(world.replay().values()) == {"ingested"}
+    assert any("6:letter" in rows for rows in world.published().values())
+    assert not any("6:other" in rows for rows in world.published().values())
 
 
 def test_records_that_came_before_their_file_go_with_it() -> None:

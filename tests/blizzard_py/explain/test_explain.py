@@ -14,10 +14,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blizzard_core.errors import ConfigError, StateError, Unavailable
+from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import SourceCompression
 from blizzard_core.table.committed import LOG_FILES, committed_versions, delta_versions, removed
 from blizzard_core.text import iso, printable
 from blizzard_py.__main__ import main as blizzard
+from blizzard_py.app.requests import find_requests
 from blizzard_py.explain import Explanation, explain, lines, located
 from blizzard_py.explain.location import Located
 from blizzard_py.sources.files.story import ignored
@@ -55,7 +57,7 @@ KEYS = {
 def ask(world: World, path: str) -> Explanation:
     place = Located(f"mem://raw/{path}", "events/main", path, "", ())
     pipeline = world.pipeline()
-    return explain(pipeline.parts, pipeline.source, place, {})
+    return explain(pipeline.parts, pipeline.source, place)
 
 
 def forget_journal(world: World) -> None:
@@ -557,8 +559,7 @@ def test_the_command_tells_the_way_into_the_table(
         "finished_ts",
         "rows",
         "bad_rows",
-        "backfill",
-        "replay",
+        "request",
         "group",
     }
     assert found["batch"]["rows"] == 2
@@ -681,7 +682,7 @@ def test_usage_errors_exit_with_2(tmp_path: Path) -> None:
     assert "unknown scheme 'ftp'" in done.stderr
 
 
-def test_a_file_that_a_backfill_ingested_names_it(
+def test_a_file_that_a_request_brought_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blizzard_py.engines.spark.engine.SparkEngine", DirectEngine)
@@ -702,7 +703,8 @@ def test_a_file_that_a_backfill_ingested_names_it(
     where = ("--pipeline", "events", "--source", "main", "--from", day, "--to", day)
     assert invoke("backfill", str(scenario.config), *where).exit_code == 0
     found = answer(scenario, uri)
-    assert (found["verdict"], found["batch"]["backfill"]) == ("ingested", f"{day}..{day}")
+    [request] = [each.id for each in find_requests(load_config(scenario.config))]
+    assert (found["verdict"], found["batch"]["request"]) == ("ingested", request)
     assert found["outputs"][0]["path"].startswith(day)
     other = answer(scenario, f"{tmp_path}/raw/date=2024-01-05/1.ndjson.gz")
     assert other["verdict"] == "closed"

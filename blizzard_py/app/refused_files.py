@@ -44,6 +44,7 @@ from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.story import way_out
 from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.record_names import is_short
 
 # So many ids a call names: a command line is not endless.
 _IDS_AT_ONCE = 200
@@ -136,7 +137,7 @@ def order_of(live: Parts, outputs: Sequence[RefusedOutput]) -> Order:
     if not live.has_files or live.event_time is not None:
         raise RefusedFilesRefused(f"{live.name}: {outputs[0].path}: {way_out(live)}")
     paths = _company(live, {path for output in outputs for path in output.files})
-    gone = [path for path in paths if live.stores.source.stat(path) is None]
+    gone = [path for path in paths if is_short(path) or live.stores.source.stat(path) is None]
     if gone:
         more = f" and {len(gone) - _EXAMPLES:,} more" if len(gone) > _EXAMPLES else ""
         raise RefusedFilesRefused(
@@ -153,7 +154,7 @@ def _company(live: Parts, paths: set[str]) -> list[str]:
     while len(paths) <= REPLACED_AT_MOST:
         found = EarlierBatches(live, paths).look()
         _, lacking = earlier_of(sorted(paths), found)
-        if not lacking.files:
+        if paths.issuperset(lacking.files):
             break
         paths = paths.union(lacking.files)
     return sorted(paths, key=order_key)

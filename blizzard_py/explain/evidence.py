@@ -18,7 +18,7 @@ from blizzard_core.storage.protocol import Storage, join, listed, read_each
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away, read
 from blizzard_py.sources.protocol import LEFT_STAGE
 from blizzard_py.state.journal import REMEDY, BatchDocument, latest
-from blizzard_py.state.record_names import is_of_records, original_of, stem_of
+from blizzard_py.state.record_names import is_of_records, stem_of
 from blizzard_py.state.state_paths import StatePaths
 
 
@@ -132,7 +132,7 @@ def records_replayed(
         for file in found.files
         if file.outcome == "ingested"
         and is_of_records(file.path)
-        and original_of(file.path) == stem_of(path)
+        and stem_of(file.path) == stem_of(path)
     )
 
 

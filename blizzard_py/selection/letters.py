@@ -18,7 +18,13 @@ from blizzard_py.lines.failure import FileFailed
 from blizzard_py.sources.files.lines import read_lines
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.records import RecordFiles
-from blizzard_py.state.record_names import is_of_records, original_of, record_file
+from blizzard_py.state.record_names import (
+    is_of_records,
+    is_short,
+    record_file,
+    spelled_stem,
+    stem_of,
+)
 
 # How much of records may wait in memory for being written, and how large their files get.
 RECORD_FILE_BYTES = 64 << 20
@@ -52,7 +58,8 @@ def original(parts: Parts, letter: DeadLetter) -> DeadLetter:
     name = RecordFiles(parts).path_of(letter.uri)
     if name is None:
         return letter
-    return replace(letter, uri=f"{parts.stores.source.uri}/{original_of(name)}", line=0)
+    stem = spelled_stem(stem_of(name))
+    return replace(letter, uri=f"{parts.stores.source.uri}/{stem}", line=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,12 @@ class LetterFiles:
         for letter in reader.read(self.parts.stores.dlq, found):
             path = self._path_of(letter)
             if self.whole and is_of_records(path):
-                path = original_of(self._records.below(path))
+                path = stem_of(path)
+                if is_short(path):
+                    raise LetterRefused(
+                        f"{letter.uri} has records of a file of which its name has only a digest;"
+                        " give the file itself to `blizzard backfill --replace`"
+                    )
             if path not in seen:
                 seen.add(path)
                 failed = found.kind == "files" and not letter.kept
@@ -130,8 +142,7 @@ class LetterFiles:
         waiting: dict[str, list[DeadLetter]] = {}
         held = piece = 0
         for letter in reader.read(self.parts.stores.dlq, found):
-            path = self._records.below(self._path_of(letter))
-            waiting.setdefault(original_of(path), []).append(letter)
+            waiting.setdefault(stem_of(self._path_of(letter)), []).append(letter)
             held += max(letter.length, len(letter.raw))
             if held > RECORD_FILE_BYTES:
                 yield from self._pieces(found, piece, waiting)
@@ -141,9 +152,9 @@ class LetterFiles:
     def _pieces(
         self, found: DeadLetterObject, piece: int, waiting: Mapping[str, Sequence[DeadLetter]]
     ) -> Iterator[Candidate]:
-        for original, held in sorted(waiting.items()):
+        for stem, held in sorted(waiting.items()):
             data = b"".join(line + b"\n" for line in self._raw_lines(held))
-            path = self._records.name(record_file(original, found.batch, piece))
+            path = self._records.name(record_file(stem, found.batch, piece))
             yield Candidate(path, self._records.put(path, data, self.parts.clock()), found.id)
 
     def _raw_lines(self, held: Sequence[DeadLetter]) -> list[bytes]:

@@ -22,7 +22,7 @@ from blizzard_py.sources.earlier_batches import current
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import BatchDocument, Journal, moment_of
-from blizzard_py.state.record_names import is_of_records, original_of
+from blizzard_py.state.record_names import is_of_records, stem_of
 
 # A batch is begun so long before its outputs are named at most.
 _LONGEST_BATCH_SECS = 7 * 86_400.0
@@ -100,7 +100,7 @@ def _found(parts: Parts, records: Mapping[str, Record], since: str) -> Iterator[
 
 def _of_batch(document: BatchDocument, records: Mapping[str, Record]) -> Iterator[RefusedOutput]:
     paths = [file.path for file in document.files if file.outcome == "ingested"]
-    files = tuple(dict.fromkeys(original_of(p) if is_of_records(p) else p for p in paths))
+    files = tuple(dict.fromkeys(stem_of(p) if is_of_records(p) else p for p in paths))
     for output in document.outputs:
         for path in map(spelled, (output.final, *output.earlier)):
             record = records.get(path)

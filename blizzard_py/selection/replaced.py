@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.record_names import letter_batch_of, original_of, stem_of
+from blizzard_py.state.record_names import letter_batch_of, stem_of
 from blizzard_py.state.source_state import SourceState
 
 _WHY = "its file was replaced as a whole since"
@@ -41,5 +41,5 @@ def replaced_since(parts: Parts, state: SourceState, names: Iterable[str]) -> di
     return {
         name: _WHY
         for name, batch in batches.items()
-        if batch in gone.get(stem := original_of(name), ()) or batch < ever.get(stem, "")
+        if batch in gone.get(stem := stem_of(name), ()) or batch < ever.get(stem, "")
     }

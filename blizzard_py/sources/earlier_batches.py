@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from blizzard_py.state.record_names import stem_of
+from blizzard_py.state.record_names import spelled_stem, stem_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class EarlierBatch:
     have in `SOURCE_FILE_COLUMN`, and ``rows`` to how many; ``named`` says whether they have them.
     ``outputs`` are output ids, and ``paths`` all paths that these may be found under. What
     it ``replaces`` are batches; None if it is one that adds. Of stems ``of_records`` it has single
-    records alone, so it does not tell of the rest of their rows.
+    records alone, so it does not tell of the rest of their rows. Stems that are digests are of
+    ``long`` paths.
     """
 
     batch: str
@@ -42,6 +43,7 @@ class EarlierBatch:
     started_ts: float
     replaces: frozenset[str] | None = None
     of_records: frozenset[str] = frozenset()
+    long: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ def earlier_of(
     stems = {stem_of(path): path for path in paths}
     leaders, lacking = _together(stems, held, frozenset(vouched))
     earlier = {}
-    for stem, path in stems.items():
+    for path in paths:
+        stem = stem_of(path)
         batches = held.get(stem, ())
         names = dict.fromkeys(name for batch in batches for name in batch.files[stem])
         rows = sum(batch.rows[stem] for batch in batches)
@@ -120,7 +123,7 @@ def _together(
                 if not batch.rows[other] or batch.batch not in ids[other]:
                     continue  # no row of it is in these outputs, or not any more
                 if other not in stems:
-                    lacking.setdefault(other, stems[stem])
+                    lacking.setdefault(batch.long.get(other, spelled_stem(other)), stems[stem])
                     continue
                 if other not in leaders:
                     leaders[other] = other

@@ -11,8 +11,11 @@ import re
 
 RECORDS = "//records/"
 
-# What is appended to the name of the file that records are from.
-_OURS = re.compile(r"\.([0-9a-f]{8}-[0-9a-f-]{27})\.\d+\.ndjson$")
+# What is appended to the stem of the file that records are from.
+_OURS = re.compile(r"\.([0-9a-f]{8}-[0-9a-f-]{27})\.\d+\.ndjson\Z")
+# A digest stands for a name in this stem: as with `RECORDS`, no path of a source begins so.
+_SHORT = "//short/"
+_SHORTENED = re.compile(r"~[0-9a-f]{64}\Z")
 # Of the 255 bytes that a name may have on a disk these are left beside that and what a
 # temporary name adds.
 _LONGEST_STEM = 172
@@ -24,17 +27,12 @@ def is_of_records(name: str) -> bool:
     return name.startswith(RECORDS)
 
 
-def record_file(path: str, batch: str, piece: int) -> str:
-    """The path of the file of a source file's records: the same for the same letter.
+def record_file(stem: str, batch: str, piece: int) -> str:
+    """The path of the file of records of the source's file with a stem: the same for a letter.
 
     In the source file's folder, and short enough for any disk, also while it is written.
     """
-    return f"{stem_of(path)}.{batch}.{piece}.ndjson"
-
-
-def original_of(name: str) -> str:
-    """The `stem_of` the source file whose records a file holds, or of another file."""
-    return stem_of(_OURS.sub("", name.removeprefix(RECORDS)))
+    return f"{spelled_stem(stem)}.{batch}.{piece}.ndjson"
 
 
 def letter_batch_of(name: str) -> str | None:
@@ -43,11 +41,38 @@ def letter_batch_of(name: str) -> str | None:
     return found[1] if found else None
 
 
-def stem_of(path: str) -> str:
-    """Return the beginning of the names of a file's record files: its path, or a digest for it."""
+def stem_of(name: str) -> str:
+    """Return what stands for one file of the source: its path, or a digest if that is long.
+
+    ``name`` is its path, its stem, or the name in the state of a file of its records. No other
+    file has the same: one whose own name is spelled like a digest has a digest, too.
+    """
+    if name.startswith(_SHORT):
+        return name
+    if not is_of_records(name):
+        return _shortened(name) if _SHORTENED.search(name) else _bounded(name)
+    # The source may name its files as records are named, so that goes once.
+    stem = _OURS.sub("", name.removeprefix(RECORDS))
+    return f"{_SHORT}{stem}" if _SHORTENED.search(stem) else _bounded(stem)
+
+
+def is_short(stem: str) -> bool:
+    """Return whether a stem is a digest, so that it does not tell which file it stands for."""
+    return stem.startswith(_SHORT)
+
+
+def spelled_stem(stem: str) -> str:
+    """Return a stem as the names of record files begin."""
+    return stem.removeprefix(_SHORT)
+
+
+def _bounded(path: str) -> str:
+    name = path.rpartition("/")[2].encode("utf-8", "surrogateescape")
+    return path if len(name) <= _LONGEST_STEM else _shortened(path)
+
+
+def _shortened(path: str) -> str:
     folder, slash, name = path.rpartition("/")
     raw = name.encode("utf-8", "surrogateescape")
-    if len(raw) <= _LONGEST_STEM:
-        return path
     head = raw[:_HEAD_BYTES].decode("utf-8", "ignore")
-    return f"{folder}{slash}{head}~{hashlib.sha256(raw).hexdigest()}"
+    return f"{_SHORT}{folder}{slash}{head}~{hashlib.sha256(raw).hexdigest()}"

@@ -13,7 +13,7 @@ from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.records import RecordFiles
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import BatchDocument, Journal
-from blizzard_py.state.record_names import RECORDS, is_of_records, original_of, stem_of
+from blizzard_py.state.record_names import RECORDS, is_of_records, is_short, stem_of
 
 
 def _always() -> bool:
@@ -81,7 +81,8 @@ class EarlierBatches:
         folder = self._records.folder
         dlq = self._parts.stores.dlq
         for entry in listed(dlq, f"{folder}/", f"{folder}0") if paths else ():
-            path = stems.get(original_of(below := entry.path.removeprefix(f"{folder}/")))
+            below = entry.path.removeprefix(f"{folder}/")
+            path = stems.get(stem_of(self._records.name(below)))
             if path is not None:
                 homes = (self._records.uri, *former)
                 found[path] += [source_file_text(home, below) for home in homes]
@@ -98,9 +99,10 @@ class EarlierBatches:
         names: dict[str, list[str]] = {}
         rows: dict[str, int] = {}
         for file in files:
-            stem = original_of(file.path) if is_of_records(file.path) else stem_of(file.path)
+            stem = stem_of(file.path)
             names.setdefault(stem, []).extend(self._names(file, root))
             rows[stem] = rows.get(stem, 0) + file.rows
+        whole = {stem_of(f.path): f.path for f in files if not is_of_records(f.path)}
         return EarlierBatch(
             document.batch,
             {stem: tuple(found) for stem, found in names.items()},
@@ -110,9 +112,8 @@ class EarlierBatches:
             tuple((output.final, *output.earlier) for output in document.outputs),
             document.started_ts,
             None if document.group is None else frozenset(document.group.replaced.batches),
-            frozenset(names).difference(
-                stem_of(f.path) for f in files if not is_of_records(f.path)
-            ),
+            frozenset(names).difference(whole),
+            {stem: path for stem, path in whole.items() if is_short(stem)},
         )
 
     def _names(self, file: FinishedFile, root: str) -> Iterator[str]:

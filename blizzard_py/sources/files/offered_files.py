@@ -26,7 +26,7 @@ from blizzard_py.sources.files.set_files import SetFiles
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Plan, Upkeep
 from blizzard_py.state.journal import KEPT_SECS, Journal
-from blizzard_py.state.record_names import is_of_records, original_of, stem_of
+from blizzard_py.state.record_names import is_of_records, stem_of
 from blizzard_py.state.source_state import Batch, SourceState, ToReplace, under_way
 
 DAY_SECS = 86_400.0
@@ -52,7 +52,7 @@ class OfferedFiles(SetFiles):
         fresh = set(self._names().unseen([entry.path for entry in found]))
         # Records that are requested come first, and go with their file once it is read: were
         # they dropped for a file that then cannot replace its rows, nobody would bring them.
-        records = {original_of(f.path) for f in plan.state.queue if is_of_records(f.path)}
+        records = {stem_of(f.path) for f in plan.state.queue if is_of_records(f.path)}
         files = [e for e in found if e.path in fresh or stem_of(e.path) not in records]
         again = {entry.path: ToReplace() for entry in files if entry.path not in fresh}
         # What is in flight, or requested, stays as it was asked for.

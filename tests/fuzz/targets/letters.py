@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters import reader
-from blizzard_py.state.record_names import letter_batch_of, record_file
+from blizzard_py.state.record_names import letter_batch_of, record_file, stem_of
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.model import Rejection
 from tests.fuzz.mutate import json_lines
@@ -28,7 +28,7 @@ def letters(data: bytes) -> None:
         try:
             for letter in reader.read(store, found):
                 json.dumps(letter.to_json(found), allow_nan=False)
-                name = record_file(letter.uri, found.batch, 0)
+                name = record_file(stem_of(letter.uri), found.batch, 0)
                 folder = letter.uri.rpartition("/")[0]
                 hold("a record's file lies beside its own", name.rpartition("/")[0] == folder, name)
                 long = len(name.rpartition("/")[2].encode("utf-8", "surrogatepass"))

@@ -87,7 +87,7 @@ Test: test_task_bounds.py::test_reasons_are_cut
 LETTER_BYTES = 4 << 20
 """A letter that is read
 Beyond: the replay refuses its object, naming the line
-Test: test_replay.py::test_a_letter_that_is_none_is_refused_and_named
+Test: test_replayed_files.py::test_a_letter_that_is_none_is_refused_and_stays
 """
 
 # --- Inferred schemas ------------------------------------------------------------------------

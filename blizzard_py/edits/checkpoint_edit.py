@@ -36,7 +36,7 @@ from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.state.transitions import without_request
+from blizzard_py.state.transitions import requests_of, without_request
 
 
 def stored(source: SourcePipeline) -> Stored:
@@ -285,7 +285,7 @@ def _without_requested(
             )
         kind, why = requests[running].kind, "cancelled before the checkpoint was changed"
         requests = with_state(requests, running, kind, "cancelled", why, now)
-    for request in {file.request for file in after.queue if file.request}:
+    for request in requests_of(after):
         after = without_request(after, request)
     return replace(after, requests=requests)
 

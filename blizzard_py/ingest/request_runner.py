@@ -39,7 +39,7 @@ from blizzard_py.requests.progress import (
 )
 from blizzard_py.requests.report import page_name
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.state.transitions import without_request
+from blizzard_py.state.transitions import requests_of, without_request
 
 # Looked for this often also where the bell was not heard, in seconds.
 _LIST_SECS = 3600.0
@@ -183,10 +183,13 @@ class RequestRunner:
         self, state: SourceState, contents: Contents
     ) -> tuple[SourceState, StorageError | None]:
         """The state with all done that is open, and why one of them could not be read."""
-        # What has its record needs no mention any more, nor what waits and was removed.
+        # What has its record needs no mention any more, nor what waits and was removed. One that
+        # runs here and has ended is that of a checkpoint that was put back.
         gone = {each for each, known in state.requests.items() if known.state == "waiting"}
         gone = gone.difference(contents.open).union(contents.ended)
         state = replace(state, requests=without(state.requests, gone))
+        for request_id in requests_of(state).difference(state.requests):
+            state = without_request(state, request_id)
         failed = None
         # New ones first: those that wait are many only if somebody has made a mistake.
         for request_id in sorted(contents.open, key=state.requests.__contains__)[:_AT_ONCE]:

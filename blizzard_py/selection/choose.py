@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
-from blizzard_core.storage.protocol import Entry, order_key
-from blizzard_core.watermark.paths import split
+from blizzard_core.storage.protocol import Entry
 from blizzard_py.requests.document import Mode
 from blizzard_py.requests.report import ReportLine
 from blizzard_py.selection.claims import Claim, Claims
 from blizzard_py.selection.letters import Candidate
+from blizzard_py.sources.files.advance import last_of_partitions
 
 _KEPT = (
     "it was to replace rows that are in the table still, and nobody knows where these are;"
@@ -86,7 +86,7 @@ def choose(
     return Choice(
         tuple(lines.values()),
         tuple(entries.values()),
-        _highest([*claims.ahead, *ahead], claims.depth),
+        last_of_partitions([*claims.ahead, *ahead], claims.depth),
         frozenset(left - {""}),
     )
 
@@ -127,13 +127,3 @@ def _again(candidate: Candidate, _claim: Claim, _insist: bool) -> tuple[str, str
 
 
 _DECIDE = {"add": _added, "replace": _replaced, "again": _again}
-
-
-def _highest(paths: Iterable[str], depth: int | None) -> tuple[str, ...]:
-    """Return of each partition the path that scans reach last; all while the depth is unknown."""
-    if depth is None:
-        return tuple(dict.fromkeys(paths))
-    found: dict[str, str] = {}
-    for path in sorted(paths, key=order_key):
-        found[split(path, depth)[0]] = path
-    return tuple(found.values())

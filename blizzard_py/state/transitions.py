@@ -198,11 +198,22 @@ def ended(state: SourceState, batch: Batch, now: float) -> SourceState:
     )
 
 
+def requests_of(state: SourceState) -> set[str]:
+    """The ids of requests that have files in the queue or in a batch."""
+    queued = {file.request for file in state.queue}
+    return queued.union(batch.request for batch in state.in_flight) - {""}
+
+
 def without_request(state: SourceState, request_id: str) -> SourceState:
-    """The state without the files of a request that are still to do; a batch of it stays."""
+    """The state without what a request has still to do, its batch that runs included."""
     gone = {file.path for file in state.queue if file.request == request_id}
     return replace(
         state,
+        in_flight=tuple(
+            batch
+            for batch in state.in_flight
+            if batch.request != request_id or batch.phase != "running"
+        ),
         queue=tuple(file for file in state.queue if file.path not in gone),
         retries={path: retry for path, retry in state.retries.items() if path not in gone},
         replacing={path: asked for path, asked in state.replacing.items() if path not in gone},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -100,10 +100,13 @@ class Evidence:
             default=0,
         )
 
-    def requested(self) -> set[str]:
-        """Return the paths that operators have requested, and that polls might never have found."""
+    def requested(self, more: Iterable[str]) -> set[str]:
+        """Return the paths that requests alone have settled, those of unfinished batches as well.
+
+        ``more`` are these. A batch of a request moves no mark, and polls may still reach its files.
+        """
         own = {p for r in self.records if not r.request for p in r.settled}
-        return {p for r in self.records if r.request for p in r.settled} - own
+        return {p for r in self.records if r.request for p in r.settled}.union(more) - own
 
     def last_written(self) -> float | None:
         """The store's time of the last trace of the source; None if it has left none.

@@ -31,6 +31,7 @@ from blizzard_py.edits.rebuild.names import can_count, unfolded_without, with_se
 from blizzard_py.edits.rebuild.query import members_of, mended, paths_of
 from blizzard_py.requests.progress import open_of, without
 from blizzard_py.sources.cold_start import other_names
+from blizzard_py.sources.files.advance import last_of_partitions
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
 from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.parts import Parts
@@ -41,18 +42,21 @@ from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.members import with_source
 from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
 from blizzard_py.state.stream_query import check_query
-from blizzard_py.state.transitions import without_request
+from blizzard_py.state.transitions import requests_of, without_request
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The listing, divided: ``done`` with times, ``held`` by batches, ``said`` by a person."""
+    """The listing, divided: ``done`` with times, ``held`` by batches, ``said`` by a person.
+
+    ``requested`` are those of ``done`` that no poll has settled, so they move no mark.
+    """
 
     listed: dict[str, Entry]
     done: dict[str, float]
     held: frozenset[str]
     history: frozenset[str]
-    own: frozenset[str]
+    requested: frozenset[str]
     said: frozenset[str]
 
 
@@ -213,7 +217,6 @@ class Rebuild:
             if can_count(entry.path)
         }
         paths = list(there)
-        # A batch of a request moves no mark, so its files are done where polls might find them.
         asked = {path for batch in flying if batch.request for path in _settled_by(batch)}
         held = frozenset(e.path for batch in flying if not batch.request for e in batch.files)
         journaled = {
@@ -225,11 +228,9 @@ class Rebuild:
         for path in evidence.unsettled(list(journaled)):
             del journaled[path]  # from before a start over
         settled = frozenset(journaled).union(set(paths).difference(evidence.unsettled(paths)))
-        requested = evidence.requested() | asked
-        own = settled - requested
+        requested = frozenset(evidence.requested(asked))
         history = frozenset(evidence.ledger.in_history(paths)) - settled
         done = dict.fromkeys(settled | history | asked, 0.0) | journaled
-        done |= dict.fromkeys(requested.intersection(done), 0.0)
         whole = not evidence.lacks_batches()
         told = passed_unnoted(old, list(filter(self._accepts, paths)), is_journal_whole=whole)
         if done_before is not None:
@@ -244,7 +245,7 @@ class Rebuild:
         # What waits for another try is not to be passed either, whatever its ending.
         kept = held.union(done, old.retries)
         listed = {p: e for p, e in there.items() if self._accepts(p) or p in kept}
-        return _Known(listed, done, held, history, own, said)
+        return _Known(listed, done, held, history, requested, said)
 
     def _state(
         self,
@@ -301,6 +302,9 @@ class Rebuild:
             ),
             sweep=Sweep(whole=True, noted=not origin),
             origin=origin,
+            ahead=last_of_partitions(
+                (path for path in known.requested if is_new(progress, path)), progress.depth
+            ),
         )
 
     def _progress(
@@ -309,7 +313,7 @@ class Rebuild:
         """The progress and the origin; without a watermark what is shown of it."""
         source = self._parts.files
         if not source.use_watermark:
-            value = max(known.done, key=order_key, default=None)
+            value = max(known.done.keys() - known.requested, key=order_key, default=None)
             return Progress("Initial" if value is None else "Active", value), ""
         depth = source.advanced.partition_depth
         if depth is None and source.partition_filter is not None:
@@ -323,7 +327,7 @@ class Rebuild:
         if origin is None:
             origin = ""
             if lookback is not None or known.history:
-                live = known.own.intersection(known.listed)
+                live = known.done.keys() & known.listed.keys() - known.requested
                 origin = origin_of(live, known.history, known.listed, depth)
                 # It began at the first batch or before: what may come above that is wanted, too.
                 first = min([now, *(record.seen_ts for record in evidence.records)])
@@ -339,7 +343,8 @@ class Rebuild:
             source.advanced.max_tracked_partitions,
             lookback,
         )
-        progress = remade(known.listed.keys(), known.done, known.held, frame)
+        by_polls = {p: at for p, at in known.done.items() if p not in known.requested}
+        progress = remade(known.listed.keys() - known.requested, by_polls, known.held, frame)
         if before.origin is None and not known.history and not _any_below(origin, known.listed):
             origin = ""  # whatever comes there comes late
         return progress, origin
@@ -363,7 +368,7 @@ def _settled_by(batch: Batch) -> set[str]:
 
 def _without_requested(state: SourceState) -> SourceState:
     """The state without files that requests have still to do: these select them anew."""
-    for request in {file.request for file in state.queue if file.request}:
+    for request in requests_of(state):
         state = without_request(state, request)
     return state
 

@@ -123,6 +123,16 @@ def finish_batch(state: SourceState, batch: Batch, lowest: Lowest, now: float) -
     return replace(state, progress=progress, window=window)
 
 
+def last_of_partitions(paths: Iterable[str], depth: int | None) -> tuple[str, ...]:
+    """Return of each partition the path that scans reach last; all while the depth is unknown."""
+    if depth is None:
+        return tuple(dict.fromkeys(paths))
+    found: dict[str, str] = {}
+    for path in sorted(paths, key=order_key):
+        found[split(path, depth)[0]] = path
+    return tuple(found.values())
+
+
 def hold_all(_partition: str) -> bytes:
     """The `Lowest` of one who does not know what waits: everything may."""
     return b""
@@ -163,7 +173,8 @@ def end_scan(
 
     ``progress`` is the discovery's, ``pending`` everything that it found. A file that
     waits for another try and is no longer listed was deleted at its source; it must
-    not hold the watermark for ever. One that is found and queued is found only.
+    not hold the watermark for ever. One that is found and queued is found only, but where a
+    request has it in the queue: that goes on.
     """
     found = set(pending)
     listed = {*found, *(entry.path for entry in state.queue)}
@@ -177,7 +188,7 @@ def end_scan(
     return replace(
         state,
         progress=moved,
-        queue=tuple(entry for entry in state.queue if entry.path not in found),
+        queue=tuple(each for each in state.queue if each.request or each.path not in found),
         window=tuple(item for item in state.window if item[1] in alive),
         retries=retries,
     )

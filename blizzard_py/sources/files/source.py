@@ -146,7 +146,9 @@ class FileSource(ABC):
         queued = {entry.path for entry in state.queue}
         late = [e.entry for e in state.queue if e.path not in waits and not e.request]
         fresh = [e for e in found.files if e.path not in waits and e.path not in queued]
-        held = [*(waits - requested), *(file.path for file in found.young)]
+        # What a request has is held where polls have come upon it: they are not to pass it before.
+        come_upon = requested.intersection(file.path for file in found.files)
+        held = [*(waits - requested), *come_upon, *(file.path for file in found.young)]
         return Plan(state, found, Work([*late, *fresh], len(late), held, state.progress.depth))
 
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:

@@ -50,7 +50,7 @@ def marks(world: RequestWorld) -> dict[str, object]:
 def check_nothing_is_left(world: RequestWorld) -> None:
     state = read_state(world.sink, SOURCE_ID)
     assert state is not None
-    assert not [*state.queue, *state.in_flight, *open_of(state.requests), *state.ahead]
+    assert not [*state.queue, *state.in_flight, *open_of(state.requests)]
 
 
 @pytest.fixture

@@ -14,20 +14,8 @@ from blizzard_py.selection.claims import Claim, Claims
 from blizzard_py.sources.files.advance import NOTHING
 from blizzard_py.sources.files.source import FileSource, _lowest
 from blizzard_py.sources.protocol import PlainWork
-from blizzard_py.state.source_state import queued
 from tests.simulation.guards.registry import guard
 from tests.simulation.world import World
-
-
-@guard("a file that a request names twice, or that somebody has to do, is queued all the same")
-def requested_files_are_queued_once(_world: World) -> Iterator[None]:
-    def selected(state: Any, request_id: str, found: Any, now: float) -> Any:
-        after = with_selected(state, request_id, found, now)
-        files = [queued(entry, request_id) for entry in found.files]
-        return replace(after, queue=(*state.queue, *files))
-
-    with mock.patch.object(request_runner, "with_selected", selected):
-        yield
 
 
 @guard("nobody remembers that a request took files of which the time is to come")

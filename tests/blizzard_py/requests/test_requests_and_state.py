@@ -1,0 +1,184 @@
+"""Requests of files where the checkpoint is made again, put back or changed by hand meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from functools import partial
+
+import pytest
+
+from blizzard_core.errors import Unavailable, Unfinished
+from blizzard_py.edits import checkpoint_edit, history
+from blizzard_py.edits.checkpoint_store import CheckpointStore, Version
+from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.state.checkpoint_file import read_state
+from blizzard_py.state.source_state import SourceState, checkpoint_path
+from tests.support.memory_store import Died, Dying
+from tests.support.request_world import DAY, SOURCE_ID, RequestWorld
+
+CHECKPOINT = checkpoint_path(SOURCE_ID)
+AHEAD = "date=2025-06-20"  # five days ahead of the world's time
+DAYS = 86_400.0
+
+
+def rebuild(world: RequestWorld) -> None:
+    job = Rebuild(world.parts())
+    job.write(job.plan(None))
+
+
+def cycle(world: RequestWorld) -> None:
+    """One cycle, of which what fails for now may be all."""
+    with contextlib.suppress(Unavailable, Unfinished):
+        world.pipeline().cycle(threading.Event())
+
+
+def state_of(world: RequestWorld) -> SourceState:
+    state = read_state(world.sink, SOURCE_ID)
+    assert state is not None
+    return state
+
+
+@pytest.mark.parametrize("mode", ["add", "again"])
+@pytest.mark.parametrize("path", [f"{AHEAD}/1.json", f"{DAY}/3.json", f"{DAY}/8.json.gz"])
+def test_a_checkpoint_lost_at_any_moment_of_a_request_doubles_nothing(path: str, mode: str) -> None:
+    at = 0
+    while True:
+        world = RequestWorld()
+        world.put(path, "requested")
+        world.submit(path, mode=mode)
+        dying = Dying(world.sink, world.dlq)
+        dying.arm(at)
+        died = False
+        try:
+            world.drain()
+        except Died:
+            died = True
+        dying.arm(-1)
+        world.now += 100
+        world.sink.objects.pop(CHECKPOINT, None)
+        rebuild(world)
+        world.settings["compression"] = "auto"  # polls look at .gz from now on
+        world.drain()
+        world.put(f"{DAY}/96.json", "live")
+        world.go_on(days=7)
+        assert world.rows().count("requested") == 1, at
+        assert world.rows().count("live") == 1, at
+        if not died:
+            break
+        at += 1
+    assert at > 20
+
+
+@pytest.mark.parametrize(
+    ("path", "below"),
+    [(f"{DAY}/8.json.gz", f"{DAY}/6.json"), (f"{AHEAD}/5.json", f"{AHEAD}/3.json")],
+)
+def test_a_rebuild_passes_no_file_for_what_a_request_brought(path: str, below: str) -> None:
+    world = RequestWorld()
+    world.put(path, "requested")
+    assert world.ingest(path) == ["ingested"]
+    before = world.checkpoint()["watermark"]["value"]
+    world.now += 100
+    world.sink.delete(CHECKPOINT)
+    rebuild(world)
+    assert world.checkpoint()["watermark"]["value"] == before
+    world.now += 6 * DAYS
+    world.drain()
+    world.put(below, "in time")
+    world.go_on(days=2)
+    assert world.letters() == []
+    assert world.rows().count("in time") == world.rows().count("requested") == 1
+
+
+def test_a_cancelled_batch_that_replaces_does_not_come_back_by_a_rollback() -> None:
+    world = RequestWorld()
+    world.now += 100
+    world.put(f"{DAY}/52.json", "mended")
+    request_id = world.submit(f"{DAY}/52.json", mode="replace")
+    ingest = world.engine.ingest
+
+    def die(_job: object) -> None:
+        raise Died
+
+    world.engine.ingest = die  # type: ignore[assignment,method-assign]  # the owner dies in its job
+    with pytest.raises(Died):
+        world.drain()
+    world.engine.ingest = ingest  # type: ignore[method-assign]
+    assert [batch.request for batch in state_of(world).in_flight] == [request_id]
+    world.mailbox.cancel(request_id, "bob", "2026-11-25T09:13:00+00:00", "a mistake")
+    source = world.pipeline()
+    move = partial(checkpoint_edit.moved, partition=DAY, name="52.json")
+    checkpoint_edit.change(source, checkpoint_edit.stored(source), move, world.now)
+    world.now += 100
+    source = world.pipeline()
+    seen = checkpoint_edit.stored(source)
+    store = CheckpointStore(world.sink, SOURCE_ID)
+    [version] = [v for v in store.versions() if isinstance(v, Version) and v.until is not None]
+    checkpoint_edit.change(
+        source, seen, lambda _state: history.rolled_back(source, seen, version), world.now
+    )
+    assert not state_of(world).in_flight
+    world.drain()
+    assert world.rows() == ["1", "5", "52"]
+
+
+def test_polls_that_come_upon_a_file_of_a_request_leave_it_to_that() -> None:
+    world = RequestWorld()
+    early, beside = f"{AHEAD}/1.json", f"{AHEAD}/2.json"
+    world.put(early, "early")
+    assert world.ingest(early) == ["ingested"]
+    world.put(early, "mended")
+    world.engine.flaky[early] = 1
+    request_id = world.submit(early, mode="replace")
+    cycle(world)
+    world.now += 6 * DAYS  # its time has come while nobody looked
+    world.put(beside, "live")
+    world.drain()
+    assert [line.state for line in world.report(request_id)] == ["replaced"]
+    world.go_on(days=1)
+    assert world.rows() == ["1", "5", "52", "early", "live", "mended"]  # as they were published
+    manifests = [p for p in world.sink.objects if p.startswith("_blizzard/groups/")]
+    groups = [json.loads(world.sink.read(path)) for path in manifests]
+    [group] = [group for group in groups if group["files"]]  # the other try brought nothing
+    assert len(group["outputs"]) == 1
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_file_that_polls_come_upon_is_passed_only_when_its_rows_are_in(
+    is_cancelled: bool,
+) -> None:
+    world = RequestWorld()
+    early, beside = f"{AHEAD}/1.json", f"{AHEAD}/2.json"
+    world.put(early, "early")
+    world.engine.flaky[early] = 2
+    request_id = world.submit(early)
+    cycle(world)
+    world.now += 6 * DAYS
+    world.put(beside, "live")
+    cycle(world)
+    if is_cancelled:
+        world.mailbox.cancel(request_id, "bob", "2026-11-25T09:13:00+00:00", "not now")
+    world.go_on(days=2)
+    assert world.letters() == []
+    assert world.rows() == ["1", "5", "52", "early", "live"]
+
+
+def test_a_request_that_ended_runs_no_more_in_a_checkpoint_that_is_put_back() -> None:
+    world = RequestWorld()
+    late = f"{DAY}/3.json"
+    world.put(late, "late")
+    world.engine.flaky[late] = 1
+    request_id = world.submit(late)
+    cycle(world)
+    copy = world.sink.objects[CHECKPOINT]
+    world.mailbox.cancel(request_id, "bob", "2026-11-25T09:13:00+00:00", "not now")
+    world.drain()
+    world.sink.objects[CHECKPOINT] = copy
+    world.now += 100
+    world.drain()
+    state = state_of(world)
+    assert (state.queue, dict(state.requests), dict(state.retries)) == ((), {}, {})
+    assert world.ingest(late) == ["ingested"]
+    assert world.rows() == ["1", "5", "52", "late"]

@@ -77,7 +77,12 @@ def effects_of(parts: Parts, source: Source[Any]) -> RequestEffects:
 
     selecting = Selecting(parts, source)
     return RequestEffects(
-        apply, selecting.select, selecting.put_away, fingerprint_of(parts), selecting.close
+        apply,
+        selecting.select,
+        selecting.put_away,
+        fingerprint_of(parts),
+        selecting.keep_for,
+        selecting.close,
     )
 
 

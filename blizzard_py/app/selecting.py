@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from blizzard_core.errors import NotFound
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.dead_letters.reasons import write_reason
 from blizzard_py.ingest.request_steps import RequestRefused, Selected, Selection
-from blizzard_py.requests.document import Mode, Request, digest
+from blizzard_py.requests.document import Mode, Request
 from blizzard_py.requests.report import ReportLine
 from blizzard_py.selection.candidates import PAGE_FILES, Page, read_page
 from blizzard_py.selection.choose import Choice, choose
@@ -43,11 +44,11 @@ _WAIT_SECS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Looking:
-    """The look for rows of before of a page's files, in a thread of its own."""
+    """The look for rows of before of a request's files, in a thread of its own."""
 
-    page: Page
     batches: EarlierBatches
     done: Future[Any]
+    stop: threading.Event
 
 
 class Selecting:
@@ -62,8 +63,9 @@ class Selecting:
         self._since = BroughtSince(parts)
         self._ledger: Ledger | None = None
         self._segments: tuple[Segment, ...] = ()
-        # By the digest of its request; one at a time.
-        self._looking: dict[str, _Looking] = {}
+        # The request that the following is of.
+        self._request_id = ""
+        self._looking: _Looking | None = None
         self._is_closed = False
         self._thread = ThreadPoolExecutor(1, f"request {parts.name}")
 
@@ -75,14 +77,15 @@ class Selecting:
         """
         if request.kind == "close_letters":
             return _closing(self._parts, request)
+        self.keep_for(wanted.request_id)
         looking = None
         if _mode(request) == "replace":
             looking = self._looked_up(request)
             if looking is None:
                 return None
-        page = (
-            looking.page if looking else read_page(self._parts, request, wanted.cursor, PAGE_FILES)
-        )
+            page = _still_there(self._parts, request, looking)
+        else:
+            page = read_page(self._parts, request, wanted.cursor, PAGE_FILES)
         choice = self._chosen(state, request, page, wanted)
         replacing: Mapping[str, ToReplace] = {}
         if looking is not None:
@@ -90,7 +93,7 @@ class Selecting:
             if isinstance(self._source, Replacing):
                 self._source.know_earlier(looking.batches)
         if page.is_last:
-            self._forget(request)
+            self._forget()
         return Selected(
             choice.entries,
             choice.lines,
@@ -106,6 +109,12 @@ class Selecting:
         closed = request.kind == "close_letters"
         reason = Closing(request.why, request.by, request.at) if closed else None
         close_letters(self._parts, letters, reason)
+
+    def keep_for(self, request_id: str) -> None:
+        """Let go of what was read for other requests, however these ended."""
+        if request_id != self._request_id:
+            self._forget()
+            self._request_id = request_id
 
     def close(self) -> None:
         """End what is read beside live work, soon."""
@@ -126,26 +135,28 @@ class Selecting:
         return _choice(self._parts, state, request, page, wanted, ledger, known, self._since)
 
     def _looked_up(self, request: Request) -> _Looking | None:
-        """The page of a request that replaces, with what the journal says; None if not yet."""
-        looking = self._looking.get(digest(request))
+        """What the journal says of the files of a request that replaces; None if not yet."""
+        looking = self._looking
         if looking is None:
             page = _whole_page(self._parts, request)
             batches = EarlierBatches(self._parts, [each.path for each in page.candidates])
-            done = self._thread.submit(batches.look, lambda: not self._is_closed)
-            looking = _Looking(page, batches, done)
-            self._looking = {digest(request): looking}
+            stop = threading.Event()
+            done = self._thread.submit(batches.look, lambda: not (self._is_closed or stop.is_set()))
+            looking = self._looking = _Looking(batches, done, stop)
         try:
             looking.done.result(_WAIT_SECS)
         except TimeoutError:
             return None
         except BaseException:
-            self._looking = {}  # it is read anew
+            self._looking = None  # it is read anew
             raise
         return looking
 
-    def _forget(self, request: Request) -> None:
+    def _forget(self) -> None:
         self._ledger, self._segments = None, ()
-        self._looking.pop(digest(request), None)
+        if self._looking is not None:
+            self._looking.stop.set()
+            self._looking = None
 
 
 def preview(
@@ -164,7 +175,7 @@ def preview(
             if replaces
             else read_page(parts, request, cursor, PAGE_FILES)
         )
-        wanted = Selection(cursor, now)
+        wanted = Selection("", cursor, now)
         choice = _choice(parts, state, request, page, wanted, ledger, known, since)
         if replaces:
             batches = EarlierBatches(parts, [each.path for each in page.candidates])
@@ -209,6 +220,18 @@ def _whole_page(parts: Parts, request: Request) -> Page:
         f"{parts.name}: more than {REPLACED_AT_MOST:,} files are chosen, and so many can be"
         " replaced at once; choose partitions or files with --from and --to that have fewer"
     )
+
+
+def _still_there(parts: Parts, request: Request, looking: _Looking) -> Page:
+    """Return the files of a request that replaces, as they are once the journal was read.
+
+    That may take minutes. Without those that have come meanwhile: it was not read for them.
+    """
+    page = _whole_page(parts, request)
+    known = tuple(each for each in page.candidates if looking.batches.covers([each.path]))
+    late = {each.letter for each in page.candidates}.difference(each.letter for each in known)
+    letters = tuple(each for each in page.letters if each not in late)
+    return replace(page, candidates=known, letters=letters)
 
 
 def _choice(

@@ -100,6 +100,7 @@ class RequestRunner:
         state = self._look(state, save)
         for _ in range(_PAGES_AT_ONCE):
             running = first_running(state.requests)
+            self._effects.keep_for(running)
             if not running or any(file.request == running for file in state.queue):
                 break
             try:
@@ -133,7 +134,7 @@ class RequestRunner:
             if known.letters:
                 self._effects.put_away(request, known.letters)
                 return replace(state, requests=with_letters_away(state.requests, request_id))
-            found = self._effects.select(state, request, Selection(known.cursor, now))
+            found = self._effects.select(state, request, Selection(request_id, known.cursor, now))
         except (RequestRefused, RequestInvalid, StateError) as error:
             # What cannot be understood costs the request alone.
             end: State = "failed" if known.pages else "rejected"

@@ -46,8 +46,12 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The page of a selection that begins at ``cursor``, the first at ``""``, at a store's time."""
+    """The page of a request's selection that begins at ``cursor``, the first at ``""``.
 
+    ``now`` is the store's time.
+    """
+
+    request_id: str
     cursor: str
     now: float
 
@@ -78,13 +82,15 @@ class RequestEffects:
     ``select``, which reads a page of what a request selects, or is not done with that yet: then it
     gives None, and is asked again. It writes nothing that counts.
     ``put_away`` moves a request's letters to those that are dealt with; moved before, they stay.
-    ``close`` ends what ``select`` still reads.
+    What ``select`` has read for others than a request ``keep_for`` lets go of, and ``close`` ends
+    what it still reads.
     """
 
     apply: Callable[[SourceState, Request, float], Applied]
     select: Callable[[SourceState, Request, Selection], Selected | None]
     put_away: Callable[[Request, tuple[str, ...]], None]
     config: str
+    keep_for: Callable[[str], None]
     close: Callable[[], None]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,8 @@ import pytest
 
 from blizzard_core.errors import FencedError
 from blizzard_core.handover.groups import Group
+from blizzard_py.sources.earlier_batches import EarlierBatch
+from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.state.checkpoint_file import read_state
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
 from tests.support.blizzard_world import overtaking
@@ -81,6 +85,60 @@ def test_a_file_that_would_come_along_and_is_gone_is_named() -> None:
     world = ReplaceWorld(named=False)
     world.source.delete(f"{DAY}/5.json")
     assert is_rejected(world.only("1"), "Gone from the source")
+
+
+def test_a_request_that_was_refused_goes_by_what_is_there_once_that_is_mended() -> None:
+    world = ReplaceWorld(named=False)
+    kept = world.source.read(f"{DAY}/5.json")
+    world.mend("b", "1")
+    world.source.delete(f"{DAY}/5.json")
+    daemon = world.pipeline()
+    select = {"range": [DAY, DAY]}
+    first = world.ask(select, mode="replace")
+    world.drain(daemon)
+    assert world.request(first).state == "rejected"
+    world.source.put_atomic(f"{DAY}/5.json", kept)
+    second = world.ask(select, mode="replace")
+    world.drain(daemon)
+    assert world.request(second).state == "done"
+    assert world.table() == ["1:b", "1:b+", "5", "52"]
+
+
+def test_files_are_taken_as_they_are_once_the_journal_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And nothing of a request that was cancelled while it was read for it."""
+    monkeypatch.setattr("blizzard_py.app.selecting._WAIT_SECS", 0.01)
+    gate, look = threading.Event(), EarlierBatches.look
+
+    def slow(self: EarlierBatches, *is_wanted: Callable[[], bool]) -> list[EarlierBatch]:
+        if is_wanted:
+            gate.wait()
+        return look(self, *is_wanted)
+
+    monkeypatch.setattr(EarlierBatches, "look", slow)
+    world = ReplaceWorld()
+    daemon = world.pipeline()
+    kept = world.source.read(f"{DAY}/52.json")
+    world.source.delete(f"{DAY}/52.json")
+    select = {"range": [DAY, DAY]}
+    first = world.ask(select, mode="replace")
+    daemon.cycle(threading.Event())
+    world.mailbox.cancel(first, "bob@ops-1", "2026-11-25T09:13:00+00:00", "52 is missing")
+    daemon.cycle(threading.Event())
+    world.source.put_atomic(f"{DAY}/52.json", kept)
+    second = world.ask(select, mode="replace")
+    daemon.cycle(threading.Event())
+    assert world.mailbox.is_cancelled(first)
+    assert world.request(second).state == "running"
+    world.put(f"{DAY}/0.json", "0")  # late
+    world.source.delete(f"{DAY}/5.json")
+    world.mend("b", "1", "52")
+    gate.set()
+    world.drain(daemon)
+    found = {line.path: line.state for line in world.report(second)}
+    assert found == {f"{DAY}/1.json": "replaced", f"{DAY}/52.json": "replaced"}
+    assert world.table() == ["1:b", "1:b+", "5", "52:b", "52:b+"]
 
 
 def test_what_cannot_be_ingested_keeps_its_rows_and_has_a_letter() -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from blizzard_core.errors import NotFound, StateError, StorageError
+from blizzard_core.errors import Cancelled, FencedError, NotFound, StateError, StorageError
 from blizzard_core.log import get_logger
 from blizzard_py.ingest.request_steps import (
     RequestEffects,
@@ -104,7 +104,7 @@ class RequestRunner:
             if not running or any(file.request == running for file in state.queue):
                 break
             try:
-                after = self._with_next_page(state, running, epoch)
+                after = self._with_next_page_or_end(state, running, epoch)
             except StorageError as error:
                 return self._go_on_without(state, error)
             if after is None:
@@ -115,6 +115,23 @@ class RequestRunner:
             except StorageError as error:
                 return self._go_on_without(state, error)
         return state
+
+    def _with_next_page_or_end(
+        self, state: SourceState, request_id: str, epoch: int
+    ) -> SourceState | None:
+        """As `_with_next_page`; what goes wrong with a request alone ends it.
+
+        It would be the same in each cycle, and the source would do nothing else any more.
+        """
+        try:
+            return self._with_next_page(state, request_id, epoch)
+        except (StorageError, FencedError, Cancelled):
+            raise  # of the store, or of the owner of the source, and of no request
+        except Exception as error:
+            kind = state.requests[request_id].kind
+            self._log.exception("request_crashed", request=request_id, kind=kind)
+            reason = f"unexpected, the log has the trace: {type(error).__name__}: {error}"
+            return self._ended(state, request_id, "failed", reason, self._clock())
 
     def _with_next_page(
         self, state: SourceState, request_id: str, epoch: int

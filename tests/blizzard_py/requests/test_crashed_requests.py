@@ -1,0 +1,100 @@
+"""Errors that nobody expects of a request: they cost it alone, and the source goes on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from blizzard_core.errors import Cancelled, FencedError, SchemaConflict
+from blizzard_py.app import selecting
+from tests.support.replace_world import ReplaceWorld
+from tests.support.request_world import DAY, RequestWorld
+
+BASE = ["1", "5", "52"]
+LATE = [f"{DAY}/2{n}.json" for n in range(3)]
+
+
+def raising(error: BaseException, after: int = 0) -> Callable[..., Any]:
+    """What reads a page of a request, which fails once it has done so some times."""
+    read, calls = selecting.read_page, 0
+
+    def fail(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            raise error
+        return read(*arguments)
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (KeyError("a.json"), "KeyError: 'a.json'"),
+        (MemoryError(), "MemoryError"),
+        (SchemaConflict("of two"), "SchemaConflict: of two"),
+    ],
+)
+@pytest.mark.parametrize(("mode", "path"), [("add", LATE[0]), ("replace", f"{DAY}/5.json")])
+def test_an_unexpected_error_ends_a_request_and_no_source(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str, mode: str, path: str
+) -> None:
+    world = ReplaceWorld()
+    world.put(path, "given")
+    crashed = world.submit(path, mode=mode)
+    world.put(f"{DAY}/6.json", "live")
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    with monkeypatch.context() as patched, capture_logs() as lines:
+        patched.setattr(selecting, "read_page", raising(error))
+        worker = world.drain()
+    assert world.rows() == [*BASE, "live"]
+    found = world.request(crashed)
+    assert (found.state, reason in found.reason) == ("failed", True)
+    traces = {line["event"]: "exc_info" in line for line in lines}
+    assert traces == {"request_crashed": True, "request_failed": False}
+    # It is over: the same command is another request, which the same daemon does.
+    again = world.submit(path, mode=mode)
+    world.drain(worker)
+    assert world.outcomes(again) == {path: "ingested"}
+    assert world.rows() == [*BASE, "given", "live"]
+
+
+def test_what_a_request_has_brought_before_an_unexpected_error_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(selecting, "PAGE_FILES", 1)
+    world = RequestWorld()
+    for path in LATE:
+        world.put(path, path[-7:-5])
+    request = world.submit(*LATE)
+    with monkeypatch.context() as patched:
+        patched.setattr(selecting, "read_page", raising(KeyError("a"), after=2))
+        world.drain()
+    assert (world.request(request).state, world.request(request).pages) == ("failed", 2)
+    assert world.rows() == sorted([*BASE, "20", "21"])
+    assert list(world.outcomes(request).values()) == ["ingested", "ingested"]
+    assert sorted(world.bring({"files": LATE}).values()) == ["ingested", "present", "present"]
+
+
+@pytest.mark.parametrize(
+    "error", [FencedError("by another"), Cancelled("it stops"), KeyboardInterrupt(), SystemExit(1)]
+)
+def test_what_ends_the_owner_ends_no_request(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    world = RequestWorld()
+    world.put(LATE[0], "late")
+    request = world.submit(LATE[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(selecting, "read_page", raising(error))
+        with pytest.raises(type(error)):
+            world.drain()
+    assert world.request(request).state == "running"
+    world.drain()
+    assert world.outcomes(request) == {LATE[0]: "ingested"}

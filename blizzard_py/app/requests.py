@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from blizzard_core.errors import NotFound, StateError
+from blizzard_core.errors import StateError
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_py.app.reingest import merged
@@ -44,7 +44,7 @@ def find_requests(config: Config) -> Iterator[ListedRequest]:
         yield from find_open_requests(parts)
         mailbox = Mailbox(parts.stores.sink, parts.id)
         for request_id in mailbox.contents().ended:
-            request = _readable(mailbox, request_id)
+            request = mailbox.readable(request_id)
             try:
                 end = mailbox.ended(request_id)
             except RequestInvalid as error:
@@ -81,7 +81,7 @@ def find_open_requests(parts: Parts) -> Iterator[ListedRequest]:
         yield ListedRequest(
             parts.name,
             request_id,
-            _readable(mailbox, request_id),
+            mailbox.readable(request_id),
             "open" if state is None else state.state,
             reason,
             {} if state is None else state.counts,
@@ -132,10 +132,3 @@ def _owners(config: Config) -> Iterator[Parts]:
             if parts.id not in seen:
                 seen.add(parts.id)
                 yield parts
-
-
-def _readable(mailbox: Mailbox, request_id: str) -> Request | None:
-    try:
-        return mailbox.read(request_id)
-    except (RequestInvalid, NotFound):
-        return None

@@ -19,7 +19,7 @@ from typing import Any
 
 from blizzard_core.checkpoint.writer import Writer, is_running
 from blizzard_core.daemon import Loop, run
-from blizzard_core.errors import FencedError, NotFound, StateError, StorageError
+from blizzard_core.errors import FencedError, StateError, StorageError
 from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import INTERRUPTED, stop_on_signals
@@ -30,7 +30,6 @@ from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Sto
 from blizzard_py.edits.notes import Note, whoever
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.request_steps import decide_request, end_record
-from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.document import BRINGING, Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
@@ -245,7 +244,7 @@ def _do_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, now:
             return "it was removed from the mailbox; give the command again"
         if after.requests == seen.state.requests:
             return known.reason  # it waits, as before
-        request = _readable(mailbox, request_id)
+        request = mailbox.readable(request_id)
         said = "" if request is None or not request.why else f", {request.why}"
         why = f"request {request_id}: {known.kind} {known.state}{said}"
         # As it is: `change` would take a source that has done nothing yet for one that starts over.
@@ -260,13 +259,6 @@ def _do_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, now:
     with suppress(StorageError):  # the checkpoint says it, and the next daemon records it
         mailbox.end(request_id, end)
     return ""
-
-
-def _readable(mailbox: Mailbox, request_id: str) -> Request | None:
-    try:
-        return mailbox.read(request_id)
-    except (RequestInvalid, NotFound):
-        return None
 
 
 def _bring_here(config: Config, where: tuple[str, str]) -> int:

@@ -15,6 +15,7 @@ import yaml
 
 from blizzard_core.cli import Trouble, print_error, print_table
 from blizzard_core.text import counted, in_utc, printable
+from blizzard_py.app.submit import counts_text
 from blizzard_py.commands.options import compact
 from blizzard_py.state.stream_state import moment
 
@@ -185,7 +186,7 @@ def _request(found: Mapping[str, Any]) -> str:
 def request_progress(found: Mapping[str, Any], what: str = "") -> str:
     """Return the state of an open request in a line, and how far it has come."""
     name = f"request {found['id']} ({what})" if what else f"request {found['id']}"
-    counts = ", ".join(f"{n:,} {outcome}" for outcome, n in found["counts"].items())
+    counts = counts_text(found["counts"])
     return f"{name} is {found['state']}{f' ({counts})' if counts else ''}"
 
 

@@ -133,6 +133,13 @@ class Mailbox:
         """Return a request. Raises `RequestInvalid`, `NotFound`."""
         return request_of(*self._document(request_id, REQUEST))
 
+    def readable(self, request_id: str) -> Request | None:
+        """Return a request, None where it cannot be understood or is gone."""
+        try:
+            return self.read(request_id)
+        except (RequestInvalid, NotFound):
+            return None
+
     def cancel(self, request_id: str, by: str, at: str, why: str) -> None:
         """Ask the owner to cancel a request, readable or not; the first cancellation stays.
 

@@ -18,7 +18,7 @@ from blizzard_py.requests.report import ReportLine
 from blizzard_py.selection.candidates import PAGE_FILES, Page, read_page
 from blizzard_py.selection.choose import Choice, choose
 from blizzard_py.selection.claims import Claims
-from blizzard_py.selection.replaced import replaced_since
+from blizzard_py.selection.replaced import find_replaced
 from blizzard_py.selection.replacing import Replaceable
 from blizzard_py.selection.since import BroughtSince
 from blizzard_py.sources.earlier_batches import Earlier
@@ -245,7 +245,7 @@ def _choice(
     since: BroughtSince,
 ) -> Choice:
     names = [each.path for each in page.candidates if is_of_records(each.path)]
-    replaced = replaced_since(parts, state, names)
+    replaced = find_replaced(parts, state, names)
     claims = Claims(parts, state, ledger, known, wanted.now, replaced)
     mode, later = _mode(request), set[str]()
     if mode == "again" and request.since:

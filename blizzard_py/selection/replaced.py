@@ -16,7 +16,7 @@ from blizzard_py.state.source_state import SourceState
 _WHY = "its file was replaced as a whole since"
 
 
-def replaced_since(parts: Parts, state: SourceState, names: Iterable[str]) -> dict[str, str]:
+def find_replaced(parts: Parts, state: SourceState, names: Iterable[str]) -> dict[str, str]:
     """Return those of the files of records, with the reason. Raises `StateError`, `StorageError`.
 
     Batches of a source have names that rise, so none before the letter's own matters.

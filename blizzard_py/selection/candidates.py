@@ -1,9 +1,8 @@
 """Candidates of a request: the files that it names, a page at a time.
 
-Files are named by their paths, by a range of names, or by dead letters. A letter of whole files
-names them; one of single records becomes new files of these records below
-``{dlq}/{source id}~records/``, in the folders of the files that they are of, so that rows go to the
-same partition of the table. Their names follow from the letter: written again they are the same.
+Files are named by their paths, by a range of names, or by dead letters
+(`blizzard_py.selection.letters`). Where a page ends only what was read tells, so it is the same
+whoever reads it.
 """
 
 from __future__ import annotations

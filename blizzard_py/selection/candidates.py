@@ -12,13 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 
-from blizzard_core.storage.protocol import Entry, is_hidden
+from blizzard_core.errors import Unavailable
+from blizzard_core.storage.protocol import Entry, is_bare, is_hidden
 from blizzard_core.watermark.progress import Gap
 from blizzard_py.dead_letters.reasons import closed_ids
 from blizzard_py.requests.document import Request
 from blizzard_py.selection.letters import Candidate, LetterFiles
 from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.sources.parts import Parts
+from blizzard_py.state.record_names import is_of_records
 
 # Sorts above everything that can follow a prefix.
 _LAST = "\U0010ffff"
@@ -44,8 +46,28 @@ class Page:
 def read_page(parts: Parts, request: Request, cursor: str, most: int = PAGE_FILES) -> Page:
     """Return the page that begins at ``cursor``, the first at ``""``.
 
-    It has ``most`` files, and more where one letter object tells of more. Raises `StorageError`.
+    It has ``most`` files, and more where one letter object tells of more. Raises `StorageError`,
+    also where files are not there and the source shows nothing at all.
     """
+    page = _page(parts, request, cursor, most)
+    gone = [each.path for each in page.candidates if _is_gone(each)]
+    is_empty = bool(request.select.get("range")) and not page.candidates
+    if parts.has_files and (gone or is_empty) and is_bare(parts.stores.source):
+        what = f"{min(gone)} may not be gone" if gone else "the range may not be empty"
+        raise Unavailable(
+            f"{parts.stores.source.uri} shows nothing at all, so {what}: mount it, or, if all was"
+            " removed on purpose, put anything there, such as a hidden file, or cancel the request"
+        )
+    return page
+
+
+def _is_gone(candidate: Candidate) -> bool:
+    """Whether a file is not at the source."""
+    in_source = not (candidate.problem or is_of_records(candidate.path))
+    return in_source and candidate.entry is None
+
+
+def _page(parts: Parts, request: Request, cursor: str, most: int) -> Page:
     select = request.select
     if select.get("files"):
         return _files(parts, select["files"], cursor, most)

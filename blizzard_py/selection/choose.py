@@ -4,8 +4,7 @@
 fact                           ``add``             ``replace``                 ``again``
 =============================  ==================  ==========================  =========
 the source has still to do it  left                left                        left
-it is gone                     missing; a letter's as ``add``                  missing
-                               fails once more
+it is gone                     missing             missing                     missing
 its rows are in                present             taken, with its batches     taken
 settled without a row          taken               taken                       taken
 passed before the ledger       refused, unless     refused, unless rows name   taken
@@ -42,7 +41,7 @@ class Choice:
     """What becomes of the candidates of a page: of each a line, and the files to take.
 
     ``ahead`` are those taken by now before scans reach them, the last of each partition;
-    ``open_letters`` those with files that polls have still to do, or that are refused.
+    ``open_letters`` those with files that polls have still to do, that are refused, or gone.
     """
 
     lines: tuple[ReportLine, ...]
@@ -75,12 +74,11 @@ def choose(
             if mode == "again" and line.state == "taken" and path in since:
                 line = ReportLine(path, "present", _BROUGHT)
             lines[path] = line
-        if line.state in {"left", "refused"}:
+        if line.state in {"left", "refused", "missing"}:
             left.add(candidate.letter)
-        if line.state != "taken" or path in entries:
+        if line.state != "taken" or candidate.entry is None or path in entries:
             continue
-        # A file that is gone and has a letter gets a new one, which says so.
-        entries[path] = candidate.entry or Entry(path, 0, claims.now)
+        entries[path] = candidate.entry
         if claims.is_ahead(path):
             ahead.append(path)
     return Choice(
@@ -100,7 +98,10 @@ def _line(candidate: Candidate, claims: Claims, mode: Mode, *, insist: bool) -> 
     claim = claims.of(path)
     if claim.standing == "waits":
         return ReportLine(path, "left", claim.reason)
-    return ReportLine(path, *_DECIDE[mode](candidate, claim, insist))
+    state, reason = _DECIDE[mode](candidate, claim, insist)
+    if state == "taken" and candidate.entry is None:
+        return ReportLine(path, "missing", _GONE)
+    return ReportLine(path, state, reason)
 
 
 def _added(candidate: Candidate, claim: Claim, insist: bool) -> tuple[str, str]:
@@ -122,8 +123,8 @@ def _replaced(candidate: Candidate, claim: Claim, insist: bool) -> tuple[str, st
     return "taken", ""
 
 
-def _again(candidate: Candidate, _claim: Claim, _insist: bool) -> tuple[str, str]:
-    return ("missing", _GONE) if candidate.entry is None else ("taken", "")
+def _again(_candidate: Candidate, _claim: Claim, _insist: bool) -> tuple[str, str]:
+    return "taken", ""
 
 
 _DECIDE = {"add": _added, "replace": _replaced, "again": _again}

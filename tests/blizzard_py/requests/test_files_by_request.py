@@ -316,6 +316,16 @@ def test_pages_of_a_large_request_come_one_after_the_other(
     assert world.rows() == [*BASE, *"abcd"]
 
 
+def test_a_name_that_is_given_twice_comes_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blizzard_py.app.selecting.PAGE_FILES", 2)
+    world = RequestWorld()
+    first, second, third = (f"{DAY}/{name}.txt" for name in "abc")
+    for path in (first, second, third):
+        world.put(path, path[-5])
+    world.ingest(first, second, first, third, mode="again")
+    assert world.rows() == [*BASE, *"abc"]
+
+
 def test_a_cancelled_request_goes_on_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blizzard_py.app.selecting.PAGE_FILES", 2)
     world = RequestWorld()

@@ -18,13 +18,14 @@ from tests.support.letter_world import (
     BATCH,
     FIRST,
     INGESTED,
+    NEXT_DAY,
     SECOND,
     LetterWorld,
     record_name,
     uri,
 )
 from tests.support.memory_store import Died, Dying
-from tests.support.request_world import DAY, SOURCE_ID, RequestWorld, made
+from tests.support.request_world import DAY, SOURCE_ID, RequestWorld, drain_requests, made
 
 BASE = ["1", "5", "52", "b"]
 MENDED = [*BASE, "c", "d"]
@@ -106,12 +107,49 @@ def test_a_stale_checkpoint_replays_nothing() -> None:
     assert len(world.open_letters()) == 1
 
 
-def test_a_file_that_is_gone_ends_as_a_new_letter() -> None:
+@pytest.mark.parametrize("mode", ["add", "replace", "again"])
+def test_the_letter_of_a_file_that_is_gone_stays_open(mode: str) -> None:
     world = LetterWorld()
+    ids = world.open_ids()
+    world.mend()
     world.source.delete(FIRST)
-    assert world.replay() == {FIRST: "quarantined", SECOND: "quarantined"}
-    assert world.open_uris() == [uri(FIRST), uri(SECOND)]
-    assert world.rows() == BASE
+    assert world.replay(mode=mode) == {FIRST: "missing", SECOND: "ingested"}
+    assert (world.open_uris(), world.open_ids()) == ([uri(FIRST)], ids[:1])
+    world.mend()
+    assert world.replay(mode=mode) == {FIRST: "ingested"}
+    assert (world.rows(), world.open_letters()) == (MENDED, [])
+
+
+@pytest.mark.parametrize("mode", ["add", "replace", "again"])
+@pytest.mark.parametrize("kind", ["range", "files", "letters"])
+def test_a_request_waits_while_the_source_shows_nothing(kind: str, mode: str) -> None:
+    world = LetterWorld()
+    ends = {"range": [DAY, NEXT_DAY], "files": [FIRST, SECOND], "letters": world.open_ids()}
+    world.mend()
+    kept = dict(world.source.objects)
+    world.source.objects.clear()  # its disk is not mounted
+    request_id = world.ask({kind: ends[kind]}, mode=mode)
+    world.drain()
+    assert world.request(request_id).state == "running"
+    assert len(world.open_letters()) == 2
+    with pytest.raises(Unavailable, match="shows nothing at all"):
+        drain_requests(world.parts())
+    world.source.objects.update(kept)
+    world.drain()
+    assert world.request(request_id).state == "done"
+    assert {"c", "d"} <= set(world.rows())
+    assert (len(world.open_letters()) == 0) == (kind == "letters")
+
+
+def test_a_name_comes_again_once_also_with_letters_on_two_pages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("blizzard_py.selection.candidates._PAGE_LETTERS", 2)
+    world = LetterWorld()
+    world.mend()
+    world.put_letter("late-1", path=uri(FIRST), stage="late")
+    assert set(world.replay(mode="again")) == {FIRST, SECOND}
+    assert (world.rows(), world.open_letters()) == (MENDED, [])
 
 
 def test_letters_stay_open_until_their_files_are_read() -> None:

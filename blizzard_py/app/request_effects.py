@@ -148,6 +148,8 @@ def _reingest(
         )
     if not parts.has_files and not request.select.get("letters"):
         raise RequestRefused(f"{parts.name}: has no files; only its dead letters can be replayed")
+    if not parts.has_files and request.options.get("mode") == "replace":
+        raise RequestRefused(f"{parts.name}: has no files that could replace what they had")
     return Applied(state, {}, is_running=True)
 
 

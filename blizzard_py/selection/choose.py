@@ -12,7 +12,8 @@ passed before the ledger       refused, unless     refused, unless rows name   t
 never settled                  taken               left                        taken
 =============================  ==================  ==========================  =========
 
-A file of single records is taken unless it is in, or its whole file was replaced since.
+A file of single records is taken unless it is in, or its whole file was replaced since. What the
+source cannot open as a file is refused: nothing would ever bring it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ _KEPT = (
 )
 _NEVER = "it was never ingested; `blizzard ingest` or `backfill` takes it"
 _GONE = "there is no such file"
+_NO_FILE = (
+    "it is no file but a part of a table or an API, of which only letters of single rows can be"
+    " replayed; `blizzard backfill` reads such a part again"
+)
 _BROUGHT = "its rows came after the request was made"
 
 
@@ -93,6 +98,8 @@ def _line(candidate: Candidate, claims: Claims, mode: Mode, *, insist: bool) -> 
     path = candidate.path
     if candidate.problem:
         return ReportLine(path, "refused", candidate.problem)
+    if not claims.opens(path):
+        return ReportLine(path, "refused", _NO_FILE)
     if candidate.entry is None and not candidate.letter:
         return ReportLine(path, "missing", _GONE)
     claim = claims.of(path)

@@ -78,6 +78,10 @@ class Claims:
         """Return files that requests have taken before scans reach them."""
         return self._state.ahead
 
+    def opens(self, path: str) -> bool:
+        """Return whether the source can read a file of that name, if it is there."""
+        return self._source is not None or is_of_records(path)
+
     def of(self, path: str) -> Claim:
         """Return the claim on a file."""
         settled = self._ledger.settled_as(path)

@@ -116,7 +116,8 @@ class LetterFiles:
     def _stat(self, path: str) -> Entry | None:
         if is_of_records(path):
             return self._records.stat(path)
-        return self.parts.stores.source.stat(path)
+        # A part of a table or an API is no file.
+        return self.parts.stores.source.stat(path) if self.parts.has_files else None
 
     def _path_of(self, letter: DeadLetter) -> str:
         """The name of a letter's file: of the source, or of records. Raises `LetterRefused`."""

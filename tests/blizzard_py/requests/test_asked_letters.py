@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.packing import pack
 from blizzard_py.kernels.report import merged
 from blizzard_py.kernels.task import run_task
+from blizzard_py.requests.progress import RequestState
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.asked_world import FIELDS, AskedWorld, KernelEngine
 from tests.support.letter_world import RECORDS, Below
@@ -70,6 +72,11 @@ class LetterWorld(AskedWorld):
     def open_ids(self) -> list[str]:
         return [each.id for each in reader.objects(self.dlq, SOURCE_ID)]
 
+    def request(self, request_id: str) -> RequestState:
+        state = read_state(self.sink, SOURCE_ID)
+        assert state is not None
+        return state.requests[request_id]
+
     def replay(self) -> dict[str, str]:
         request_id = submit(self.parts(), {"letters": self.open_ids()})
         self.drain()
@@ -118,11 +125,41 @@ def test_files_of_a_table_are_refused(select: dict[str, Any]) -> None:
     world = LetterWorld()
     request_id = submit(world.parts(), select)
     world.drain()
-    state = read_state(world.sink, SOURCE_ID)
-    assert state is not None
-    found = state.requests[request_id]
+    found = world.request(request_id)
     assert (found.state, "only its dead letters" in found.reason) == ("rejected", True)
     assert world.numbers() == [1, 3]
+
+
+@pytest.mark.parametrize("mode", ["add", "again"])
+@pytest.mark.parametrize("of", ["what is in", "nothing that is known"])
+def test_a_letter_of_a_part_of_a_table_is_refused_and_stays(of: str, mode: str) -> None:
+    world = LetterWorld()
+    [records] = world.open_ids()
+    known = [name for name in world.sink.objects if "journal" in name]
+    item = json.loads(world.sink.read(known[0]))["files"][0]["path"] if of == "what is in" else of
+    letter = {
+        "path": f"{world.parts().stores.source.uri}/{item}",
+        "error": "bad",
+        "stage": "parse",
+        "timestamp": "1970-01-12T13:46:40+00:00",
+    }
+    world.dlq.put_atomic(f"{SOURCE_ID}/x.ndjson", f"{json.dumps(letter)}\n".encode())
+    request_id = submit(world.parts(), {"letters": ["x"]}, mode=mode)
+    world.drain()
+    assert outcomes_of(world.parts(), request_id) == {item: "refused"}
+    assert world.request(request_id).state == "done"
+    assert world.open_ids() == [records, "x"]
+    world.table.rows.append({"n": 4, "text": "4"})
+    world.settle()
+    assert world.numbers() == [1, 3, 4]
+
+
+def test_rows_of_a_table_replace_no_file() -> None:
+    world = LetterWorld()
+    request_id = submit(world.parts(), {"letters": world.open_ids()}, mode="replace")
+    world.drain()
+    found = world.request(request_id)
+    assert (found.state, "no files that could replace" in found.reason) == ("rejected", True)
 
 
 def test_letters_of_a_table_are_closed_by_its_owner() -> None:

@@ -43,8 +43,8 @@ _REPLACING = (
     " which replaces what was published under this id"
 )
 _BESIDE = (
-    "Bring the checkpoint back, or take the files that are still missing, after a look at the"
-    " table, with `blizzard ingest`"
+    "Bring the checkpoint back, or look into the table up to where its rows are in, and begin a"
+    " backfill there"
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import itertools
 import json
 from dataclasses import replace
@@ -21,8 +20,6 @@ from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.state.backfills import checkpoints
-from blizzard_py.state.source_state import checkpoint_path
 from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
 from tests.support.promise_world import gated, letter_paths, polls, sweeps
@@ -124,32 +121,6 @@ def test_a_source_that_never_was_begins_without_a_word() -> None:
         world.drain()
     world.drain(source_pipeline(world.parts(), fresh=True))
     assert world.rows() == ["a", "a"]
-
-
-def test_a_backfill_begins_beside_its_source_and_says_what_to_do_without_its_checkpoint(
-    scenario: Scenario,
-) -> None:
-    today = f"date={dt.datetime.now(dt.UTC):%Y-%m-%d}"
-    scenario.main_source["partition_filter"] = {"prefix_template": "date=%Y-%m-%d", "lookback": 1}
-    scenario.main_source["id"] = "later"
-    scenario.put_rows(f"{today}/1.json.gz", 2)
-    scenario.put_rows("date=2023-01-01/1.json.gz", 5)
-    scenario.write_config()
-    assert run(scenario, "--fresh").exit_code == 0
-    command = [
-        *("backfill", str(scenario.config), "--pipeline=events", "--source=main"),
-        *("--from=date=2023-01-01", "--to=date=2023-01-02"),
-    ]
-    first = CliRunner().invoke(blizzard, command)
-    assert first.exit_code == 0, first.output
-    [ours] = [path for path in checkpoints(scenario.table) if "_backfill_" in path]
-    scenario.table.delete(checkpoint_path(ours))
-    again = CliRunner().invoke(blizzard, command)
-    assert again.exit_code == 2
-    assert "`blizzard ingest`" in again.stderr
-    assert "--fresh" not in again.stderr
-    scenario.commit()
-    assert scenario.ids() == [1, 2, 5, 10]
 
 
 def test_a_file_that_is_late_after_a_start_from_nothing_has_a_letter() -> None:

@@ -25,6 +25,7 @@ from blizzard_py.app.query_validation import validate_asked
 from blizzard_py.app.wiring import parts_of, source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.tables.backfill import RangeRefused
+from blizzard_py.state.source_state import checkpoint_path
 from tests.support.direct_engine import DirectEngine
 
 WHERE = ("orders", "erp")
@@ -211,6 +212,24 @@ def test_a_first_load_in_chunks_and_the_live_source_begins_at_its_end(shop: Shop
     for first, last in (("40", "60"), ("10", "20")):
         with pytest.raises(RangeRefused):
             filled(shop, first, last)
+
+
+def test_a_backfill_without_its_checkpoint_is_refused_and_another_goes_on(shop: Shop) -> None:
+    values = ", ".join(f"({n}, '1', '')" for n in range(1, 60))
+    shop.execute(f"INSERT INTO orders VALUES {values}")
+    ends = ("1", "50")
+    worker = backfill_worker(shop.config(), WHERE, ends, "step=20", DirectEngine(), save=True)
+    worker.cycle(threading.Event())
+    worker.close()
+    assert ids(shop) == list(range(1, 20))
+    sink = worker.parts.stores.sink
+    sink.delete(checkpoint_path(worker.parts.id))
+    with pytest.raises(ColdStartRefused, match="begin a backfill there") as refused:
+        filled(shop, *ends, "step=20", save=True)
+    assert "--fresh" not in str(refused.value)
+    filled(shop, "20", "50", "step=20", save=True)
+    shop.run()
+    assert ids(shop) == list(range(1, 60))
 
 
 def test_two_backfills_that_begin_at_the_same_moment_do_not_both_read(shop: Shop) -> None:

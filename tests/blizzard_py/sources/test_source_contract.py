@@ -500,7 +500,7 @@ def looked(world: Any) -> dict[str, Any]:
 def asked(world: Any, name: str) -> Explanation:
     pipeline = world.pipeline()
     place = Located(f"mem://raw/{name}", "events/main", name, "", ())
-    return explain(pipeline.parts, pipeline.source, place, {})
+    return explain(pipeline.parts, pipeline.source, place)
 
 
 def test_every_item_tells_its_story(world: Any) -> None:

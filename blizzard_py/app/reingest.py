@@ -83,7 +83,7 @@ def bring(config: Config, where: tuple[str, str], order: Order, waits: Waits | N
         return Brought(tuple(_compared(parts, order, lines)), blocked=_blocked(parts, order))
     result = submit_and_follow(config, where, order, waits)
     report = islice(Mailbox(parts.stores.sink, parts.id).report(result.id), 2 * LINES_AT_MOST)
-    lines = _compared(parts, order, merged(report, result.state))
+    lines = _compared(parts, order, merged(report))
     named = order.select.get("files", ())
     there = {line.path for line in lines}
     lines += [ReportLine(path, "taken", "not done yet") for path in named if path not in there]
@@ -102,16 +102,12 @@ def _previewed(parts: Parts, order: Order) -> Iterator[ReportLine]:
         yield replace(line, state=would) if line.state == "taken" else line
 
 
-def merged(lines: Iterable[ReportLine], state: str) -> list[ReportLine]:
-    """Return of each file what was said of it last, once its request is in a state."""
+def merged(lines: Iterable[ReportLine]) -> list[ReportLine]:
+    """Return of each file what was said of it last."""
     last: dict[str, ReportLine] = {}
     for line in lines:
         before = last.get(line.path, line)
         last[line.path] = _with_outcome(before, line)
-    if state == "done":
-        # It came to where polls look before its turn.
-        gone = {p: replace(one, state="left") for p, one in last.items() if one.state == "taken"}
-        last |= gone
     return list(last.values())
 
 

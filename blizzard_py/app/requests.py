@@ -60,7 +60,7 @@ def read_report(config: Config, found: ListedRequest) -> list[ReportLine]:
     """Return what became of each file of a request. Raises `RequestInvalid`, `StorageError`."""
     for parts in _owners(config):
         if parts.name == found.source:
-            return merged(Mailbox(parts.stores.sink, parts.id).report(found.id), found.state)
+            return merged(Mailbox(parts.stores.sink, parts.id).report(found.id))
     return []
 
 

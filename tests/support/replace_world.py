@@ -65,7 +65,7 @@ class ReplaceWorld(RecordWorld):
         request_id = self.ask(select, **{"mode": "replace", **options})
         self.drain()
         found = self.request(request_id)
-        return Outcome(found, merged(self.mailbox.report(request_id), found.state))
+        return Outcome(found, merged(self.mailbox.report(request_id)))
 
     def replace(self, first: str = DAY, last: str = DAY, **options: Any) -> Outcome:
         return self.done({"range": [first, last]}, **options)

@@ -153,7 +153,7 @@ class RequestWorld(World):
 
     def report(self, request_id: str) -> list[ReportLine]:
         """What became of each file of a request, as commands print it."""
-        return merged(self.mailbox.report(request_id), self.request(request_id).state)
+        return merged(self.mailbox.report(request_id))
 
     def replay(self, *letters: str, **options: Any) -> dict[str, str]:
         """Replay dead letters, all that are open if none is named."""

@@ -33,8 +33,8 @@ def requests_end_by_a_save(_world: World) -> Iterator[None]:
 
     def with_next_page(self: Any, state: Any, request_id: str, epoch: int) -> Any:
         after = real(self, state, request_id, epoch)
-        known = after.requests[request_id]
-        if known.is_read and known.state == "running":
+        known = None if after is None else after.requests[request_id]
+        if known is not None and known.is_read and known.state == "running":
             self._record(replace(after, requests={request_id: replace(known, state="done")}))
         return after
 

@@ -66,7 +66,9 @@ def _note(world: World, uri: str, mailbox: Mailbox, request_id: str) -> None:
     # Each of them once more for each request, and no more often.
     world.again.update(came if mode == "again" else ())
     world.redone.update(came if mode == "replace" else ())
-    world.left.update((uri, path) for path, told in lines.items() if told == "left")
+    # An object of letters stays as a whole while a file of it is gone.
+    stays = {"left", "present"} if "missing" in lines.values() else {"left"}
+    world.left.update((uri, path) for path, told in lines.items() if told in stays)
     # Of what people said to be done, or an original has done, nobody has seen the rows.
     known = world.inherited | world.accepted
     present = {(uri, path) for path, told in lines.items() if told == "present"} - known

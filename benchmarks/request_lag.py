@@ -61,8 +61,8 @@ def _measure(folder: Path, files: int, rows: int, live: int) -> None:
     finally:
         daemon.send_signal(signal.SIGTERM)
         daemon.wait(120)
-    _told("alone", alone)
-    _told("beside a replay", beside)
+    _print_lags("alone", alone)
+    _print_lags("beside a replay", beside)
     print(f"worse by {max(beside) - max(alone):.1f} s at most, replayed meanwhile: {brought}")
 
 
@@ -139,7 +139,7 @@ def _requests(folder: Path) -> str:
     return "; ".join(f"{each['state']} {each['counts']}" for each in document["requests"].values())
 
 
-def _told(name: str, lags: Sequence[float]) -> None:
+def _print_lags(name: str, lags: Sequence[float]) -> None:
     worst, median = max(lags), statistics.median(lags)
     print(f"{name}: {len(lags)} live files, median lag {median:.1f} s, worst {worst:.1f} s")
 

@@ -73,7 +73,7 @@ def chosen_letters(
 
 @dataclass(frozen=True, slots=True)
 class LetterFilter:
-    """Which objects of dead letters are meant; without anything all.
+    """A choice of dead-letter objects; all of them without any field.
 
     ``id`` is that of one; ``stage`` and ``reason`` are of any letter in it, ``since`` the time from
     which on it was written (epoch seconds).

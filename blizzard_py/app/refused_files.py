@@ -66,7 +66,11 @@ class RefusedFiles:
 
 
 def bring_refused(
-    path: Path, config: Config, names: tuple[str | None, str | None], waits: Waits | None
+    path: Path,
+    config: Config,
+    names: tuple[str | None, str | None],
+    why: str,
+    waits: Waits | None,
 ) -> tuple[list[RefusedFiles], list[BlizzardError]]:
     """Bring again what a committer has refused, of the sources that the names choose.
 
@@ -78,11 +82,11 @@ def bring_refused(
     errors: list[BlizzardError] = []
     for where in sources_of(config, *names):
         if any(_is_interrupted(each) for each in done):
-            why = "interrupted before it was looked at; give the command again"
-            errors.append(RefusedFilesRefused(f"{'/'.join(where)}: {why}"))
+            told = "interrupted before it was looked at; give the command again"
+            errors.append(RefusedFilesRefused(f"{'/'.join(where)}: {told}"))
             continue
         try:
-            found = _bring_refused(path, config, where, waits)
+            found = _bring_refused(path, config, where, why, waits)
         except BlizzardError as error:
             errors.append(error)
         else:
@@ -96,7 +100,7 @@ def _is_interrupted(found: RefusedFiles) -> bool:
 
 
 def _bring_refused(
-    path: Path, config: Config, where: tuple[str, str], waits: Waits | None
+    path: Path, config: Config, where: tuple[str, str], why: str, waits: Waits | None
 ) -> RefusedFiles | None:
     live = live_parts(config, where)
     _check_mended(config, where, live)
@@ -109,12 +113,12 @@ def _bring_refused(
     outputs = refused_outputs(live)
     if not outputs:
         return None
-    told = bring(config, where, order_of(live, outputs), None)
+    told = bring(config, where, order_of(live, outputs, why), None)
     if waits is None:
         return RefusedFiles(live.name, tuple(outputs), told)
     outputs = give_all_up(live, outputs, give_up)
     return RefusedFiles(
-        live.name, tuple(outputs), bring(config, where, order_of(live, outputs), waits)
+        live.name, tuple(outputs), bring(config, where, order_of(live, outputs, why), waits)
     )
 
 
@@ -132,7 +136,7 @@ def give_all_up(
         outputs = refused_outputs(live) or outputs
 
 
-def order_of(live: Parts, outputs: Sequence[RefusedOutput]) -> Order:
+def order_of(live: Parts, outputs: Sequence[RefusedOutput], why: str = "") -> Order:
     """Return the request for the files to bring, as they are now. Raises `RefusedFilesRefused`."""
     if not live.has_files or live.event_time is not None:
         raise RefusedFilesRefused(f"{live.name}: {outputs[0].path}: {way_out(live)}")
@@ -146,7 +150,7 @@ def order_of(live: Parts, outputs: Sequence[RefusedOutput]) -> Order:
             f" {', '.join(gone[:_EXAMPLES])}{more}. Bring them back under these names; or mend"
             " the table, and replace the Parquet file by one that fits"
         )
-    return Order("reingest", {"files": paths}, {"mode": "replace"}, "refused by Penguin")
+    return Order("reingest", {"files": paths}, {"mode": "replace"}, why or "refused by Penguin")
 
 
 def _company(live: Parts, paths: set[str]) -> list[str]:

@@ -92,7 +92,7 @@ def bring(config: Config, where: tuple[str, str], order: Order, waits: Waits | N
 
 
 def _previewed(parts: Parts, order: Order) -> Iterator[ReportLine]:
-    """What would become of each file, as the source's state in storage is."""
+    """Preview the outcome of each file by the source's state in storage."""
     state = current_state(parts) if parts.has_files else read_state(parts.stores.sink, parts.id)
     if state is None:
         raise EditRefused(f"{parts.name}: has no checkpoint; have it run once first")

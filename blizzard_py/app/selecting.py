@@ -135,7 +135,7 @@ class Selecting:
         return _choice(self._parts, state, request, page, wanted, ledger, known, self._since)
 
     def _looked_up(self, request: Request) -> _Looking | None:
-        """What the journal says of the files of a request that replaces; None if not yet."""
+        """Read the journal for the files of a request that replaces; None while it is read."""
         looking = self._looking
         if looking is None:
             page = _whole_page(self._parts, request)
@@ -207,7 +207,7 @@ def _insists(request: Request) -> bool:
 
 
 def _known(source: Source[Any], state: SourceState, now: float) -> Known | None:
-    """What polls will find; None of a table or an API, which has no files."""
+    """The files that polls will find; None for a table or an API, which has none."""
     return source.known(state, now + APART_MARGIN_SECS) if isinstance(source, Replacing) else None
 
 

@@ -182,7 +182,7 @@ class _Following:
             waits.sleep(_LOOK_SECS)
 
     def _known(self, seen: Stored) -> RequestResult:
-        """What the mailbox and the checkpoint say of the request."""
+        """The state of the request by the mailbox, or else by the checkpoint."""
         end = self.mailbox.ended(self.id)
         if end is not None:
             return RequestResult(self.id, end.state, end.reason, end.counts)

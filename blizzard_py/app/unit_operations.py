@@ -97,7 +97,7 @@ def letters_of_units(config: Config, where: tuple[str, str], letter_id: str | No
 
 
 def replay_units(
-    config: Config, where: tuple[str, str], found: Letters, waits: Waits
+    config: Config, where: tuple[str, str], found: Letters, why: str, waits: Waits
 ) -> RequestResult | None:
     """Have the units of letters read again, and put the letters away once that is done.
 
@@ -108,7 +108,7 @@ def replay_units(
         return None
     select = {"units": list(found.units)}
     result = submit_and_follow(
-        config, where, Order("mark_units", select, why="replay of letters"), waits
+        config, where, Order("mark_units", select, why=why or "replay of letters"), waits
     )
     if result.state == "done":
         # Whoever dies here has marked them: doing it once more reads them once more.

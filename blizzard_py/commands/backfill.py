@@ -104,7 +104,9 @@ def backfill(
     """
     loaded, where = load_config(config), (pipeline, source)
     refuse_rows(loaded, where, "a backfill")
-    of_files = replace or again or assume_missing or assume_named or no_wait or take_over
+    # None of these may be passed over in silence: a dry run would write.
+    of_files = replace or again or once_more or assume_missing or assume_named or no_wait
+    of_files = of_files or take_over or dry_run or as_json or bool(why)
     if unit_operations.is_by_units(loaded, where):
         if of_files or save or chunk:
             raise click.UsageError("work units take --from, --to and --values alone")

@@ -24,15 +24,15 @@ from blizzard_py.commands.requests import (
 # So many files are printed one by one.
 _PRINTED = 200
 
-_ASSUME_MISSING = click.option(
+assume_missing_option = click.option(
     "--assume-missing",
     is_flag=True,
-    help="Of files of which nobody knows: no row of them is in. Look there first.",
+    help="Assume the table has no row of a file, even if unverified. Look there first.",
 )
 _ASSUME_NAMED = click.option(
     "--assume-named",
     is_flag=True,
-    help="With --replace: rows of which nobody knows whether they name their file do.",
+    help="With --replace: assume every row names its source file, even if unverified.",
 )
 
 
@@ -48,7 +48,7 @@ def request_options(*, replaces: bool) -> Callable[[Body], Body]:
     if replaces:
         options = [
             click.option(
-                "--replace", is_flag=True, help="Bring them in the place of their rows of before."
+                "--replace", is_flag=True, help="Replace the rows that the files have in the table."
             ),
             _ASSUME_NAMED,
             *options,
@@ -62,9 +62,6 @@ def request_options(*, replaces: bool) -> Callable[[Body], Body]:
     return decorate
 
 
-assume_missing_option = _ASSUME_MISSING
-
-
 def how_to_wait(*, no_wait: bool, take_over: bool, dry_run: bool, as_json: bool) -> Waits | None:
     """Return how a command waits for its request; None for one that writes nothing."""
     how = waits(no_wait=no_wait, take_over=take_over)
@@ -74,8 +71,8 @@ def how_to_wait(*, no_wait: bool, take_over: bool, dry_run: bool, as_json: bool)
 
 
 def answer(found: Mapping[str, Brought], *, as_json: bool) -> int:
-    """Print what became of the files of each source; the exit code."""
-    code = max(map(_exit_code, found.values()), default=0)
+    """Print the outcomes of the files of each source; the exit code."""
+    code = max(map(exit_code_of, found.values()), default=0)
     if as_json:
         print_json({**_document(found), "exit_code": code})
     else:
@@ -83,7 +80,8 @@ def answer(found: Mapping[str, Brought], *, as_json: bool) -> int:
     return code
 
 
-def _exit_code(brought: Brought) -> int:
+def exit_code_of(brought: Brought) -> int:
+    """Return the exit code of a command by its request's end and its files. Prints a bad end."""
     code = 0 if brought.request is None else print_result(brought.request, "")
     return code or int(brought.is_unmended)
 

@@ -1,4 +1,4 @@
-"""``blizzard replay``: what was given up or refused is brought after all."""
+"""``blizzard replay``: ingest dead letters, or the files of refused outputs, after a fix."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from blizzard_py.app.operations import LetterFilter, is_asked, letters_chosen
 from blizzard_py.app.refused_files import bring_refused
 from blizzard_py.app.reingest import Brought, bring
 from blizzard_py.app.submit import Order, Waits
-from blizzard_py.commands.bringing import answer, how_to_wait, request_options
+from blizzard_py.commands.bringing import answer, exit_code_of, how_to_wait, request_options
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.requests import following, print_result
 
@@ -97,10 +97,10 @@ def replay(
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
     wanted = LetterFilter(letter, stage, reason, _time(since))
     if refused:
-        if everything or replace or from_source or wanted != LetterFilter():
-            raise click.UsageError("--refused goes with --pipeline and --source alone")
+        if everything or replace or assume_named or from_source or wanted != LetterFilter():
+            raise click.UsageError("--refused chooses files by --pipeline and --source alone")
         with following():
-            return _refused(config, loaded, (pipeline, source), how, as_json=as_json)
+            return _refused(config, loaded, (pipeline, source), why, how, as_json=as_json)
     if everything == (wanted != LetterFilter()):
         raise click.UsageError("give --all, or which: --letter, --stage, --reason, --since")
     if pipeline is None or source is None:
@@ -112,16 +112,34 @@ def replay(
     if assume_named and not replace:
         raise click.UsageError("--assume-named goes with --replace")
     if unit_operations.is_by_units(loaded, where):
-        return _units(loaded, where, letter, how, as_json=as_json)
-    ids = letters_chosen(loaded, where, wanted)
+        if from_source or wanted != LetterFilter(letter):
+            raise click.UsageError("letters of work units are chosen by --all or --letter alone")
+        return _units(loaded, where, letter, why, how, as_json=as_json)
+    options: dict[str, Any] = {"mode": "replace"} if replace else {}
+    options |= {"assume_named": True} if assume_named else {}
+    options |= {"from_source": True} if from_source else {}
+    return _letters(loaded, where, wanted, options, why, how, as_json=as_json)
+
+
+def _letters(
+    config: Config,
+    where: tuple[str, str],
+    wanted: LetterFilter,
+    options: dict[str, Any],
+    why: str,
+    how: Waits | None,
+    *,
+    as_json: bool,
+) -> int:
+    ids = letters_chosen(config, where, wanted)
     if not ids:
-        click.echo("No open dead letters." if everything else "No open dead letters like that.")
+        if as_json:
+            return answer({}, as_json=True)
+        like = "" if wanted == LetterFilter() else " like that"
+        click.echo(f"No open dead letters{like}.")
         return 0
-    chosen: dict[str, Any] = {"mode": "replace"} if replace else {}
-    chosen |= {"assume_named": True} if assume_named else {}
-    chosen |= {"from_source": True} if from_source else {}
     with following():
-        found = bring(loaded, where, Order("reingest", {"letters": ids}, chosen, why), how)
+        found = bring(config, where, Order("reingest", {"letters": ids}, options, why), how)
     return answer({"/".join(where): found}, as_json=as_json)
 
 
@@ -139,6 +157,7 @@ def _units(
     config: Config,
     where: tuple[str, str],
     letter: str | None,
+    why: str,
     how: Waits | None,
     *,
     as_json: bool,
@@ -147,7 +166,7 @@ def _units(
     result = None
     if how is not None:
         with following():
-            result = unit_operations.replay_units(config, where, found, how)
+            result = unit_operations.replay_units(config, where, found, why, how)
     word = "would be" if how is None else "are"
     told = f"{len(found.units):,} units {word} read again by the next poll, and replaced."
     if as_json:
@@ -163,17 +182,18 @@ def _refused(
     path: Path,
     config: Config,
     names: tuple[str | None, str | None],
+    why: str,
     how: Waits | None,
     *,
     as_json: bool,
 ) -> int:
-    done, errors = bring_refused(path, config, names, how)
+    done, errors = bring_refused(path, config, names, why, how)
     codes = [0, *(error.exit_code for error in errors)]
     found: dict[str, Brought] = {each.source: each.brought for each in done}
     if as_json:
         sources = [asdict(each) for each in done]
         print_json({"sources": sources, "errors": [redacted(str(error)) for error in errors]})
-        return max((*codes, *(int(each.is_unmended) for each in found.values())))
+        return max((*codes, *map(exit_code_of, found.values())))
     if not done and not errors:
         click.echo("Nothing is in quarantine.")
     for each in done:

@@ -171,7 +171,7 @@ class RequestRunner:
         return replace(without_request(state, request_id), requests=known)
 
     def _look(self, state: SourceState, save: Callable[[SourceState], SourceState]) -> SourceState:
-        """What is new in the mailbox, done; and what has ended, recorded."""
+        """Process new requests of the mailbox, and record those that have ended."""
         now, is_first = self._monotonic(), self._heard is None
         try:
             bell = self._mailbox.bell()

@@ -237,7 +237,7 @@ class SourcePipeline(SourceView):
         return True
 
     def _requested(self, state: SourceState, now: float) -> Requested:
-        """What can be done now of the request that was accepted first."""
+        """The work of the running request that was accepted first."""
         found = requested_records(state, now)
         return found if found.work else self.source.requested(state, now)
 

@@ -62,7 +62,7 @@ def read_page(parts: Parts, request: Request, cursor: str, most: int = PAGE_FILE
 
 
 def _is_gone(candidate: Candidate) -> bool:
-    """Whether a file is not at the source."""
+    """Return whether a file is missing at the source."""
     in_source = not (candidate.problem or is_of_records(candidate.path))
     return in_source and candidate.entry is None
 

@@ -43,7 +43,7 @@ _BROUGHT = "its rows came after the request was made"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What becomes of the candidates of a page: of each a line, and the files to take.
+    """The outcome of a page: a line for each candidate, and the files to take.
 
     ``ahead`` are those taken by now before scans reach them, the last of each partition;
     ``open_letters`` those with files that polls have still to do, that are refused, or gone.

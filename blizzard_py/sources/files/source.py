@@ -222,11 +222,11 @@ class FileSource(ABC):
         """The marks moved over the batch's files; ``lowest`` tells what waits. Pure."""
 
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
-        """Those of the batch's files that are left out, with the reason."""
+        """The files of a batch that are left out, with the reason."""
         return self._taken_ahead(state, batch)
 
     def _taken_ahead(self, state: SourceState, batch: Batch) -> dict[str, str]:
-        """Those that a request has brought before polls came to their partitions."""
+        """The files that a request brought before polls reached their partitions."""
         depth = state.progress.depth or 0
         ordered = sorted(state.ahead, key=order_key)
         highest = {split(path, depth)[0]: order_key(path) for path in ordered}

@@ -314,6 +314,9 @@ def test_dead_letters_are_listed_and_replayed_once(
     assert invoke(*replay, "--since", "yesterday").exit_code == 2
     assert "No open dead letters like that." in invoke(*replay, "--stage", "late").stdout
     assert "No open dead letters like that." in invoke(*replay, "--since", "2100-01-01").stdout
+    none = invoke(*replay, "--stage", "late", "--json")
+    assert (json.loads(none.stdout)["files"], none.exit_code) == ([], 0)
+    assert invoke("replay", config, "--refused", "--assume-named").exit_code == 2
     wrong = invoke(*replay, "--letter", "nonsense")
     assert (wrong.exit_code, "blizzard dlq list" in wrong.stderr) == (2, True)
     dry = invoke(*replay, "--all", "--dry-run")

@@ -92,6 +92,30 @@ def test_a_request_is_done_by_the_command_where_nobody_runs(shop: UnitShop) -> N
     assert shop.checkpoint().get("requests") is None
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("backfill", "--from=2020-01-01", "--to=2020-02-01", "--dry-run"),
+        ("backfill", "--from=2020-01-01", "--to=2020-02-01", "--json"),
+        ("backfill", "--from=2020-01-01", "--to=2020-02-01", "--why=test"),
+        ("backfill", "--from=2020-01-01", "--to=2020-02-01", "--once-more"),
+        ("replay", "--stage=late"),
+        ("replay", "--since=2020-01-01"),
+        ("replay", "--all", "--from-source"),
+    ],
+)
+def test_options_that_units_do_not_have_are_refused(shop: UnitShop, words: tuple[str, ...]) -> None:
+    shop.run()
+    before = shop.checkpoint()
+    name, *options = words
+    where = ("--pipeline", WHERE[0], "--source", WHERE[1])
+    done = CliRunner().invoke(main, [name, str(shop.path()), *where, *options])
+    assert done.exit_code == 2, done.output
+    assert "units" in done.stderr
+    assert shop.checkpoint() == before
+    assert not list(find_requests(shop.config()))
+
+
 @pytest.mark.usefixtures("elsewhere")
 def test_a_daemon_does_a_request_and_is_not_fenced(shop: UnitShop) -> None:
     with contextlib.closing(shop.worker()) as daemon:

@@ -20,7 +20,7 @@ LATE = [f"{DAY}/2{n}.json" for n in range(3)]
 
 
 def raising(error: BaseException, after: int = 0) -> Callable[..., Any]:
-    """What reads a page of a request, which fails once it has done so some times."""
+    """A reader of request pages that fails after some of them."""
     read, calls = selecting.read_page, 0
 
     def fail(*arguments: Any) -> Any:

@@ -34,7 +34,7 @@ ODD = [
 
 
 def marks(world: RequestWorld) -> dict[str, object]:
-    """What polls go by, as the checkpoint has it."""
+    """The fields of the checkpoint that decide what polls find."""
     names = ("state", "watermark", "partition_watermarks", "scan_starts", "recent", "floor")
     document = world.checkpoint()
     return {name: document.get(name) for name in names}

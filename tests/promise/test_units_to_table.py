@@ -158,7 +158,7 @@ class History:
         now = self.shop.now.timestamp
         found = unit_operations.letters_of_units(config, WHERE, None)
         waits = Waits(lambda _secs: None, now, lambda _line: None, wait=False)
-        unit_operations.replay_units(config, WHERE, found, waits)
+        unit_operations.replay_units(config, WHERE, found, "", waits)
 
     def edit(self, change: Callable[[SourceState], SourceState]) -> None:
         with contextlib.closing(self.shop.worker()) as worker:

@@ -16,12 +16,10 @@ NAN_COLUMNS_KEY = "blizzard.nan_columns"
 # What stands for null in a directory's name, in Hive and everywhere since.
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
-# Applications whose ``txn`` in a commit says how far a source, or another run of it, is in the
-# table: the newest batch, in milliseconds of its UUIDv7, and the number of its last group.
+# Applications whose ``txn`` in a commit says how far a source is in the table: the newest batch,
+# in milliseconds of its UUIDv7, and the number of its last group.
 _SOURCE_APP = "blizzard:"
 _GROUP_APP = "blizzard-groups:"
-# Other runs of a source have this in their output ids, and so an application of their own.
-RUN_SEPARATOR = "~"
 
 _OUTPUT_ID = re.compile(r"([^/]+/[^/]+)/([0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21})/([0-9]{1,9})/")
 _GROUP_MARK = re.compile(r"([^/]+)/([0-9]{1,18})")
@@ -29,7 +27,7 @@ _GROUP_MARK = re.compile(r"([^/]+)/([0-9]{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class OutputId:
-    """An output's writer: ``pipeline/source`` with the run, if any; the batch and its attempt."""
+    """An output's writer: ``pipeline/source``, the batch and its attempt."""
 
     source: str
     batch: str
@@ -48,21 +46,13 @@ def committer_app(name: str) -> str:
 
 
 def source_app(source: str) -> str:
-    """Return the application whose ``txn`` tells the newest batch of ``pipeline/source``.
-
-    Of another run its name follows, behind `RUN_SEPARATOR`.
-    """
+    """Return the application whose ``txn`` tells the newest batch of ``pipeline/source``."""
     return f"{_SOURCE_APP}{source}"
 
 
 def sources_in(apps: Iterable[str]) -> set[str]:
-    """Return which sources, and other runs of them, have batches in what these have committed."""
+    """Return which sources have batches in what these have committed."""
     return {app.removeprefix(_SOURCE_APP) for app in apps if app.startswith(_SOURCE_APP)}
-
-
-def is_live(source: str) -> bool:
-    """Return whether ``pipeline/source`` is no other run of it."""
-    return RUN_SEPARATOR not in source
 
 
 def group_app(source_id: str) -> str:

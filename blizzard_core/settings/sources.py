@@ -129,8 +129,6 @@ class SourceSettings(CommonSource):
 
     ``id`` names its state instead of ``{pipeline}_{source}``, so that state survives a
     rename. Give it before the rename, with the name that the state has.
-    A name of a state with `_backfill_` in it is refused: it means a backfill of another
-    source.
     ``late_files`` is what becomes of files that appear below the
     watermark after the grace period: ``quarantine`` writes each a dead letter, from which
     it can be replayed, ``ingest`` takes it, ``report`` only tells of it. On a local disk

@@ -47,7 +47,7 @@ from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.story import way_out
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.sources.tables.units import UnitSource
-from blizzard_py.sources.tables.work import item_name, parsed_name
+from blizzard_py.sources.tables.work import is_item_name, item_name
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.last_error import last_error
 from blizzard_py.state.skipped_rows import skipped_rows
@@ -102,10 +102,12 @@ def _explained_task(parts: Parts, source: AskedSource, uri: str, task: str) -> E
     state = read_state(parts.stores.sink, parts.id) or SourceState()
     known = source.looked(state)
     left = [each.name for each in known.tasks if each.name not in known.done]
-    name = task if parsed_name(task) else item_name(known.seq, task or next(iter(left), "0"))
+    name = task if is_item_name(task) else item_name(known.seq, task or next(iter(left), "0"))
     found = explain_file(parts, source, Located(uri, parts.name, name, "names it", ()))
     statements = {item_name(known.seq, each.name): each.where for each in known.tasks}
-    window = known.window if name in statements else None
+    window, chunk = known.window if name in statements else None, known.chunk
+    if chunk is not None and name in chunk.items:
+        window, statements[name] = chunk.window, chunk.items[name].where
     told = None if window is None else {"after": dict(window.after), "up_to": dict(window.up_to)}
     return replace(found, uri=name, file=None, task=Task(told, statements.get(name)))
 

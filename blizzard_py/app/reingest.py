@@ -8,13 +8,21 @@ command prints of the files it reads from the request's report.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import INTERRUPTED
 from blizzard_py.app.selecting import preview
-from blizzard_py.app.submit import Order, RequestResult, Waits, request_of_order, submit_and_follow
+from blizzard_py.app.submit import (
+    Order,
+    RequestResult,
+    Waits,
+    request_of_order,
+    submit_and_follow,
+    way_to_begin,
+)
 from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.requests.mailbox import Mailbox
@@ -25,6 +33,7 @@ from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.committers import blocked_by
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.record_names import is_of_records
+from blizzard_py.state.source_state import SourceState
 
 # What people have to look at.
 _FAILED = frozenset({"quarantined", "taken", "open", "refused", "missing", "kept"})
@@ -40,15 +49,16 @@ class Brought:
 
     A file is ``ingested``, ``replaced``, ``present`` (its rows were in), ``left`` (to polls),
     ``refused``, ``missing``, ``quarantined``, ``kept`` (it failed, and its rows of before are as
-    they were), ``taken`` where it is not done yet, or ``open`` where it was not requested, since
-    the command was interrupted. ``blocked`` is why no group of the source gets into the table at
-    present.
+    they were), ``empty`` (a part of a range without rows), ``taken`` where it is not done yet, or
+    ``open`` where it was not requested, since the command was interrupted. ``noun`` is what one of
+    them is called. ``blocked`` is why no group of the source gets into the table at present.
     """
 
     files: tuple[ReportLine, ...]
     rows: int = 0
     request: RequestResult | None = None
     blocked: str | None = None
+    noun: str = "file"
 
     @property
     def is_interrupted(self) -> bool:
@@ -80,7 +90,8 @@ def bring(config: Config, where: tuple[str, str], order: Order, waits: Waits | N
     parts = parts_of(config, where, NoEngine())
     if waits is None:
         lines = list(islice(_previewed(parts, order), LINES_AT_MOST))
-        return Brought(tuple(_compared(parts, order, lines)), blocked=_blocked(parts, order))
+        found = _compared(parts, order, lines)
+        return Brought(tuple(found), blocked=_blocked(parts, order), noun=_noun(order))
     result = submit_and_follow(config, where, order, waits)
     report = islice(Mailbox(parts.stores.sink, parts.id).report(result.id), 2 * LINES_AT_MOST)
     lines = _compared(parts, order, merged(report))
@@ -88,18 +99,25 @@ def bring(config: Config, where: tuple[str, str], order: Order, waits: Waits | N
     there = {line.path for line in lines}
     lines += [ReportLine(path, "taken", "not done yet") for path in named if path not in there]
     rows = result.counts.get("rows", 0)
-    return Brought(tuple(lines), rows, result, _blocked(parts, order))
+    return Brought(tuple(lines), rows, result, _blocked(parts, order), _noun(order))
+
+
+def _noun(order: Order) -> str:
+    return "part" if order.select.get("values") else "file"
 
 
 def _previewed(parts: Parts, order: Order) -> Iterator[ReportLine]:
     """Preview the outcome of each file by the source's state in storage."""
     state = current_state(parts) if parts.has_files else read_state(parts.stores.sink, parts.id)
+    if state is None and order.options.get("begin_live_at_end"):
+        state = SourceState()
     if state is None:
-        raise EditRefused(f"{parts.name}: has no checkpoint; have it run once first")
+        raise EditRefused(f"{parts.name}: has no checkpoint; {way_to_begin(order)}")
     would = "would replace" if order.options.get("mode") == "replace" else "would ingest"
     request = request_of_order(parts, order, state, parts.clock())
-    for line in preview(parts, source_pipeline(parts).source, state, request):
-        yield replace(line, state=would) if line.state == "taken" else line
+    with closing(source_pipeline(parts)) as found:
+        for line in preview(parts, found.source, state, request):
+            yield replace(line, state=would) if line.state == "taken" else line
 
 
 def merged(lines: Iterable[ReportLine]) -> list[ReportLine]:

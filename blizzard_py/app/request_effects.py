@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from blizzard_core.errors import StateError, UnitError
+from blizzard_py.app import value_ranges
 from blizzard_py.app.selecting import Selecting
 from blizzard_py.connections.asking import Units
 from blizzard_py.edits import unit_edits
@@ -139,8 +140,10 @@ def _advance_watermark(
 
 
 def _reingest(
-    parts: Parts, _source: Source[Any], state: SourceState, request: Request, _now: float
+    parts: Parts, source: Source[Any], state: SourceState, request: Request, _now: float
 ) -> Applied:
+    if request.select.get("values"):
+        return value_ranges.begun(parts, source, state, request)
     if parts.query is not None:
         raise RequestRefused(
             f"{parts.name}: a query over event time has passed what would come, so nothing is"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.errors import NotFound
+from blizzard_py.app import value_ranges
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.dead_letters.reasons import write_reason
 from blizzard_py.ingest.request_steps import RequestRefused, Selected, Selection
@@ -78,6 +79,8 @@ class Selecting:
         if request.kind == "close_letters":
             return _closing(self._parts, request)
         self.keep_for(wanted.request_id)
+        if request.select.get("values"):
+            return value_ranges.select_chunk(self._parts, self._source, state, request, wanted)
         looking = None
         if _mode(request) == "replace":
             looking = self._looked_up(request)
@@ -163,6 +166,9 @@ def preview(
     parts: Parts, source: Source[Any], state: SourceState, request: Request
 ) -> Iterator[ReportLine]:
     """Yield what a request would do with each file, as things are; raises as `select` does."""
+    if request.select.get("values"):
+        yield from value_ranges.previewed(parts, source, state, request)
+        return
     saved = parts.stores.sink.stat(checkpoint_path(parts.id))
     # A machine's clock may be anywhere: it is not before the last save.
     now = max(parts.clock(), 0.0 if saved is None else saved.modified)

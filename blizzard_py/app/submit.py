@@ -105,12 +105,12 @@ def submit_request(
     ``bring`` does what is requested of the source, as its owner; see `submit_and_follow`.
     """
     store = CheckpointStore(parts.stores.sink, parts.id)
-    seen = _load(parts, store)
+    seen = _load(parts, store, order)
     mailbox = Mailbox(parts.stores.sink, parts.id)
     request = request_of_order(parts, order, seen.state, waits.clock())
     request_id, is_new = mailbox.submit(request, seen.state.requests, once_more=order.once_more)
     waits.tell(f"request {request_id} for {parts.name}{'' if is_new else ', made before'}")
-    return _Following(parts, store, mailbox, request_id, waits, bring).result()
+    return _Following(parts, store, mailbox, request_id, order, waits, bring).result()
 
 
 def request_of_order(parts: Parts, order: Order, state: SourceState, now: float) -> Request:
@@ -128,17 +128,24 @@ def request_of_order(parts: Parts, order: Order, state: SourceState, now: float)
     )
 
 
-def _load(parts: Parts, store: CheckpointStore) -> Stored:
-    """Return the checkpoint. Raises `EditRefused` without one: it would be made from nothing.
+def _load(parts: Parts, store: CheckpointStore, order: Order) -> Stored:
+    """Return the checkpoint. Raises `EditRefused` without one, unless the order says what to begin.
 
     Raises `StateError` for one of other files: those of these names its owner would take.
     """
     seen = store.load()
-    if seen.raw is None:
-        raise EditRefused(f"{parts.name}: has no checkpoint; have it run once first")
+    if seen.raw is None and not order.options.get("begin_live_at_end"):
+        raise EditRefused(f"{parts.name}: has no checkpoint; {way_to_begin(order)}")
     where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
     check_identity(seen.state, parts.identity, parts.source.id, where)
     return seen
+
+
+def way_to_begin(order: Order) -> str:
+    """Return how a source gets its checkpoint, for messages."""
+    if order.select.get("values"):
+        return "give --begin-live-at-end, with which it begins at --to, or have it run once first"
+    return "have it run once first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +156,7 @@ class _Following:
     store: CheckpointStore
     mailbox: Mailbox
     id: str
+    order: Order
     waits: Waits
     bring: Callable[[], int] | None
 
@@ -160,7 +168,7 @@ class _Following:
         while True:
             # The checkpoint first: what lacks its end after that was not done before that, and a
             # write in the place of what was seen is refused if somebody does it since.
-            seen = _load(self.parts, self.store)
+            seen = _load(self.parts, self.store, self.order)
             known = self._known(seen)
             if known.state not in {"open", "waiting", "running"}:
                 return known
@@ -200,7 +208,7 @@ class _Following:
         code = self.bring()
         if code == FencedError.exit_code:
             return None  # a daemon has it now
-        after = self._known(_load(self.parts, self.store))
+        after = self._known(_load(self.parts, self.store, self.order))
         if not code:
             return after
         why = (

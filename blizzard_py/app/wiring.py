@@ -218,7 +218,6 @@ def parts_of(
     where: tuple[str, str],
     engine: Engine,
     source: AnySource | None = None,
-    suffix: str = "",
     activity_of: Callable[[tuple[str, str], Callable[[], float]], SourceActivity] | None = None,
 ) -> Parts:
     """Return what a source is made of. Opens no connection.
@@ -261,7 +260,6 @@ def parts_of(
         engine,
         config.global_.advanced.total_concurrency,
         time.time,
-        suffix=suffix,
         activity=activity,
         infer=None if inferred is None else inferred.fields,
         evolve=partial(_evolve, config, name, inferred) if inferred and evolves else None,
@@ -276,8 +274,7 @@ def parts_of(
         query=None
         if given is None
         else fingerprint(given, branches, of_all_sources(pipeline, settings), config.spark.zone),
-        # Files that come again, or for the first time after years, say nothing of what is now.
-        watch=None if suffix else pipeline.watch_of(source_name),
+        watch=pipeline.watch_of(source_name),
     )
 
 

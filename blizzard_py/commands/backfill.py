@@ -6,16 +6,21 @@ from pathlib import Path
 
 import click
 
-from blizzard_core.cli import GuidedCommand, command, config_argument, log_level_option
+from blizzard_core.cli import (
+    GuidedCommand,
+    command,
+    config_argument,
+    log_level_option,
+    print_json,
+)
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import order_key
 from blizzard_py.app import unit_operations
-from blizzard_py.app.asked_backfill import backfill_asked
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_rows
 from blizzard_py.app.operations import is_asked
 from blizzard_py.app.reingest import bring
-from blizzard_py.app.submit import Order, Waits
+from blizzard_py.app.submit import Order, Waits, submit_and_follow
 from blizzard_py.commands.bringing import (
     answer,
     assume_missing_option,
@@ -23,7 +28,7 @@ from blizzard_py.commands.bringing import (
     request_options,
 )
 from blizzard_py.commands.options import source_options
-from blizzard_py.commands.requests import following, mark_units
+from blizzard_py.commands.requests import following, print_result
 
 
 @click.command(
@@ -48,7 +53,7 @@ from blizzard_py.commands.requests import following, mark_units
 @click.option(
     "--to",
     "last",
-    required=True,
+    default="",
     metavar="PREFIX",
     help="Last partition, included; of a table or an API the value that is not included.",
 )
@@ -56,8 +61,10 @@ from blizzard_py.commands.requests import following, mark_units
 @click.option("--once-more", is_flag=True, help="With --again: although the same was done before.")
 @assume_missing_option
 @request_options(replaces=True)
-@click.option("--chunk", default="", metavar="DURATION", help="Of a table or an API: 1month.")
-@click.option("--save", is_flag=True, help="Of one that has not begun: it begins at --to.")
+@click.option("--chunk", default="", metavar="DURATION", help="Of a table or an API: months=1.")
+@click.option(
+    "--begin-live-at-end", is_flag=True, help="Of one that has not begun: it begins at --to."
+)
 @click.option("--values", default="", metavar="A,B", help="Of work units: of these values only.")
 @log_level_option
 @command
@@ -78,7 +85,7 @@ def backfill(
     take_over: bool,
     as_json: bool,
     chunk: str,
-    save: bool,
+    begin_live_at_end: bool,
     values: str,
 ) -> int:
     """Ingest a range of partitions by a request, exactly once.
@@ -93,47 +100,52 @@ def backfill(
     delete them from the table first.
 
     Of a table or an API it reads from --from up to --to, which is not included, in chunks. Only
-    what the live source neither has read nor will: below where its watermark was set before it
-    began, or with --save before it has begun.
+    what has no rows and polls will not read: below where the watermark was set before the source
+    began, or with --begin-live-at-end before it has begun. With --replace, of one whose rows are
+    replaced, everything from --from on is read once more.
 
-    Of a source of work units all that have time from --from up to --to are marked: the daemon
-    reads them from their beginning and replaces their rows.
+    Of a source of work units all that have time from --from up to --to are marked: they are read
+    from their beginning, and replace their rows.
 
     Exit codes: 0 done, 1 some were refused or failed, 2 bad configuration or usage, 7 no daemon has
     taken the request yet, 130 interrupted; the request stays.
     """
     loaded, where = load_config(config), (pipeline, source)
     refuse_rows(loaded, where, "a backfill")
-    # None of these may be passed over in silence: a dry run would write.
-    of_files = replace or again or once_more or assume_missing or assume_named or no_wait
-    of_files = of_files or take_over or dry_run or as_json or bool(why)
-    if unit_operations.is_by_units(loaded, where):
-        if of_files or save or chunk:
-            raise click.UsageError("work units take --from, --to and --values alone")
-        return mark_units(loaded, where, (first, last), values)
-    if values:
-        raise click.UsageError("--values is for sources of work units")
-    if is_asked(loaded, where):
-        if of_files:
-            raise click.UsageError("tables and APIs take --from, --to, --chunk and --save alone")
-        return backfill_asked(loaded, where, (first, last), chunk, save=save)
-    if chunk or save:
-        raise click.UsageError("--chunk and --save are for tables and APIs")
-    _check(replace=replace, again=again, once_more=once_more, named=assume_named)
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
-    options = {"assume_missing": True} if assume_missing else {}
+    by_units, asked = unit_operations.is_by_units(loaded, where), is_asked(loaded, where)
+    if (by_units or asked) and (again or once_more or assume_missing or assume_named):
+        raise click.UsageError(
+            "--again, --once-more and --assume-… are not for tables, APIs and units"
+        )
+    if values and not by_units:
+        raise click.UsageError("--values is for sources of work units")
+    if (chunk or begin_live_at_end) and (by_units or not asked):
+        raise click.UsageError("--chunk and --begin-live-at-end are for tables and APIs")
+    if not last and not (asked and replace):
+        raise click.UsageError("give --to, where the range ends")
+    if by_units:
+        return _units(loaded, where, (first, last), values, why, how, as_json=as_json)
+    if asked:
+        options: dict[str, object] = {"chunk": chunk} if chunk else {}
+        options |= {"begin_live_at_end": True} if begin_live_at_end else {}
+        options["mode"] = "replace" if replace else "add"
+        order = Order("reingest", {"values": [first, last]}, options, why)
+        if replace and how is not None:
+            told = f"What lies from {first} on is read once more by the next polls, and replaced."
+            return _marked(loaded, where, order, how, told, as_json=as_json)
+        return _followed(loaded, where, order, how, as_json=as_json)
+    _check(replace=replace, again=again, once_more=once_more, named=assume_named)
+    first, last = first.strip("/"), last.strip("/")
+    # --to stands for all that begins with it.
+    if order_key(first) > order_key(last) and not first.startswith(last):
+        raise click.UsageError(f"--from {first!r} sorts above --to {last!r}")
+    options = {"mode": "replace" if replace else "again" if again else "add"}
+    options |= {"assume_missing": True} if assume_missing else {}
     options |= {"assume_named": True} if assume_named else {}
-    mode = "replace" if replace else "again" if again else "add"
-    return _range(
-        loaded,
-        where,
-        (first, last),
-        {"mode": mode, **options},
-        why,
-        how,
-        as_json=as_json,
-        once_more=once_more or not again,
-    )
+    select, anew = {"range": [first, last]}, once_more or not again
+    order = Order("reingest", select, options, why, once_more=anew)
+    return _followed(loaded, where, order, how, as_json=as_json)
 
 
 def _check(*, replace: bool, again: bool, once_more: bool, named: bool) -> None:
@@ -146,22 +158,56 @@ def _check(*, replace: bool, again: bool, once_more: bool, named: bool) -> None:
         raise click.UsageError("--assume-named goes with --replace")
 
 
-def _range(
+def _followed(
+    config: Config, where: tuple[str, str], order: Order, how: Waits | None, *, as_json: bool
+) -> int:
+    """Request what the source's owner brings, and print what became of it; the exit code."""
+    with following():
+        found = bring(config, where, order, how)
+    return answer({"/".join(where): found}, as_json=as_json)
+
+
+def _units(
     config: Config,
     where: tuple[str, str],
     ends: tuple[str, str],
-    options: dict[str, object],
+    values: str,
     why: str,
     how: Waits | None,
     *,
     as_json: bool,
-    once_more: bool,
 ) -> int:
-    first, last = (end.strip("/") for end in ends)
-    # --to stands for all that begins with it.
-    if order_key(first) > order_key(last) and not first.startswith(last):
-        raise click.UsageError(f"--from {first!r} sorts above --to {last!r}")
-    order = Order("reingest", {"range": [first, last]}, options, why, once_more=once_more)
-    with following():
-        found = bring(config, where, order, how)
-    return answer({"/".join(where): found}, as_json=as_json)
+    """Request that units are read again: those with time between ``ends``; the exit code.
+
+    ``values`` narrows them down, as a list with commas. Raises `EditRefused`.
+    """
+    only = [name.strip() for name in values.split(",") if name.strip()]
+    keys = unit_operations.units_between(config, where, ends, only)
+    why = why or f"backfill from {ends[0]} to {ends[1]}"
+    order = Order("mark_units", {"units": list(keys)}, why=why)
+    told = f"{len(keys):,} units are read again from their beginning by the next poll."
+    return _marked(config, where, order, how, told, as_json=as_json)
+
+
+def _marked(
+    config: Config,
+    where: tuple[str, str],
+    order: Order,
+    how: Waits | None,
+    told: str,
+    *,
+    as_json: bool,
+) -> int:
+    """Request what polls then do, and print ``told`` of it; the exit code."""
+    result = None
+    if how is not None:
+        with following():
+            result = submit_and_follow(config, where, order, how)
+    if as_json:
+        request = None if result is None else result.id
+        print_json({**order.select, "request": request, "dry_run": how is None})
+        told = ""
+    if result is None:
+        click.echo(told.replace(" are ", " would be ").replace(" is ", " would be "), nl=bool(told))
+        return 0
+    return print_result(result, told)

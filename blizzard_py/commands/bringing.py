@@ -106,8 +106,9 @@ def _document(found: Mapping[str, Brought]) -> dict[str, Any]:
 
 def _print(found: Mapping[str, Brought]) -> None:
     lines = [(name, line) for name, each in found.items() for line in each.files]
+    noun = next((each.noun for each in found.values()), "file")
     print_table(
-        ("source", "file", "state", "rows before", "found by", "why"),
+        ("source", noun, "state", "rows before", "found by", "why"),
         (
             [
                 *(name, line.path, line.state),
@@ -119,14 +120,14 @@ def _print(found: Mapping[str, Brought]) -> None:
     if len(lines) > _PRINTED:
         click.echo(f"And {len(lines) - _PRINTED:,} more; `blizzard requests show --files` has all.")
     states = Counter(line.state for _, line in lines)
-    click.echo(", ".join(f"{count:,} {state}" for state, count in states.items()) or "No files.")
+    click.echo(", ".join(f"{count:,} {state}" for state, count in states.items()) or f"No {noun}s.")
     would = [line for _, line in lines if line.state == "would replace"]
     if would:
         before = sum(line.before for line in would)
-        click.echo(f"{counted(len(would), 'file')} would replace {counted(before, 'row')}.")
+        click.echo(f"{counted(len(would), noun)} would replace {counted(before, 'row')}.")
     if any(each.request is not None for each in found.values()):
         rows = sum(each.rows for each in found.values())
-        files = counted(states["ingested"] + states["replaced"], "file")
+        files = counted(states["ingested"] + states["replaced"], noun)
         before = sum(line.before for _, line in lines if line.state == "replaced")
         place = f", in the place of {counted(before, 'row')}" if before else ""
         click.echo(f"{counted(rows, 'row')} of {files} {are(rows)} in{place}.")

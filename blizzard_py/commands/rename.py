@@ -70,10 +70,10 @@ def rename(
 ) -> int:
     """Keep a source's state when its names change, or its files move.
 
-    CONFIG has the new names already. Checkpoint, journal, ledger, dead letters, replays
-    and backfills go over to the new id, and nobody can run under the old one any more. A
-    daemon that runs is fenced. Killed at any moment, the same command goes on. Exit
-    codes: 0 done, 1 refused, 2 bad configuration or usage, 3 somebody else took over.
+    CONFIG has the new names already. Checkpoint, journal, ledger and dead letters go over to
+    the new id, and nobody can run under the old one any more. A daemon that runs is fenced.
+    Killed at any moment, the same command goes on. Exit codes: 0 done, 1 refused, 2 bad
+    configuration or usage, 3 somebody else took over.
     """
     loaded = load_config(config)
     refuse_edit(loaded, (pipeline, source), "a rename")
@@ -96,8 +96,7 @@ def _print(done: Renamed, *, dry_run: bool) -> None:
         click.echo(
             printable(
                 f"{done.old_id} -> {done.new_id}: {done.journal:,} batches of the journal,"
-                f" {done.letters:,} objects of dead letters, {len(done.runs):,} replays and"
-                " backfills"
+                f" {done.letters:,} objects of dead letters"
             )
         )
     if done.old_uri not in {None, done.new_uri}:

@@ -20,9 +20,7 @@ from blizzard_core.cli import (
     print_json,
     print_table,
 )
-from blizzard_core.settings.document import Config
 from blizzard_core.text import counted, iso, printable
-from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.requests import (
     ListedRequest,
@@ -30,7 +28,7 @@ from blizzard_py.app.requests import (
     find_requests,
     read_report,
 )
-from blizzard_py.app.submit import Order, RequestResult, Waits, submit_and_follow
+from blizzard_py.app.submit import RequestResult, Waits
 from blizzard_py.requests.document import Request
 from blizzard_py.requests.report import ReportLine
 
@@ -88,24 +86,6 @@ def print_result(result: RequestResult, done: str) -> int:
         return OPEN
     click.echo(printable(f"{result.id} was {result.state}: {result.reason}"), err=True)
     return 1
-
-
-def mark_units(config: Config, where: tuple[str, str], ends: tuple[str, str], values: str) -> int:
-    """Request that units are read again: those with time between ``ends``; the exit code.
-
-    ``values`` narrows them down, as a list with commas. Raises `EditRefused`.
-    """
-    only = [name.strip() for name in values.split(",") if name.strip()]
-    keys = unit_operations.units_between(config, where, ends, only)
-    with following():
-        result = submit_and_follow(
-            config,
-            where,
-            Order("mark_units", {"units": list(keys)}, why=f"backfill from {ends[0]} to {ends[1]}"),
-            waits(no_wait=False, take_over=False),
-        )
-    told = f"{len(keys):,} units are read again from their beginning by the next poll."
-    return print_result(result, told)
 
 
 @click.group(
@@ -166,6 +146,8 @@ def _selected(select: Mapping[str, Any]) -> str:
     if select.get("range"):
         first, last = select["range"]
         return f"{first} .." if first == last else f"{first} .. {last}"
+    if select.get("values"):
+        return "{} .. {}".format(*select["values"])
     noun = "letter" if select.get("letters") else "file"
     return counted(len(select.get("letters") or select["files"]), noun)
 

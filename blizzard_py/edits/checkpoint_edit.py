@@ -29,13 +29,12 @@ from blizzard_py.sources.stale import World, adopted, was_published, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
 from blizzard_py.sources.tables.windows import is_below, text_of
 from blizzard_py.sources.tables.work import progress_of_text
-from blizzard_py.state.backfills import begins_at
-from blizzard_py.state.checkpoint_file import published_by
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.fence_record import FenceRecord
+from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.ledger import Ledger
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import NO_BATCH, SourceState
 from blizzard_py.state.transitions import requests_of, without_request
 
 
@@ -144,6 +143,8 @@ def set_columns(
         known.seq + 1,
         known.boundaries,
         origin=origin,
+        covered=known.covered,
+        chunk=known.chunk,
     )
     text = text_of(kept)
     progress = Progress() if text is None else progress_of_text(text)
@@ -253,11 +254,12 @@ def change(
         # It starts over: also what replays have ingested comes again, and what is late then
         # is not to look like what was settled before.
         now_there = CheckpointStore(source.sink, source.id).now()
+        journal = Journal(source.sink, parts.letters_id, parts.concurrency)
         ledger = Ledger(source.sink, source.id)
         ledger.load((), _next_epoch(seen, world))
         after = replace(
             after,
-            anew_ts=begins_at(source.sink, parts.letters_id, now_there, parts.concurrency),
+            anew_ts=journal.latest_commit(now_there),
             ledger=ledger.begin_anew(),
             unfolded=JournalTally(),
             last_batch="",
@@ -266,6 +268,9 @@ def change(
     elif after.columns != seen.state.columns:
         # The operator says from where to read, whatever the checkpoint knew.
         after = adopted(replace(after, last_batch=""), parts, world)
+        if seen.raw is None and after.last_batch != NO_BATCH and after.columns is not None:
+            # What a checkpoint that is lost had read lies below, and is no backfill's.
+            after = replace(after, columns=replace(after.columns, origin=None))
     return _swapped(source, seen, after, world, Note(whoever(), now, why))
 
 
@@ -299,9 +304,8 @@ def put(source: SourcePipeline, seen: Stored, after: SourceState, note: Note) ->
 def _swapped(
     source: SourcePipeline, seen: Stored, after: SourceState, world: World, note: Note
 ) -> str | None:
-    runs = published_by(source.sink, source.parts.letters_id)
     store = CheckpointStore(source.sink, source.id)
-    return store.swap(seen, after, _next_epoch(seen, world), replace(note, runs=runs))
+    return store.swap(seen, after, _next_epoch(seen, world), note)
 
 
 def _next_epoch(seen: Stored, world: World) -> int:

@@ -1,11 +1,10 @@
 """The checkpoints that changes by hand have kept: looked at, compared, and brought back.
 
 A version is a copy that `checkpoint_edit.change` kept, as the checkpoint was before it. One is
-brought back only where that keeps the promise: **nothing of the source was published since**, by
-the daemon, a backfill or a replay, and everything that the version counts on is there still. Then
-what it says of files is as true as on that day, and only what hands have changed is undone. Else
-what came since would come twice, and it is refused: `blizzard checkpoint rebuild` makes one that
-knows of it.
+brought back only where that keeps the promise: **nothing of the source was published since**,
+and everything that the version counts on is there still. Then what it says of files is as true as
+on that day, and only what hands have changed is undone. Else what came since would come twice, and
+it is refused: `blizzard checkpoint rebuild` makes one that knows of it.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from blizzard_py.edits.checkpoint_store import EditRefused, Stored, Version
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.stale import require_current, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
-from blizzard_py.state.backfills import backfills_of
-from blizzard_py.state.checkpoint_file import published_by, whole
+from blizzard_py.state.checkpoint_file import whole
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.processed_tracker import ProcessedTracker
@@ -109,21 +107,14 @@ def _check_same(now: SourceState, to: Version) -> None:
 
 
 def _check_counts(source: SourcePipeline, now: SourceState, to: Version) -> None:
-    """Raise `EditRefused` if more batches have ended by now than had by then, whatever clocks say.
-
-    Of versions that an older release has kept nobody knows what other runs had ended.
-    """
-    before, after = {source.id: to.state.totals.batches}, {source.id: now.totals.batches}
-    if to.note is not None and to.note.number:
-        before |= to.note.runs
-        after |= published_by(source.sink, source.parts.letters_id)
-    for run, ended in after.items():
-        if ended != before.get(run, 0):
-            raise EditRefused(
-                f"{run} had ended {before.get(run, 0):,} batches when {to.name} was replaced, and"
-                f" {ended:,} by now: what they ingested would come twice. Use `blizzard checkpoint"
-                " rebuild`, which knows of them, or `checkpoint set`"
-            )
+    """Raise `EditRefused` if more batches have ended by now than by then, whatever clocks say."""
+    before, after = to.state.totals.batches, now.totals.batches
+    if before != after:
+        raise EditRefused(
+            f"{before:,} batches had ended when {to.name} was replaced, and {after:,} by now: what"
+            " they ingested would come twice. Use `blizzard checkpoint rebuild`, which knows of"
+            " them, or `checkpoint set`"
+        )
     if source.parts.has_files:
         try:
             require_current(to.state, source.parts, world_of(source.parts, to.state))
@@ -132,17 +123,15 @@ def _check_counts(source: SourcePipeline, now: SourceState, to: Version) -> None
 
 
 def _check_nothing_published(source: SourcePipeline, to: Version, until: float) -> None:
-    """Raise `EditRefused` if any run has ended a batch since, by the store's times."""
-    runs = (source.id, *backfills_of(source.sink, source.parts.letters_id))
-    for run in runs:
-        journal = Journal(source.sink, run, source.parts.concurrency)
-        since = [batch for batch, at in journal.written() if at >= until]
-        if since:
-            raise EditRefused(
-                f"{len(since):,} batches of {run} were published since {to.name} was replaced,"
-                f" {since[0]} for one: what they ingested would come twice. Use `blizzard"
-                " checkpoint rebuild`, which knows of them, or `checkpoint set`"
-            )
+    """Raise `EditRefused` if a batch has ended since, by the store's times."""
+    journal = Journal(source.sink, source.id, source.parts.concurrency)
+    since = [batch for batch, at in journal.written() if at >= until]
+    if since:
+        raise EditRefused(
+            f"{len(since):,} batches were published since {to.name} was replaced, {since[0]} for"
+            " one: what they ingested would come twice. Use `blizzard checkpoint rebuild`, which"
+            " knows of them, or `checkpoint set`"
+        )
     if published_since(source.sink, source.parts.letters_id, to.state) is not None:
         raise EditRefused(f"groups were published since {to.name}; use `blizzard checkpoint reset`")
 

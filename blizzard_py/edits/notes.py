@@ -2,8 +2,7 @@
 
 ``…_checkpoint.json.epoch-{n}.bak.note.json``::
 
-    {"by": "ann@ops-3", "at": 1706450400.0, "why": "the vendor sent a day again", "number": 3,
-     "runs": {"events_main_backfill_1..50": 2}}
+    {"by": "ann@ops-3", "at": 1706450400.0, "why": "the vendor sent a day again", "number": 3}
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import getpass
 import json
 import socket
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
@@ -25,15 +24,13 @@ _SUFFIX = ".note.json"
 class Note:
     """The person who replaced the checkpoint, the time (epoch seconds) and the reason.
 
-    It was the ``number``-th that was kept, 0 where nobody counted, and by then each of the
-    source's other ``runs`` had ended so many batches.
+    It was the ``number``-th that was kept, 0 where nobody counted.
     """
 
     by: str
     at: float
     why: str = ""
     number: int = 0
-    runs: dict[str, int] = field(default_factory=dict)
 
 
 def whoever() -> str:

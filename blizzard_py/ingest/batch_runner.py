@@ -184,7 +184,7 @@ class BatchRunner:
         )
         self._activity.batch_began(batch)
         parts = self._parts
-        prefix = f"{parts.name}{parts.run}/{batch.batch}/{batch.attempt}"
+        prefix = f"{parts.name}/{batch.batch}/{batch.attempt}"
         # One job at a time: while it runs, the caller publishes the batch before.
         self._job = prefix
         size = sum(file.size for file in batch.files)

@@ -3,9 +3,9 @@
 It is put only if there is none. Who finds one of the same batch (a process that died, or was
 replaced, has put it) takes it as it is: all that it names was in place before it was put.
 
-**A number belongs to whom the store gave it.** Beside the daemon, a replay or a backfill of the
-same source publishes groups too, and a start over knows no number; so each put asks first what
-lies there at its number and above. Manifests that were applied are removed in time, but never the
+**A number belongs to whom the store gave it.** A start over knows no number, and under
+the same id another source may have published before; so each put asks first what lies there at its
+number and above. Manifests that were applied are removed in time, but never the
 last one: a number that is free below another one was taken, and nobody would read it again. Under
 another name a source begins at the first again.
 """
@@ -20,7 +20,7 @@ from blizzard_py.state.source_state import Batch, PlannedOutput
 
 
 class Groups:
-    """The manifests of one source, whichever of its runs wrote them."""
+    """The manifests of one source."""
 
     def __init__(self, sink: Storage, source_id: str) -> None:
         self._sink = sink

@@ -15,7 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from blizzard_core.errors import Cancelled, FencedError, NotFound, StateError, StorageError
+from blizzard_core.errors import (
+    Cancelled,
+    FencedError,
+    NotFound,
+    SourceError,
+    StateError,
+    StorageError,
+)
 from blizzard_core.log import get_logger
 from blizzard_py.ingest.request_steps import (
     RequestEffects,
@@ -129,9 +136,20 @@ class RequestRunner:
             raise  # of the store, or of the owner of the source, and of no request
         except Exception as error:
             kind = state.requests[request_id].kind
+            after = self._crashed(state, request_id, kind, "failed", error)
+            self._log_state(request_id, after.requests[request_id])
+            return without_request(after, request_id)
+
+    def _crashed(
+        self, state: SourceState, request_id: str, kind: str, end: State, error: Exception
+    ) -> SourceState:
+        """The state with a request over that met what nobody expected."""
+        reason = str(error)
+        if not isinstance(error, SourceError):
             self._log.exception("request_crashed", request=request_id, kind=kind)
             reason = f"unexpected, the log has the trace: {type(error).__name__}: {error}"
-            return self._ended(state, request_id, "failed", reason, self._clock())
+        known = with_state(state.requests, request_id, kind, end, reason, self._clock())
+        return replace(state, requests=known)
 
     def _with_next_page(
         self, state: SourceState, request_id: str, epoch: int
@@ -241,14 +259,20 @@ class RequestRunner:
             is_over(known.state) or (known.state == "running" and not is_cancelled)
         ):
             return state
-        after = decide_request(
-            self._mailbox,
-            self._effects,
-            state,
-            request_id,
-            self._clock(),
-            is_cancelled=is_cancelled,
-        )
+        try:
+            after = decide_request(
+                self._mailbox,
+                self._effects,
+                state,
+                request_id,
+                self._clock(),
+                is_cancelled=is_cancelled,
+            )
+        except (StorageError, FencedError, Cancelled):
+            raise  # of the store, or of the owner of the source, and of no request
+        except Exception as error:
+            kind = "" if known is None else known.kind
+            after = self._crashed(state, request_id, kind, "rejected", error)
         found = after.requests.get(request_id)
         if found is not None and found is not known:
             self._log_state(request_id, found)

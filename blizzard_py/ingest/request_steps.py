@@ -17,7 +17,8 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState, State, with_page, with_state
 from blizzard_py.requests.records import End
 from blizzard_py.requests.report import ReportLine
-from blizzard_py.state.source_state import SourceState, ToReplace, queued, under_way
+from blizzard_py.state.column_state import ColumnState
+from blizzard_py.state.source_state import Batch, SourceState, ToReplace, queued, under_way
 from blizzard_py.state.transitions import without_batch, without_request
 
 # So often a batch of a request is tried.
@@ -63,6 +64,7 @@ class Selected:
     ``cursor`` is where the next page begins, and with ``is_last`` there is none. Files that are
     ``replacing`` take the place of rows of before; ``ahead`` are those that this page and others
     before have taken before scans reach them; ``letters`` are put away once files are done.
+    ``columns`` are what is known of a table or an API with the page in it.
     """
 
     files: tuple[Entry, ...]
@@ -72,6 +74,7 @@ class Selected:
     ahead: tuple[str, ...] = ()
     replacing: Mapping[str, ToReplace] = field(default_factory=dict)
     letters: tuple[str, ...] = ()
+    columns: ColumnState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,7 @@ def with_selected(state: SourceState, request_id: str, found: Selected, now: flo
         requests=requests,
         ahead=found.ahead or state.ahead,
         replacing={**state.replacing, **found.replacing},
+        columns=found.columns or state.columns,
     )
 
 
@@ -149,6 +153,17 @@ def failed(state: SourceState, request_id: str, reason: str, now: float) -> Sour
     kind = state.requests[request_id].kind
     known = with_state(state.requests, request_id, kind, "failed", reason, now)
     return replace(without_request(state, request_id), requests=known)
+
+
+def given_up(state: SourceState, batch: Batch, error: BlizzardError, now: float) -> SourceState:
+    """Return the state without a batch of a request that failed for good, and that request over.
+
+    What its rows are refused for would stop the source, and is said of none of its own. Raises
+    ``error`` for a batch of the source.
+    """
+    if batch.request not in state.requests:
+        raise error
+    return failed(without_batch(state, batch), batch.request, str(error), now)
 
 
 def without_failing(state: SourceState, now: float) -> SourceState:

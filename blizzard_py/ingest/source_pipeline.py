@@ -33,9 +33,12 @@ from blizzard_core.checkpoint.fence import FencedFile
 from blizzard_core.checkpoint.writer import Admission, anybody
 from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import (
+    BlizzardError,
     Cancelled,
     FencedError,
     NotFound,
+    PipelineStopped,
+    SourceError,
     StateError,
     StorageError,
     Unavailable,
@@ -46,7 +49,7 @@ from blizzard_core.storage.clock import StoreClock
 from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
 from blizzard_py.ingest.request_runner import RequestRunner
-from blizzard_py.ingest.request_steps import RequestEffects, without_failing
+from blizzard_py.ingest.request_steps import RequestEffects, given_up, without_failing
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.ingest.start import Start
 from blizzard_py.ingest.turns import Turns
@@ -65,6 +68,9 @@ from blizzard_py.state.last_error import ErrorNote
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
 from blizzard_py.state.transitions import begin_batch, rested
+
+# A job's errors that a second try would have, too.
+_REFUSALS = (PipelineStopped, SourceError)
 
 
 class SourcePipeline(SourceView):
@@ -290,7 +296,10 @@ class SourcePipeline(SourceView):
             following = None
             try:
                 while ingesting is not None:
-                    state, ready, started = self._batches.prepare(state, ingesting)
+                    try:
+                        state, ready, started = self._batches.prepare(state, ingesting)
+                    except _REFUSALS as error:
+                        return self._given_up(state, ingesting.batch, error), finished
                     ingesting = None
                     # Where nothing of a batch could be read the store is rather down than the
                     # files bad: what else waits is not tried one after the other.
@@ -324,6 +333,11 @@ class SourcePipeline(SourceView):
         begun = self._clock()
         batch = Batch(name, 1, "running", begun, turn.files, seen_ts, request=turn.request)
         return begin_batch(state, batch), batch
+
+    def _given_up(self, state: SourceState, batch: Batch, error: BlizzardError) -> SourceState:
+        after = given_up(state, batch, error, self._clock())
+        self._log.error("request_failed", request=batch.request, reason=str(error))
+        return self._save(after)
 
     def _finish(
         self, state: SourceState, batch: Batch, started: float, work: Work | None
@@ -368,7 +382,10 @@ class SourcePipeline(SourceView):
             if state is not kept:
                 self._save(state)
         for batch in state.in_flight:
-            state = self._batches.recover(state, batch)
+            try:
+                state = self._batches.recover(state, batch)
+            except _REFUSALS as error:
+                state = self._given_up(state, batch, error)
         if found is not None:
             self._batches.clear_older()
             checkpoint.sweep_temporaries(self.sink, self.checkpoint_path)

@@ -10,9 +10,9 @@ from blizzard_core.watermark.progress import observed
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source
-from blizzard_py.state.backfills import begins_at
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.checkpoint_file import whole
+from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.source_state import NO_BATCH, SourceState
 from blizzard_py.state.stream_state import watched_query
@@ -39,7 +39,8 @@ class Start:
         parts = self.parts
         state = self._cold() if found is None else whole(parts.stores.sink, parts.id, found)
         if found is None and self.fresh:
-            state = replace(state, anew_ts=self._begins_at())
+            journal = Journal(parts.stores.sink, parts.letters_id, parts.concurrency)
+            state = replace(state, anew_ts=journal.latest_commit(self.clock()))
         ledger = state.ledger
         if self._starts_over(state):
             # What was settled before is not to hide what is late from now on, or comes again.
@@ -62,10 +63,6 @@ class Start:
             check_cold_start(self.parts)
         return state_to_json(self._cold(), self.parts.clock())
 
-    def _begins_at(self) -> float:
-        sink, width = self.parts.stores.sink, self.parts.concurrency
-        return begins_at(sink, self.parts.letters_id, self.clock(), width)
-
     def _cold(self) -> SourceState:
         # Of an insisted start also whoever starts next has to know, if we die at once.
         # Then there may be batches of before, too, which the first look at the journal tells of.
@@ -81,4 +78,4 @@ class Start:
         """Return whether this is an insisted start from nothing that has not done anything yet."""
         cold = state.origin is None and state.progress.state == "Initial"
         idle = not (state.in_flight or state.ledger)
-        return bool(state.anew_ts) and cold and idle and not self.parts.suffix
+        return bool(state.anew_ts) and cold and idle

@@ -73,9 +73,11 @@ class AdvanceWatermark:
 
 @dataclass(frozen=True, slots=True)
 class Reingest:
-    """``select`` of ``reingest``: one of files by their paths, a range of names, dead letters.
+    """``select`` of ``reingest``: one of files by their paths, a range of names, letters, values.
 
-    Both ends of a range are in it, and stand for all names that begin with them.
+    Both ends of a range are in it, and stand for all names that begin with them. ``values`` are of
+    the watermark column of a table or an API: from the first one up to the second, which is not
+    in it; where that is empty, to the end.
     """
 
     files: Annotated[list[str], msgspec.Meta(max_length=REQUEST_FILES)] = field(
@@ -85,10 +87,11 @@ class Reingest:
     letters: Annotated[list[str], msgspec.Meta(max_length=REQUEST_LETTERS)] = field(
         default_factory=list
     )
+    values: tuple[Text, Text] | None = None
 
     def __post_init__(self) -> None:
-        if sum(map(bool, (self.files, self.range, self.letters))) != 1:
-            raise ValueError("needs one of files, range and letters")
+        if sum(map(bool, (self.files, self.range, self.letters, self.values))) != 1:
+            raise ValueError("needs one of files, range, letters and values")
         _check_paths((*self.files, *(self.range or ())))
         _check_ids(self.letters)
 
@@ -100,13 +103,16 @@ class ReingestOptions:
     ``add`` brings what has no rows, ``replace`` takes rows of before out, and ``again`` brings rows
     beside them. Of files of which nobody knows, ``assume_missing`` says that no rows are in, and
     ``assume_named`` that all their rows name their file. ``from_source`` reads records of letters
-    from their files.
+    from their files. Values are read in pieces of a ``chunk``, all at once without one; with
+    ``begin_live_at_end`` a source that has not begun begins where they end.
     """
 
     mode: Mode = "add"
     assume_missing: bool = False
     assume_named: bool = False
     from_source: bool = False
+    chunk: Text = ""
+    begin_live_at_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,6 @@ looks for what earlier work leaves, and refuses if it finds any: its fence recor
 segments of names done, another name's checkpoint over the same files, and the ``txn`` of its
 newest batch in the table's log. Where no source of the table has a state any more, that of any
 source counts, since the name may have been another one. A few requests, once in a source's life.
-For a replay it is the commit point that is lost: its journal counts files whose rows nobody
-would publish.
 """
 
 from __future__ import annotations
@@ -16,17 +14,16 @@ from itertools import chain
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import ColdStartRefused
-from blizzard_core.handover.outputs import is_live, sources_in
+from blizzard_core.handover.outputs import sources_in
 from blizzard_core.storage.protocol import Storage, listed
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World, told_of, waiting_of, world_of
-from blizzard_py.state.backfills import checkpoints, is_backfill
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, SHARED
 from blizzard_py.state.checkpoint_file import live_states, load_state
 from blizzard_py.state.fence_record import fence_path
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.source_state import checkpoint_path
-from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.state.state_paths import StatePaths, checkpoints
 from blizzard_py.state.waiting_outputs import newest_waiting
 
 _LIVE = (
@@ -41,10 +38,6 @@ _ASKED = (
 _REPLACING = (
     "Bring the checkpoint back, give the source the earlier name as `id:`, or insist with --fresh,"
     " which replaces what was published under this id"
-)
-_BESIDE = (
-    "Bring the checkpoint back, or look into the table up to where its rows are in, and begin a"
-    " backfill there"
 )
 
 
@@ -65,7 +58,7 @@ def check_cold_start(parts: Parts) -> None:
     if trace is not None and sink.stat(checkpoint_path(parts.id)) is None:
         raise ColdStartRefused(
             f"{parts.name}: {sink.uri}/{checkpoint_path(parts.id)} is missing, but {trace}; a start"
-            f" from nothing would {_harm_and_remedy(parts)}"
+            f" from nothing would ingest everything again. {_remedy(parts)}"
         )
 
 
@@ -81,12 +74,8 @@ def _check_shares(member: Parts, sink: Storage) -> None:
         )
 
 
-def _harm_and_remedy(parts: Parts) -> str:
-    return f"ingest everything again. {_BESIDE if parts.suffix else _remedy(parts)}"
-
-
 def _remedy(parts: Parts) -> str:
-    """Return the remedy for a live source; `checkpoint rebuild` is for files only."""
+    """Return the remedy; `checkpoint rebuild` is for files only."""
     if parts.asked is None:
         return _LIVE
     return _REPLACING if parts.asked.replaces else _ASKED
@@ -110,8 +99,6 @@ def _traces(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
     if parts.home_id != parts.id and sink.stat(checkpoint_path(parts.id)) is not None:
         yield f"{checkpoint_path(parts.id)} names it"
     yield from work_of(sink, parts.id)
-    if parts.suffix:
-        return
     yield from other_names(parts, sink, world)
 
 
@@ -129,7 +116,7 @@ def other_names(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
     """Yield what says that the files' state has another name, is on its way from there, or lost."""
     yield from _orphans(parts, sink, world)
     for source_id in checkpoints(sink):
-        if source_id == parts.id or "~" in source_id or is_backfill(source_id):
+        if source_id == parts.id or "~" in source_id:
             continue
         path = checkpoint_path(source_id)
         document = checkpoint.load(sink, path, lambda found, _where: found)
@@ -149,16 +136,10 @@ def _orphans(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
     """Return what the table has of sources, where the state of all of them is gone."""
     if live_states(sink):
         return
-    # A replay may have run before its source ever did, and then has a state of its own.
-    has_runs = bool(checkpoints(sink))
-
-    def is_lost(name: str) -> bool:
-        return is_live(name) or not has_runs
-
-    if any(map(is_lost, sources_in(world.log))):
+    if sources_in(world.log):
         told = "the table's log commits batches of other names"
     else:
-        output = newest_waiting(sink, is_lost, world.log, parts.concurrency)
+        output = newest_waiting(sink, lambda _name: True, world.log, parts.concurrency)
         told = "" if output is None else told_of(output)
     # Another source may have begun since, and have published.
     if told and not live_states(sink):

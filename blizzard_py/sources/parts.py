@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blizzard_core.errors import BlizzardError
-from blizzard_core.handover.outputs import RUN_SEPARATOR
 from blizzard_core.settings.document import ErrorSettings
 from blizzard_core.settings.event_time import Branch, EventTimeSettings, Watch
 from blizzard_core.settings.sources import CommonSource, SourceSettings
@@ -33,7 +32,7 @@ class Stores:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a source; ``suffix`` tells other runs of it from the live one.
+    """The parts of a source.
 
     ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
     called with the first files to do. ``evolve`` gives what jobs are told from now on, with columns
@@ -58,7 +57,6 @@ class Parts:
     concurrency: int
     clock: Callable[[], float]
     monotonic: Callable[[], float] = elapsed
-    suffix: str = ""
     meter: Meter = field(default_factory=Meter)
     activity: SourceActivity | None = None
     infer: Callable[[Sequence[Entry]], tuple[FieldSpec, ...]] | None = None
@@ -99,13 +97,12 @@ class Parts:
     @property
     def id(self) -> str:
         """``{pipeline}_{source}`` or the source's own ``id``, for files and folders."""
-        return self.home_id if self.members else f"{self.letters_id}{self.suffix}"
+        return self.home_id if self.members else self.letters_id
 
     @property
     def home_id(self) -> str:
         """The id of the checkpoint with the source's state: its own, or that of several."""
-        shares = len(self.branches) > 1 and not self.suffix
-        return f"{self.pipeline}~sources" if shares else f"{self.letters_id}{self.suffix}"
+        return f"{self.pipeline}~sources" if len(self.branches) > 1 else self.letters_id
 
     @property
     def branch(self) -> Branch:
@@ -114,13 +111,8 @@ class Parts:
 
     @property
     def letters_id(self) -> str:
-        """The folder of the source's dead letters, whichever of its runs wrote them."""
+        """The folder of the source's dead letters, of several that share a checkpoint its own."""
         return self.source.id or f"{self.pipeline}_{self.source_name}"
-
-    @property
-    def run(self) -> str:
-        """Return what tells the outputs of this run from the live source's; empty for that."""
-        return f"{RUN_SEPARATOR}{self.suffix.strip(RUN_SEPARATOR)}" if self.suffix else ""
 
     @property
     def identity(self) -> Identity:

@@ -222,8 +222,7 @@ class Source(Protocol[W]):
     def begin_anew(self, state: SourceState, epoch: int) -> SourceState:
         """An operator insists on a start from nothing: what was settled before is to hide nothing.
 
-        So does a backfill that is to do again what other runs have done. Called before `recover`
-        in ``epoch``, if nothing was done since; the caller saves.
+        Called before `recover` in ``epoch``, if nothing was done since; the caller saves.
         """
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:

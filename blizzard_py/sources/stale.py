@@ -26,9 +26,9 @@ from dataclasses import dataclass, field, replace
 
 from blizzard_core.delta_json import newest_transactions
 from blizzard_core.errors import StateError
-from blizzard_core.handover.outputs import group_app, is_live, source_app, sources_in
+from blizzard_core.handover.outputs import group_app, source_app, sources_in
 from blizzard_py.sources.parts import Parts
-from blizzard_py.state.checkpoint_file import live_states, load_state, read_state
+from blizzard_py.state.checkpoint_file import live_states, read_state
 from blizzard_py.state.fence_record import (
     FenceFile,
     FenceRecord,
@@ -52,9 +52,6 @@ _LOOKS = 5
 NO_OTHER_WAY = (
     "Bring its last version back; nothing else tells what its query remembers, so without it the"
     " query needs a new pipeline and a table of its own"
-)
-_NO_BACKFILL = (
-    ", or take the files that are still missing, after a look at the table, with `blizzard ingest`"
 )
 
 
@@ -80,7 +77,7 @@ class World:
 
 
 def _names_in_log(parts: Parts, stored: SourceState | None) -> set[str]:
-    """Return the names under which the table's log may have batches of a run.
+    """Return the names under which the table's log may have batches of a source.
 
     With an ``id`` of its own a source may have had other names, which its checkpoint in storage
     tells. Where that is lost the id does, which mostly was made of one.
@@ -91,7 +88,7 @@ def _names_in_log(parts: Parts, stored: SourceState | None) -> set[str]:
         names |= {f"{'_'.join(words[:at])}/{'_'.join(words[at:])}" for at in range(1, len(words))}
     elif stored.source is not None:
         names.add(f"{stored.source.pipeline}/{stored.source.source}")
-    return {f"{name}{parts.run}" for name in names}
+    return names
 
 
 def look(parts: Parts, record: FenceRecord | None, stored: SourceState | None) -> World:
@@ -102,13 +99,8 @@ def look(parts: Parts, record: FenceRecord | None, stored: SourceState | None) -
     record = with_move(parts.stores.sink, parts.id, record)
     newest = newest_transactions(parts.stores.sink, parts.concurrency)
     names = _names_in_log(parts, stored)
-    if not parts.suffix:
-        names |= _other_names(parts, stored or SourceState(), newest, names)
+    names |= _other_names(parts, stored or SourceState(), newest, names)
     committed = max(newest.get(source_app(name), 0) for name in names)
-    if parts.suffix and committed:
-        # What runs had taken before the source was started over counts no more.
-        live = load_state(parts.stores.sink, parts.letters_id) or SourceState()
-        committed = committed if committed > live.anew_ts * 1000 else 0
     groups = newest.get(group_app(parts.letters_id), 0)
     return World(record, frozenset(names), committed, groups, newest)
 
@@ -123,7 +115,7 @@ def _other_names(
     LIST where there are later batches of another source.
     """
     sink, last = parts.stores.sink, millis_of(stored.last_batch)
-    later = {name for name in filter(is_live, sources_in(log)) if log[source_app(name)] > last}
+    later = {name for name in sources_in(log) if log[source_app(name)] > last}
     others = later - names
     if not others or {*recorded_ids(sink)} - {parts.id} or {*live_states(sink)} - {parts.id}:
         return set()
@@ -318,8 +310,6 @@ def _remedy(state: SourceState, parts: Parts, world: World) -> str:
             "Put back _blizzard of the same moment, since rows of later batches may be missing; if"
             f" nothing else was put back, delete {fence_path(parts.id)}"
         )
-    if parts.suffix:
-        return f"Bring its last version back{_NO_BACKFILL}"
     if parts.event_time is not None:
         return NO_OTHER_WAY
     if not parts.has_files:

@@ -15,7 +15,6 @@ from blizzard_core.storage.opening import is_same_place
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by
-from blizzard_py.state.backfills import backfills_of, checkpoints, is_backfill
 from blizzard_py.state.checkpoint_document import (
     MOVED_DOCUMENT,
     MOVED_TO,
@@ -28,7 +27,7 @@ from blizzard_py.state.members import of_source
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.source_state import IN, Identity, SourceState, checkpoint_path
-from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.state.state_paths import StatePaths, checkpoints
 
 # A segment that is gone was replaced since the checkpoint was read: so often it is read again.
 _LOOKS = 5
@@ -48,22 +47,13 @@ def live_states(sink: Storage) -> tuple[str, ...]:
             return True
         return found is not None and (MOVED_TO not in found or MOVED_DOCUMENT in found)
 
-    return tuple(name for name in checkpoints(sink) if not is_backfill(name) and has_state(name))
+    return tuple(filter(has_state, checkpoints(sink)))
 
 
 def read_state(sink: Storage, source_id: str) -> SourceState | None:
     """The state in storage, None if there is none. Raises `StateError`, `StorageError`."""
     state = load_state(sink, source_id)
     return None if state is None else whole(sink, source_id, state)
-
-
-def published_by(sink: Storage, live_id: str) -> dict[str, int]:
-    """Return how many batches each backfill of a source has ended, by its id.
-
-    Raises `StateError`, `StorageError`.
-    """
-    states = {run: read_state(sink, run) for run in backfills_of(sink, live_id)}
-    return {run: state.totals.batches for run, state in states.items() if state is not None}
 
 
 def load_state(sink: Storage, source_id: str) -> SourceState | None:

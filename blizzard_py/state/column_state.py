@@ -23,9 +23,10 @@ last of them moves the watermark, counts ``seq`` up and drops the window.
 (`blizzard_py.state.seen_rows`), and ``seen_from`` is from where on they know all rows (absent:
 none are kept): a look-back reaches no further. With ``at_known`` they know the rows at the
 watermark's own values, which then are read again. ``origin`` is where the watermark was set
-before anything was published: what lies below is a backfill's. ``boundaries`` are where
-windows that replace were cut into slices, and ``slices`` what `_unit` holds in those of the one
-that is being read.
+before anything was published: what lies below is a backfill's, and ``covered`` what backfills have
+read of it, as half-open pairs in their order. ``chunk`` is what the running one reads.
+``boundaries`` are where windows that replace were cut into slices, and ``slices`` what `_unit`
+holds in those of the one that is being read.
 """
 
 from __future__ import annotations
@@ -77,6 +78,25 @@ class SeenSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of a request's range, ``[begin, end)``, that is being read.
+
+    The names of its items begin with ``name``. It counts as covered with the last of them.
+    """
+
+    name: str
+    begin: Stored
+    end: Stored
+    window: StoredWindow
+    tasks: tuple[ReadTask, ...]
+
+    @property
+    def items(self) -> dict[str, ReadTask]:
+        """The tasks by the names of their items."""
+        return {f"{self.name}#{task.name}": task for task in self.tasks}
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnState:
     """See above. ``ColumnState()`` is a cold start."""
 
@@ -93,6 +113,8 @@ class ColumnState:
     tasks: tuple[ReadTask, ...] = ()
     done: tuple[str, ...] = ()
     slices: tuple[str, ...] = ()
+    covered: tuple[tuple[Stored, Stored], ...] = ()
+    chunk: Chunk | None = None
 
 
 def columns_to_json(columns: ColumnState) -> dict[str, Any]:

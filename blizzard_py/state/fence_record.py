@@ -26,7 +26,6 @@ from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import Conflict, FencedError, NotFound
 from blizzard_core.storage.protocol import Storage, listed
-from blizzard_py.state.backfills import is_backfill
 from blizzard_py.state.source_state import CommitPoint
 
 FENCE_FOLDER = "_blizzard_fence"
@@ -64,11 +63,11 @@ def moved_path(source_id: str) -> str:
 
 
 def recorded_ids(sink: Storage) -> Iterator[str]:
-    """Return the ids of live sources that have a record. Raises `StorageError`."""
+    """Return the ids of sources that have a record. Raises `StorageError`."""
     for entry in listed(sink, f"{FENCE_FOLDER}/", f"{FENCE_FOLDER}0"):
         name = entry.path.removeprefix(f"{FENCE_FOLDER}/")
         source_id = name.removesuffix(".json")
-        if source_id != name and not (source_id.endswith(_MOVED) or is_backfill(source_id)):
+        if source_id != name and not source_id.endswith(_MOVED):
             yield source_id
 
 

@@ -45,6 +45,7 @@ from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, join, listed
+from blizzard_core.watermark.progress import CLOCK_STEP_SECS
 from blizzard_py.job import FinishedFile, Outcome, StagedBadRecords
 from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput
 from blizzard_py.state.state_paths import StatePaths
@@ -198,6 +199,16 @@ class Journal:
     def since(self, batch: str) -> list[str]:
         """The ids from this one on, in their order; costs what is there from it on."""
         return [found for found, _ in latest(self._entries(batch))]
+
+    def latest_commit(self, now: float) -> float:
+        """Return ``now``, or when the last batch was committed, if later.
+
+        What came before counts no more for whoever starts over, and what commits after counts from
+        here. A store tells times in whole seconds, and its clock may have been put back since: so
+        ``now`` alone could lie before what is there.
+        """
+        recent = [batch for batch, at in self.written() if at >= now - CLOCK_STEP_SECS]
+        return max([now, *(record.finished_ts for record in self.read(recent))])
 
     def written(self) -> Iterator[tuple[str, float]]:
         """The batches that are there, each with the store's time of its object."""

@@ -1,10 +1,12 @@
-"""Paths of a run's state, relative to the table: its names, composed and taken apart. Pure."""
+"""Paths of a source's state, relative to the table: its names, composed and taken apart."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from blizzard_core.errors import NotFound
 from blizzard_core.handover import published
+from blizzard_core.storage.protocol import Storage
 
 # The folder of the table that all of Blizzard's own files are in.
 STATE_FOLDER = "_blizzard"
@@ -16,7 +18,7 @@ _CHECKPOINT = "_checkpoint.json"
 
 @dataclass(frozen=True, slots=True)
 class StatePaths:
-    """The places of one run's state. ``id`` is that of a source, or of its backfill or replay."""
+    """The places of one source's state, by its ``id``."""
 
     id: str
 
@@ -70,3 +72,17 @@ class StatePaths:
     def staging(self) -> str:
         """The folder of what is not published yet."""
         return f"{STAGING_FOLDER}/{self.id}"
+
+
+def checkpoints(sink: Storage) -> tuple[str, ...]:
+    """Return the ids of all states of a table. Raises `StorageError`."""
+    stem = f"{STATE_FOLDER}/"
+    try:
+        return tuple(
+            paths.id
+            for page in sink.list_range(stem, f"{stem}\U0010ffff")
+            for entry in page.entries
+            if (paths := StatePaths.of_checkpoint(entry.path)) is not None
+        )
+    except NotFound:  # a local table that nothing was written to yet
+        return ()

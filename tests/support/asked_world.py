@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.storage.protocol import is_hidden
-from blizzard_py.app.wiring import opener_of
+from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.drivers import reader_of
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -88,8 +88,7 @@ class AskedWorld(World):
         return replace(found, source=source, asked=asked, ingest=ingest)
 
     def pipeline(self) -> SourcePipeline:
-        parts = self.parts()
-        return SourcePipeline(parts, opener_of(parts))
+        return source_pipeline(self.parts())
 
     def settle(self) -> None:
         """Polls until what is there is published, as after any number of errors."""

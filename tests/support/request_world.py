@@ -90,10 +90,15 @@ def ingest_files(parts: Parts, *paths: str, **options: Any) -> list[str]:
 
 def preview_files(parts: Parts, *paths: str, **options: Any) -> list[str]:
     """Return what a request for files of a source would do with each, as things are."""
+    return [line.state for line in preview_of(parts, {"files": list(paths)}, **options)]
+
+
+def preview_of(parts: Parts, select: Mapping[str, Any], **options: Any) -> list[ReportLine]:
+    """Return what a request would do, as things are."""
     state = read_state(parts.stores.sink, parts.id)
     assert state is not None
-    request = made(parts, {"files": list(paths)}, **options)
-    return [line.state for line in preview(parts, source_pipeline(parts).source, state, request)]
+    request = made(parts, select, **options)
+    return list(preview(parts, source_pipeline(parts).source, state, request))
 
 
 def explained(world: World, path: str) -> Explanation:

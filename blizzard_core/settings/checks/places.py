@@ -40,8 +40,6 @@ _AZURE = frozenset({"az", "abfs", "abfss"})
 # Hidden folders of a table that are not free for letters, but for the place of ours.
 _USED = ("_delta", "_change_data", "_penguin", "_blizzard")
 _DLQ = "_blizzard/dlq/"
-# In names of states it means a backfill: what stands before it is whose backfill it is.
-RESERVED = "_backfill_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +142,6 @@ def conflicts(document: Document) -> list[str]:
         *_overlaps(found),
         *_unsafe_letters(found),
         *_one_state(found.states),
-        *_like_backfills(found.states),
     ]
 
 
@@ -270,16 +267,6 @@ def _one_state(states: list[_State]) -> Iterator[str]:
                     f" {other.where}; give the newer one an `id` of its own"
                 )
         named[state.name].append(state)
-
-
-def _like_backfills(states: list[_State]) -> Iterator[str]:
-    for state in states:
-        if RESERVED in state.name:
-            yield (
-                f"{state.where}: its state is named {state.name!r}, and {RESERVED!r} in it means a"
-                " backfill of another source; give it an `id` without that, and if it has run"
-                " already, take its state over with `blizzard rename`"
-            )
 
 
 def _mapping(data: Any) -> dict[Any, Any]:

@@ -3,9 +3,9 @@
 What was settled is known: the journal says it batch by batch, and the segments of the
 ledger (or, with ``use_watermark: false``, of the set) that it is folded into; all segments
 count that are there, since each holds only names that were done. So of everything that
-the source lists, what is settled, or is a replay's or a backfill's, is done, and
-everything else is new. Names lower than the one that the next scan has to start behind
-are remembered with the time that the journal gives, and no clock moves the start.
+the source lists, what is settled is done, and everything else is new. Names lower than the one that
+the next scan has to start behind are remembered with the time that the journal gives, and no clock
+moves the start.
 
 **Batches that were being published** are in the journal, too, with their outputs. What
 is still staged comes back as ``publishing`` and the next start finishes it. Outputs that
@@ -28,8 +28,8 @@ The checkpoint of a query over event time is kept, and only what it counts on is
 (`blizzard_py.edits.rebuild.query`).
 
 Everything is read first; then one conditional write replaces exactly what was looked at.
-A daemon that runs is fenced by it, and so are backfills and replays; one that saved meanwhile makes
-it refuse. The old checkpoint is kept beside the new one.
+A daemon that runs is fenced by it; one that saved meanwhile makes it refuse. The
+old checkpoint is kept beside the new one.
 """
 
 from blizzard_py.edits.rebuild.decide import Doubt, Judged, Judgement, Rebuilt

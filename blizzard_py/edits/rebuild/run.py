@@ -37,7 +37,7 @@ from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World, adopted, world_of
 from blizzard_py.state.checkpoint_document import state_from_json
-from blizzard_py.state.checkpoint_file import check_identity, published_by
+from blizzard_py.state.checkpoint_file import check_identity
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.members import with_source
 from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
@@ -160,12 +160,11 @@ class Rebuild:
         Raises `EditRefused` if a checkpoint has changed meanwhile.
         """
         found = rebuilt.found
-        runs = published_by(self._sink, self._parts.letters_id)
         return CheckpointStore(self._sink, self._parts.id).swap(
             Stored(SourceState(), found.raw, found.version),
             self._with_segments(rebuilt),
             rebuilt.epoch,
-            Note(whoever(), self._parts.clock(), "rebuilt", runs=runs),
+            Note(whoever(), self._parts.clock(), "rebuilt"),
         )
 
     def _with_segments(self, rebuilt: Rebuilt) -> SourceState:

@@ -5,7 +5,7 @@ Under another name nobody could tell a stale state, and work of before would cou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from blizzard_core.errors import BlizzardError, ColdStartRefused, StateError
@@ -14,7 +14,6 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.cold_start import check_cold_start, work_of
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import current_state
-from blizzard_py.state.backfills import backfills_of
 from blizzard_py.state.fence_record import FenceFile, FenceRecord, fence_path, with_move
 from blizzard_py.state.source_state import checkpoint_path
 
@@ -23,23 +22,20 @@ class RenameRefused(BlizzardError):
     """Nothing was changed; the message says why and what to do."""
 
 
-def check_current(parts: Parts, old_id: str, ids: Iterable[str]) -> None:
+def check_current(parts: Parts, old_id: str) -> None:
     """Raise `RenameRefused` for a checkpoint that its daemon would refuse.
 
-    ``parts`` are of the new name, ``ids`` those of the source and its runs under the old one. What
-    was committed since stands in the log and in the fence record as the old name's.
+    ``parts`` are of the new name. What was committed since stands in the log and in the fence
+    record as the old name's.
     """
-    source = parts.source.model_copy(update={"id": old_id})
-    for state_id in ids:
-        suffix = state_id[len(old_id) :]
-        run = replace(parts, source=source, suffix=suffix)
-        try:
-            check_cold_start(run)
-            current_state(run, f"{parts.id}{suffix}")
-        except (ColdStartRefused, StateError) as error:
-            raise RenameRefused(
-                f"{error}. Until then give the source `id: {old_id}`; rename it afterwards"
-            ) from error
+    old = replace(parts, source=parts.source.model_copy(update={"id": old_id}))
+    try:
+        check_cold_start(old)
+        current_state(old, parts.id)
+    except (ColdStartRefused, StateError) as error:
+        raise RenameRefused(
+            f"{error}. Until then give the source `id: {old_id}`; rename it afterwards"
+        ) from error
 
 
 def check_requests(sink: Storage, old_id: str) -> None:
@@ -52,8 +48,8 @@ def check_requests(sink: Storage, old_id: str) -> None:
         )
 
 
-def check_free(sink: Storage, old_id: str, new_id: str, runs: Iterable[str]) -> None:
-    """Raise `RenameRefused` if there was work under the new id, or one of ``runs`` of it."""
+def check_free(sink: Storage, old_id: str, new_id: str) -> None:
+    """Raise `RenameRefused` if there was work under the new id."""
     if _has_checkpoint(sink, new_id):
         raise RenameRefused(
             f"{sink.uri}/{checkpoint_path(new_id)} exists: that name has a state already; choose"
@@ -63,13 +59,12 @@ def check_free(sink: Storage, old_id: str, new_id: str, runs: Iterable[str]) -> 
     moved = with_move(sink, old_id, record) or record
     if moved.moved_to == new_id and not record.moved_to:
         return  # a run has died, and an older checkpoint was put back since
-    for each in dict.fromkeys([new_id, *backfills_of(sink, new_id), *runs]):
-        work = next(_earlier_work(sink, each), None)
-        if work is not None:
-            raise RenameRefused(
-                f"there was work under the new name {each} before, which would count as this"
-                f" source's: {work}; choose another name, or keep the state's with `id: {old_id}`"
-            )
+    work = next(_earlier_work(sink, new_id), None)
+    if work is not None:
+        raise RenameRefused(
+            f"there was work under the new name {new_id} before, which would count as this"
+            f" source's: {work}; choose another name, or keep the state's with `id: {old_id}`"
+        )
 
 
 def _earlier_work(sink: Storage, source_id: str) -> Iterator[str]:

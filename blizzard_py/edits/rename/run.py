@@ -29,12 +29,11 @@ from blizzard_py.edits.rename.documents import (
 from blizzard_py.ingest.group_publishing import Groups
 from blizzard_py.ingest.inferred_schema import schema_path
 from blizzard_py.sources.parts import Parts
-from blizzard_py.state.backfills import backfills_of, checkpoints
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
 from blizzard_py.state.committers import applied_groups
 from blizzard_py.state.fence_record import FenceFile
 from blizzard_py.state.source_state import Identity, SourceState, checkpoint_path
-from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.state.state_paths import StatePaths, checkpoints
 
 # Files that a refusal names.
 _EXAMPLES = 3
@@ -44,15 +43,13 @@ _EXAMPLES = 3
 class Renamed:
     """The result of a rename: ids, URIs, and how many objects it copies.
 
-    ``runs`` are the ids of the replays and backfills that come along. ``begun`` means that
-    an earlier run died in the middle, ``over`` that there is nothing left to do.
+    ``begun`` means that an earlier run died in the middle, ``over`` that nothing is left to do.
     """
 
     old_id: str
     new_id: str
     old_uri: str | None
     new_uri: str
-    runs: tuple[str, ...]
     journal: int
     letters: int
     begun: bool = False
@@ -83,7 +80,7 @@ class Rename:
             )
         target = document.get(MOVED_TO)
         if target is not None:
-            self._check_goal(document, self._old, self._new)
+            self._check_goal(document)
         held = document.get(MOVED_DOCUMENT) if target is not None else document
         if held is None:
             return self._told({}, over=True)
@@ -97,13 +94,9 @@ class Rename:
             )
         if target is None and self._old != self._new:
             check_requests(self._sink, self._old)
-            runs = backfills_of(self._sink, self._old)
-            check_free(self._sink, self._old, self._new, map(self._new_of, runs))
-            for source_id in runs:
-                self._check_run(source_id, self._document(source_id) or {})
+            check_free(self._sink, self._old, self._new)
             self._check_groups()
-            left = [old for old in runs if MOVED_TO not in (self._document(old) or {})]
-            check_current(self._parts, self._old, (self._old, *left))
+            check_current(self._parts, self._old)
         return self._told(held, begun=target is not None)
 
     def run(self) -> Renamed:
@@ -121,56 +114,40 @@ class Rename:
 
     def _rename(self, plan: Renamed) -> None:
         """Steps 1 to 4."""
-        for source_id in backfills_of(self._sink, self._old):
-            if MOVED_TO not in (self._document(source_id) or {MOVED_TO: ""}):
-                file = FencedFile(self._sink, checkpoint_path(source_id))
-                self._check_run(source_id, self._taken(file, source_id))
-        document = self._buried(self._old, self._new)
-        runs = {
-            old: self._buried(old, self._new_of(old))
-            for old in backfills_of(self._sink, self._old)
-            if self._document(old) is not None
-        }
+        document = self._buried()
         if self._document(self._new) is None:
             self._check_groups()  # nobody under the old name makes more of them from now on
-            self._copy([self._old, *runs], plan, state_from_json(document, self._where(self._old)))
-            for old in (*runs, self._old):
-                FenceFile(self._sink, old).announce(self._new_of(old))
-            for old, held in runs.items():
-                self._create(self._new_of(old), held, old)
-            self._create(self._new, without_batches(document), self._old)
+            self._copy(plan, state_from_json(document, self._where(self._old)))
+            FenceFile(self._sink, self._old).announce(self._new)
+            self._create(without_batches(document))
         self._check_ours()
         self._sink.delete_tree(StatePaths(self._old).staging)
-        for old in (*runs, self._old):
-            self._let_go(old)
+        self._let_go()
 
-    def _buried(self, old: str, new: str) -> dict[str, Any]:
-        """Step 1: the state that the tombstone in the place of ``old`` holds from now on."""
-        document = self._document(old) or {}
+    def _buried(self) -> dict[str, Any]:
+        """Step 1: the state that the tombstone in the place of the old one holds from now on."""
+        document = self._document(self._old) or {}
         if MOVED_TO not in document:
-            file = FencedFile(self._sink, checkpoint_path(old))
-            document = self._taken(file, old)
+            file = FencedFile(self._sink, checkpoint_path(self._old))
+            document = self._taken(file, self._old)
         if MOVED_TO in document:
             # Of this command as it was given before, or of another one that was faster.
-            self._check_goal(document, old, new)
+            self._check_goal(document)
             held: dict[str, Any] = document.get(MOVED_DOCUMENT) or {}
             return held
-        state = state_from_json(document, self._where(old))
-        if old == self._old:
-            self._check(state)
+        self._check(state_from_json(document, self._where(self._old)))
         kept = {key: value for key, value in document.items() if key != "writer"}
-        file.save(tombstone(new, file.epoch, self._parts.clock(), kept))
+        file.save(tombstone(self._new, file.epoch, self._parts.clock(), kept))
         return kept
 
-    def _copy(self, ids: list[str], plan: Renamed, state: SourceState) -> None:
+    def _copy(self, plan: Renamed, state: SourceState) -> None:
         """Step 2."""
         width = self._parts.concurrency
-        for old in ids:
-            at, to = StatePaths(old), StatePaths(self._new_of(old))
-            copy_folder(self._sink, at.journal, to.journal, width)
-            copy_folder(self._sink, at.ledger, to.ledger, width)
-            copy_folder(self._sink, at.processed, to.processed, width)
-            copy_folder(self._sink, at.seen, to.seen, width)
+        at, to = StatePaths(self._old), StatePaths(self._new)
+        copy_folder(self._sink, at.journal, to.journal, width)
+        copy_folder(self._sink, at.ledger, to.ledger, width)
+        copy_folder(self._sink, at.processed, to.processed, width)
+        copy_folder(self._sink, at.seen, to.seen, width)
         before, after = self._records_of(self._old), self._records_of(self._new)
         copy_folder(self._dlq, before, after, width)
         heads = [*self._heads(plan), (f"{self._dlq.uri}/{before}/", f"{self._dlq.uri}/{after}/")]
@@ -186,32 +163,32 @@ class Rename:
         if self._sink.stat(old) is not None:
             self._sink.put_atomic(target, self._sink.read(old))
 
-    def _create(self, new: str, document: Mapping[str, Any], old: str) -> None:
-        """Step 3: a checkpoint under its new id, unless a run that died has made it."""
-        if self._document(new) is None:
-            file = FencedFile(self._sink, checkpoint_path(new))
-            former = self._roots_of(old, document)
-            moved = readdressed(unnumbered(document), self._identity_of(new, document), former)
-            file.replace(moved, None, self._buried_in(old) + 1)
+    def _create(self, document: Mapping[str, Any]) -> None:
+        """Step 3: the checkpoint under its new id, unless a run that died or is faster made it."""
+        if self._document(self._new) is None:
+            file = FencedFile(self._sink, checkpoint_path(self._new))
+            identity = self._identity_of(self._new, document)
+            moved = readdressed(unnumbered(document), identity, self._roots_of(self._old, document))
+            file.replace(moved, None, self._buried_in() + 1)
 
     def _check_ours(self) -> None:
         """Raise `FencedError` if somebody began anew under the new id meanwhile."""
         found = writer_of(self._document(self._new) or {}, self._where(self._new))
-        if found is None or found.epoch <= self._buried_in(self._old):
+        if found is None or found.epoch <= self._buried_in():
             raise FencedError(
                 f"{self._where(self._new)}: somebody has begun anew under this name; stop that"
                 " daemon, move this checkpoint away and run the rename again"
             )
 
-    def _let_go(self, old: str) -> None:
+    def _let_go(self) -> None:
         """Step 4; an older checkpoint of the old name is refused from now on, too."""
-        document = self._document(old)
+        document = self._document(self._old)
         if document is not None and MOVED_DOCUMENT in document:
-            file = FencedFile(self._sink, checkpoint_path(old))
-            self._taken(file, old)
-            epoch = self._buried_in(old)
+            file = FencedFile(self._sink, checkpoint_path(self._old))
+            self._taken(file, self._old)
+            epoch = self._buried_in()
             # First, or nobody would do it who runs this again after a death in between.
-            FenceFile(self._sink, old).move(document[MOVED_TO])
+            FenceFile(self._sink, self._old).move(document[MOVED_TO])
             file.save(tombstone(document[MOVED_TO], epoch, self._parts.clock(), None))
 
     # -- another place ---------------------------------------------------------------
@@ -219,21 +196,16 @@ class Rename:
     def _readdress(self, plan: Renamed) -> None:
         """The same names over files that have moved.
 
-        All are fenced before letters are rewritten, so that nobody writes one with the old
-        place meanwhile; the live checkpoint is saved last, and until then all is done again.
+        It is fenced before letters are rewritten, so that nobody writes one with the old place
+        meanwhile; the checkpoint is saved last, and until then all is done again.
         """
-        taken: list[tuple[FencedFile, dict[str, Any]]] = []
-        for source_id in (*plan.runs, self._new):
-            file = FencedFile(self._sink, checkpoint_path(source_id))
-            document = self._taken(file, source_id)
-            if source_id == self._new:
-                self._check(state_from_json(document, self._where(source_id)))
-            identity = self._identity_of(source_id, document)
-            former = self._roots_of(source_id, document)
-            taken.append((file, readdressed(document, identity, former)))
+        file = FencedFile(self._sink, checkpoint_path(self._new))
+        document = self._taken(file, self._new)
+        self._check(state_from_json(document, self._where(self._new)))
+        identity = self._identity_of(self._new, document)
+        former = self._roots_of(self._new, document)
         copy_letters(self._dlq, self._new, self._new, self._heads(plan))
-        for file, document in taken:
-            file.save(document)
+        file.save(readdressed(document, identity, former))
 
     def _heads(self, plan: Renamed) -> list[tuple[str, str]]:
         """Return which beginnings of letters' URIs become which."""
@@ -288,22 +260,12 @@ class Rename:
                 " URI: under other names everything would be ingested again"
             )
 
-    @staticmethod
-    def _check_goal(buried: Mapping[str, Any], old: str, new: str) -> None:
+    def _check_goal(self, buried: Mapping[str, Any]) -> None:
         """Raise `RenameRefused` if a tombstone says that the state moves to another name."""
-        if buried[MOVED_TO] != new:
+        if buried[MOVED_TO] != self._new:
             raise RenameRefused(
-                f"{old} was renamed to {buried[MOVED_TO]} before; use that name's configuration"
-            )
-
-    def _check_run(self, source_id: str, document: Mapping[str, Any]) -> None:
-        """Raise `RenameRefused` for a replay that has a group to make known under the old name."""
-        held = {} if MOVED_TO in document else document
-        batches = state_from_json(held, self._where(source_id)).in_flight if held else ()
-        if any(batch.group is not None for batch in batches):
-            raise RenameRefused(
-                f"{source_id}: a batch that replaces rows is being published; finish that replay"
-                " under the old names, then run this again"
+                f"{self._old} was renamed to {buried[MOVED_TO]} before; use that name's"
+                " configuration"
             )
 
     def _check_groups(self) -> None:
@@ -324,24 +286,19 @@ class Rename:
         """Return where files and records lay whose names stand in rows of the state's outputs."""
         known = state_from_json(document, self._where(old)).source
         records = f"{self._dlq.uri}/{self._records_of(self._old)}"
-        is_live = old in {self._old, self._new}
-        moved = records if is_live and self._old != self._new else None
+        moved = records if self._old != self._new else None
         return (None if known is None else known.uri, moved)
 
     def _told(
         self, document: Mapping[str, Any], *, begun: bool = False, over: bool = False
     ) -> Renamed:
-        runs = tuple(
-            name for name in backfills_of(self._sink, self._old) if self._document(name) is not None
-        )
         source = document.get("source") or {}
         return Renamed(
             self._old,
             self._new,
             source.get("uri"),
             self._parts.stores.source.uri,
-            runs,
-            sum(count_below(self._sink, StatePaths(i).journal) for i in (self._old, *runs)),
+            count_below(self._sink, StatePaths(self._old).journal),
             count_below(self._dlq, self._old),
             begun,
             over,
@@ -362,18 +319,14 @@ class Rename:
             return moved_identity(known, self._parts.identity)
         return self._parts.identity
 
-    def _buried_in(self, old: str) -> int:
+    def _buried_in(self) -> int:
         """The epoch in which the old checkpoint became a tombstone; the new one begins above."""
-        return buried_epoch(self._document(old), self._where(old))
+        return buried_epoch(self._document(self._old), self._where(self._old))
 
     @staticmethod
     def _records_of(live_id: str) -> str:
         """The folder of files of single records of a source, in its dead-letter queue."""
         return f"{live_id}~records"
-
-    def _new_of(self, old: str) -> str:
-        """The new id of the source, or of a run of it."""
-        return self._new + old[len(self._old) :]
 
     def _where(self, source_id: str) -> str:
         return f"{self._sink.uri}/{checkpoint_path(source_id)}"

@@ -52,7 +52,7 @@ class SlicedSource:
         return False
 
     def reconciled(self, state: SourceState, world: World) -> SourceState:
-        if not self._asking.replaces or self._parts.suffix:
+        if not self._asking.replaces:
             return require_current(state, self._parts, world)
         since = newer_groups.published_since(self._parts.stores.sink, self.id, state, world.groups)
         if since is not None:

@@ -27,15 +27,17 @@ from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.protocol import Bound, Looking
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading, ReadTask, Recognition, UnitSlice
+from blizzard_py.requests.progress import first_running
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
 from blizzard_py.sources.story import Story
-from blizzard_py.sources.tables import newer_groups, replacing, windows
+from blizzard_py.sources.tables import newer_groups, ranges, replacing, windows
 from blizzard_py.sources.tables.newer_groups import Since
 from blizzard_py.sources.tables.sliced import OWN_ID, SlicedSource
 from blizzard_py.sources.tables.story import task_story
 from blizzard_py.sources.tables.work import TaskWork, item_name, parsed_name, progress_of_text
 from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
+from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.seen_rows import SeenRows, segment_path
 from blizzard_py.state.skipped_rows import SkippedNote
@@ -50,8 +52,6 @@ class AskedSource(SlicedSource):
     """See the module's docstring and `blizzard_py.sources.protocol.Source`."""
 
     items = "task"
-    # Whether there may be more once a window is published, without a new poll.
-    again = False
 
     def __init__(self, parts: Parts, upkeep: Upkeep, asking: Asking) -> None:
         super().__init__(parts, upkeep, asking)
@@ -92,7 +92,7 @@ class AskedSource(SlicedSource):
 
     def _check_publishing(self, state: SourceState) -> None:
         """Rows that were added cannot be replaced, and what was replaced is not to be added to."""
-        if state.units is not None or self._parts.suffix:
+        if state.units is not None:
             return
         if state.group_seq and not self._asking.replaces:
             raise StateError(
@@ -121,7 +121,7 @@ class AskedSource(SlicedSource):
         return self._tasks_of(known, began, cost)
 
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
-        return _shown(self._moved(state, batch))
+        return state if batch.request else _shown(self._moved(state, batch))
 
     def backlog(self, state: SourceState) -> Backlog:
         """Return how far behind the table is.
@@ -141,6 +141,7 @@ class AskedSource(SlicedSource):
             "bound": known.bound or self._asking.bound,
             "boundaries": list(known.boundaries),
             "seq": known.seq,
+            "covered": [{"from": dict(low), "up_to": dict(high)} for low, high in known.covered],
             "window": None
             if reading is None
             else {"after": dict(reading.after), "up_to": dict(reading.up_to)},
@@ -171,8 +172,14 @@ class AskedSource(SlicedSource):
         work = TaskWork([entry for entry in found.files if entry.path not in waits])
         return Plan(replace(state, columns=known) if work else state, found, work)
 
-    def requested(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
-        return Requested()
+    def requested(self, state: SourceState, now: float) -> Requested:
+        first, waits = first_running(state.requests), waiting(state, now)
+        files = [
+            file.entry
+            for file in state.queue
+            if file.request == first and file.path not in waits and not is_of_records(file.path)
+        ]
+        return Requested(first, TaskWork(files if first else ()))
 
     def placed(
         self,
@@ -191,6 +198,14 @@ class AskedSource(SlicedSource):
     @contextmanager
     def reading(self, state: SourceState, batch: Batch) -> Iterator[Reading]:
         known = state.columns
+        if batch.request:
+            items = _items_of_chunk(state)
+            if not items.keys() >= {entry.path for entry in batch.files}:
+                raise StateError(f"{self._where}: has a batch and no chunk to read; restore it")
+            items = {entry.path: items[entry.path] for entry in batch.files}
+            with self._asking.connection.hold(self._asking.access) as access:
+                yield Reading(access, items, Recognition(), {})
+            return
         if known is None or known.window is None:
             raise StateError(f"{self._where}: has a batch and no window to read; restore it")
         seen = [(segment_path(self._parts.id, one), one) for one in known.seen]
@@ -227,6 +242,8 @@ class AskedSource(SlicedSource):
         now: float,  # noqa: ARG002  # the seam gives it
     ) -> SourceState:
         known = state.columns
+        if batch.request:
+            return _with_chunk(state, batch)
         if known is None or known.window is None:
             return state
         moved = self._moved(state, batch)
@@ -296,7 +313,7 @@ class AskedSource(SlicedSource):
                 for task in known.tasks
                 if task.name not in known.done
             )
-        return self._found(entries, began, cost=cost, again=self.again)
+        return self._found(entries, began, cost=cost, again=False)
 
     def _finds(self, state: SourceState, name: str) -> bool:
         return any(entry.path == name for entry in self.discover(state).files)
@@ -326,6 +343,22 @@ class AskedSource(SlicedSource):
         seen = self._seen.adding(before.seen, staged, like, expired)
         noted = windows.noted(before, kept) if over else before.seen_from
         return replace(after, seen=seen, seen_from=noted)
+
+
+def _items_of_chunk(state: SourceState) -> dict[str, ReadTask]:
+    chunk = None if state.columns is None else state.columns.chunk
+    return {} if chunk is None else chunk.items
+
+
+def _with_chunk(state: SourceState, batch: Batch) -> SourceState:
+    """The state with a request's chunk covered, if the batch has published the last of it."""
+    known = state.columns
+    done = {entry.path for entry in done_of(batch)}
+    left = {file.path for file in state.queue if file.request == batch.request} - done
+    items = _items_of_chunk(state).keys()
+    if known is None or known.chunk is None or not items & done or items & left:
+        return state
+    return replace(state, columns=ranges.with_chunk_done(known, known.chunk))
 
 
 def _shown(state: SourceState) -> SourceState:

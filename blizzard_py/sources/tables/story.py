@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.story import Compared, Passed, Standing, Waiting
 from blizzard_py.sources.tables.windows import text_of
-from blizzard_py.sources.tables.work import parsed_name
+from blizzard_py.sources.tables.work import is_item_name, parsed_name
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.source_state import SourceState
 
@@ -83,7 +83,9 @@ class TaskStanding(NamedStanding):
     def passed(self, journal_start: Callable[[], float | None]) -> Passed:  # noqa: ARG002  # the seam gives it
         found = parsed_name(self.name)
         seq = (self.state.columns or ColumnState()).seq
-        if found is None or found[0] >= seq:
+        if found is None:
+            return Passed("missing", "of no request that reads it, nor known to the journal")
+        if found[0] >= seq:
             return Passed("missing", f"no such task was planned; the next window is number {seq}")
         return Passed("done", "of a window that is published, longer ago than the journal tells of")
 
@@ -91,6 +93,6 @@ class TaskStanding(NamedStanding):
 def task_story(name: str, finds: Finds, check: Callable[[SourceState], None]) -> NamedStory:
     """One task."""
     ignored = None
-    if parsed_name(name) is None:
+    if not is_item_name(name):
         ignored = "is no task's name; they are like 000000000017#0"
     return NamedStory(name, ignored, check, lambda state: TaskStanding(name, state, finds))

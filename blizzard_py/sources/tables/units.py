@@ -224,7 +224,7 @@ class UnitSource(SlicedSource):
     # -- inside --------------------------------------------------------------------
 
     def _close_letters(self, known: UnitsState | None) -> None:
-        if known is not None and not self._parts.suffix:
+        if known is not None:
             parts = self._parts
             close_letters(parts.stores.dlq, self.id, parts.stores.source.uri, known)
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import PartitionProgress, Progress, State
-from blizzard_py.sources.meter import BatchLimits, next_count
+from blizzard_py.sources.meter import BatchLimits
 
 _NAME = re.compile(r"(?P<seq>\d{12})#(?P<task>[^#/\s]+)")
+# Of a request's chunk: `blizzard_py.state.column_state.Chunk.items`.
+_NAME_OF_CHUNK = re.compile(r"[0-9a-f]{8}\.\d+-\d{6}#[^#/\s]+")
 
 
 def item_name(seq: int, task: str) -> str:
@@ -19,9 +21,14 @@ def item_name(seq: int, task: str) -> str:
 
 
 def parsed_name(name: str) -> tuple[int, str] | None:
-    """The window's number and the task's name; None if it is no item's name."""
+    """The window's number and the task's name; None if it is of no window."""
     found = _NAME.fullmatch(name)
     return None if found is None else (int(found["seq"]), found["task"])
+
+
+def is_item_name(name: str) -> bool:
+    """Return whether a name is that of a window's task, or of a task of a request's chunk."""
+    return bool(_NAME.fullmatch(name) or _NAME_OF_CHUNK.fullmatch(name))
 
 
 def progress_of_text(text: str, told: State = "Active") -> Progress:
@@ -44,8 +51,7 @@ class TaskWork:
         """Return what is left, in bytes as they were estimated."""
         return sum(entry.size for entry in self.files[self._taken :])
 
-    def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
-        """The next batch's: all of them, as a source's limits are (`Parts.limits`)."""
-        count = next_count(self.files, self._taken, limits, bytes_per_sec)
-        self._taken += count
-        return tuple(self.files[self._taken - count : self._taken])
+    def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:  # noqa: ARG002  # the seam gives it
+        """The next batch's: all of them, since what they read is published whole."""
+        first, self._taken = self._taken, len(self.files)
+        return tuple(self.files[first:])

@@ -21,14 +21,6 @@ def test_marks_of_groups_prove_the_last_one() -> None:
     }
 
 
-def test_other_runs_prove_nothing_of_the_live_source() -> None:
-    ids = [f"p/s~replay/{LATE}/1/0", f"p/s~_backfill_a..b/{EARLY}/1/0"]
-    assert newest_by_app(ids) == {
-        source_app("p/s~replay"): 1_000_001,
-        source_app("p/s~_backfill_a..b"): 1_000_000,
-    }
-
-
 def test_ids_of_other_writers_prove_nothing() -> None:
     odd = ["", "x", "a/b/c", f"p/{LATE}"]
     assert newest_by_app(odd) == {}

@@ -218,24 +218,6 @@ def test_one_state_name_beside_one_table_is_told_however_the_table_is_written(
     assert any("its state is named 'events_eu_raw'" in problem for problem in found)
 
 
-@pytest.mark.parametrize(
-    ("name", "source"),
-    [
-        ("events", {"main_backfill_old": {"source_uri": "/data/1"}}),
-        ("events_backfill", {"old": {"source_uri": "/data/1"}}),
-        ("events", {"main": {"source_uri": "/data/1", "id": "events_backfill_a..b"}}),
-    ],
-)
-def test_no_state_is_called_like_the_backfill_of_another(
-    tmp_path: Path, name: str, source: dict[str, Any]
-) -> None:
-    [problem] = refused(tmp_path, **{name: pipeline(source)})
-    assert "means a backfill of another source" in problem
-    assert "`blizzard rename`" in problem
-    next(iter(source.values()))["id"] = "old"
-    assert refused(tmp_path, **{name: pipeline(source)}) == []
-
-
 @pytest.mark.parametrize("second", [{"id": "x"}, {"id": "events_first"}])
 def test_the_ids_of_one_pipeline_differ(tmp_path: Path, second: dict[str, str]) -> None:
     first = {"source_uri": "/data/1", **({"id": "x"} if second["id"] == "x" else {})}

@@ -15,11 +15,12 @@ import yaml
 from blizzard_core import redact
 from blizzard_core.settings.load import load_config
 from blizzard_py.app import inspection
-from blizzard_py.app.asked_backfill import backfill_worker
 from blizzard_py.app.wiring import parts_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
+from blizzard_py.requests.mailbox import Mailbox
 from tests.support.api_server import ApiServer, Asked, Reply, api_server, reply
 from tests.support.direct_engine import DirectEngine
+from tests.support.request_world import submit
 
 WHERE = ("orders", "crm")
 TOKEN = "t0ken-of-the-crm"  # of the test's own server
@@ -182,11 +183,15 @@ def test_a_first_load_in_chunks_ends_where_the_api_can_be_told(
             records.put(number, 360 * number)  # the second to fifth day's midnights are among them
             records.put(100 + number, 360 * number - 1 / 60)
         records.now += dt.timedelta(days=3)
-        ends = ("2026-05-01", "2026-05-03")
-        worker = backfill_worker(config, WHERE, ends, "days=1", DirectEngine(), save=True)
-        with contextlib.closing(worker):
+        ends = ["2026-05-01", "2026-05-03"]
+        parts = parts_of(config, WHERE, DirectEngine())
+        request = submit(parts, {"values": ends}, chunk="days=1", begin_live_at_end=True)
+        with contextlib.closing(source_pipeline(parts, requests_only=True)) as worker:
             while worker.cycle(threading.Event()):
                 pass
+        ended = Mailbox(parts.stores.sink, parts.id).ended(request)
+        assert ended is not None
+        assert ended.state == "done"
         assert ids(tmp_path) == [*range(8), *range(101, 109)]
         polled(config)
     assert ids(tmp_path) == [*range(9), *range(101, 109)]

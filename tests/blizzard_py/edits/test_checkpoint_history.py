@@ -255,7 +255,7 @@ def test_what_was_published_since_refuses_a_rollback_whatever_the_stores_clock_s
         world.drain()
     else:
         assert ingest_files(world.parts(), f"{DAY}/4.json") == ["ingested"]
-    with pytest.raises(EditRefused, match="batches when epoch-"):
+    with pytest.raises(EditRefused, match="batches had ended when epoch-"):
         rolled_back(world, names(world)[1])
 
 

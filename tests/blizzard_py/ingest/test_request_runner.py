@@ -95,9 +95,7 @@ def test_a_request_is_done_by_the_command_where_nobody_runs(shop: UnitShop) -> N
 @pytest.mark.parametrize(
     "words",
     [
-        ("backfill", "--from=2020-01-01", "--to=2020-02-01", "--dry-run"),
-        ("backfill", "--from=2020-01-01", "--to=2020-02-01", "--json"),
-        ("backfill", "--from=2020-01-01", "--to=2020-02-01", "--why=test"),
+        ("backfill", "--from=2020-01-01", "--to=2020-02-01", "--assume-missing"),
         ("backfill", "--from=2020-01-01", "--to=2020-02-01", "--once-more"),
         ("replay", "--stage=late"),
         ("replay", "--since=2020-01-01"),
@@ -114,6 +112,22 @@ def test_options_that_units_do_not_have_are_refused(shop: UnitShop, words: tuple
     assert "units" in done.stderr
     assert shop.checkpoint() == before
     assert not list(find_requests(shop.config()))
+
+
+def test_a_backfill_of_units_previews_explains_and_answers_in_json(shop: UnitShop) -> None:
+    shop.run()
+    before = shop.checkpoint()
+    where = [str(shop.path()), "--pipeline", WHERE[0], "--source", WHERE[1]]
+    asked = ["backfill", *where, "--from=2020-01-01", "--to=2020-02-01"]
+    done = CliRunner().invoke(main, [*asked, "--dry-run"])
+    assert "1 units would be read again" in done.stdout
+    assert shop.checkpoint() == before
+    done = CliRunner().invoke(main, [*asked, "--json", "--why=a test"])
+    told = json.loads(done.stdout)
+    [found] = find_requests(shop.config())
+    assert told == {"units": told["units"], "request": found.id, "dry_run": False}
+    assert found.request is not None
+    assert found.request.why == "a test"
 
 
 @pytest.mark.usefixtures("elsewhere")

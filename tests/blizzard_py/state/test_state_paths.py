@@ -7,9 +7,7 @@ import pytest
 from blizzard_py.state.state_paths import StatePaths
 
 
-@pytest.mark.parametrize(
-    "name", ["events_main", "a.b~replay", "x_backfill_d=1%2F..d=2", "a_ledger"]
-)
+@pytest.mark.parametrize("name", ["events_main", "a.b~replay", "x_d=1%2F..d=2", "a_ledger"])
 def test_a_checkpoint_is_known_by_its_path(name: str) -> None:
     paths = StatePaths(name)
     assert StatePaths.of_checkpoint(paths.checkpoint) == paths

@@ -4,94 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import json
-import sqlite3
 import threading
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from blizzard_core.errors import ColdStartRefused, ConfigError, Unavailable
-from blizzard_core.settings.document import Config
-from blizzard_core.settings.load import load_config
 from blizzard_py.app import inspection
-from blizzard_py.app.asked_backfill import backfill_worker
 from blizzard_py.app.given_files import files_by_source
 from blizzard_py.app.operations import asked_columns, rename_of
 from blizzard_py.app.query_validation import validate_asked
 from blizzard_py.app.wiring import parts_of, source_pipeline
-from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.sources.tables.backfill import RangeRefused
-from blizzard_py.state.source_state import checkpoint_path
 from tests.support.direct_engine import DirectEngine
-
-WHERE = ("orders", "erp")
-
-
-class Shop:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.base = folder / "shop.db"
-        self.document: dict[str, Any] = {
-            "connections": {"shop": {"driver": "sqlite", "uri": str(self.base)}},
-            "pipelines": {
-                "orders": {
-                    "sources": {
-                        "erp": {
-                            "kind": "table",
-                            "id": "erp-orders",
-                            "connection": "shop",
-                            "table": "orders",
-                            "watermark": {"columns": ["id"]},
-                        }
-                    },
-                    "sink": {"table_uri": str(folder / "lake")},
-                    "schema": {
-                        "fields": [
-                            {"name": "id", "type": "int64"},
-                            {"name": "amount", "type": "decimal(12,2)"},
-                        ]
-                    },
-                }
-            },
-        }
-        self.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, amount TEXT, at TEXT)")
-
-    def execute(self, *statements: str) -> None:
-        with contextlib.closing(sqlite3.connect(self.base)) as base, base:
-            for statement in statements:
-                base.execute(statement)
-
-    @property
-    def source(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.document["pipelines"]["orders"]["sources"]["erp"]
-        return found
-
-    def config(self) -> Config:
-        path = self.folder / "config.yaml"
-        path.write_text(yaml.safe_dump(self.document))
-        return load_config(path, {})
-
-    def run(self) -> SourcePipeline:
-        worker = source_pipeline(parts_of(self.config(), WHERE, DirectEngine()))
-        with contextlib.closing(worker):
-            while worker.cycle(threading.Event()):
-                pass
-        return worker
-
-    def rows(self) -> list[dict[str, Any]]:
-        files = sorted((self.folder / "lake").glob("*.parquet"))
-        return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
-
-    def plan(self, **options: Any) -> dict[str, Any]:
-        document, errors = inspection.plan(self.config(), **options)
-        assert errors == []
-        json.dumps(document)
-        found: dict[str, Any] = document["pipelines"]["orders"]["sources"]["erp"]
-        return found
+from tests.support.table_shop import WHERE, Shop
 
 
 @pytest.fixture
@@ -178,86 +103,11 @@ def test_a_server_that_is_gone_waits_and_shows_no_secret(shop: Shop) -> None:
     assert len(errors) == 1
 
 
-def worked_off(worker: SourcePipeline) -> None:
+def run_as(shop: Shop, where: tuple[str, str]) -> None:
+    worker = source_pipeline(parts_of(shop.config(), where, DirectEngine()))
     with contextlib.closing(worker):
         while worker.cycle(threading.Event()):
             pass
-
-
-def filled(shop: Shop, first: str, last: str, chunk: str = "", *, save: bool = False) -> None:
-    engine = DirectEngine()
-    worked_off(backfill_worker(shop.config(), WHERE, (first, last), chunk, engine, save=save))
-
-
-def ids(shop: Shop) -> list[int]:
-    return sorted(row["id"] for row in shop.rows())
-
-
-def test_a_first_load_in_chunks_and_the_live_source_begins_at_its_end(shop: Shop) -> None:
-    values = ", ".join(f"({n}, '1', '')" for n in range(1, 60))
-    shop.execute(f"INSERT INTO orders VALUES {values}")
-    with pytest.raises(RangeRefused, match="give --save"):
-        filled(shop, "1", "50", "step=20")
-    engine = DirectEngine()
-    worker = backfill_worker(shop.config(), WHERE, ("1", "50"), "step=20", engine, save=True)
-    worker.cycle(threading.Event())  # a chunk, and the process is gone
-    worker.close()
-    assert ids(shop) == list(range(1, 20))
-    shop.run()
-    assert ids(shop) == [*range(1, 20), *range(50, 60)]
-    filled(shop, "1", "50", "step=20", save=True)
-    assert ids(shop) == list(range(1, 60))
-    filled(shop, "1", "50", "step=20")
-    assert ids(shop) == list(range(1, 60))
-    for first, last in (("40", "60"), ("10", "20")):
-        with pytest.raises(RangeRefused):
-            filled(shop, first, last)
-
-
-def test_a_backfill_without_its_checkpoint_is_refused_and_another_goes_on(shop: Shop) -> None:
-    values = ", ".join(f"({n}, '1', '')" for n in range(1, 60))
-    shop.execute(f"INSERT INTO orders VALUES {values}")
-    ends = ("1", "50")
-    worker = backfill_worker(shop.config(), WHERE, ends, "step=20", DirectEngine(), save=True)
-    worker.cycle(threading.Event())
-    worker.close()
-    assert ids(shop) == list(range(1, 20))
-    sink = worker.parts.stores.sink
-    sink.delete(checkpoint_path(worker.parts.id))
-    with pytest.raises(ColdStartRefused, match="begin a backfill there") as refused:
-        filled(shop, *ends, "step=20", save=True)
-    assert "--fresh" not in str(refused.value)
-    filled(shop, "20", "50", "step=20", save=True)
-    shop.run()
-    assert ids(shop) == list(range(1, 60))
-
-
-def test_two_backfills_that_begin_at_the_same_moment_do_not_both_read(shop: Shop) -> None:
-    values = ", ".join(f"({n}, '1', '')" for n in range(1, 60))
-    shop.execute(f"INSERT INTO orders VALUES {values}")
-    first, second = (
-        backfill_worker(shop.config(), WHERE, ends, "", DirectEngine(), save=True)
-        for ends in (("1", "50"), ("20", "50"))
-    )
-    worked_off(first)
-    with pytest.raises(RangeRefused, match="the backfill from 1 to 50 has rows of it"):
-        worked_off(second)
-    shop.run()
-    filled(shop, "1", "50")  # what was refused is in nobody's way
-    assert ids(shop) == list(range(1, 60))
-
-
-def test_a_range_that_would_double_rows_is_refused(shop: Shop) -> None:
-    shop.execute("INSERT INTO orders VALUES (1, '1', ''), (2, '2', '')")
-    shop.run()
-    for save in (False, True):
-        with pytest.raises(RangeRefused, match="reads everything from the beginning on"):
-            filled(shop, "0", "2", save=save)
-    with pytest.raises(ConfigError, match="--from must lie below --to"):
-        filled(shop, "2", "2")
-    with pytest.raises(ConfigError, match="'x' is no int64"):
-        filled(shop, "x", "2")
-    assert ids(shop) == [1, 2]
 
 
 def test_a_source_keeps_its_state_under_another_name_and_in_another_place(shop: Shop) -> None:
@@ -266,18 +116,18 @@ def test_a_source_keeps_its_state_under_another_name_and_in_another_place(shop: 
     sources = shop.document["pipelines"]["orders"]["sources"]
     sources["sap"] = sources.pop("erp")
     where = ("orders", "sap")
-    worked_off(source_pipeline(parts_of(shop.config(), where, DirectEngine())))
-    assert ids(shop) == [1, 2]
+    run_as(shop, where)
+    assert shop.ids() == [1, 2]
     sources["sap"]["id"] = "sap-orders"
     with pytest.raises(ColdStartRefused, match="is of the same files"):
-        worked_off(source_pipeline(parts_of(shop.config(), where, DirectEngine())))
+        run_as(shop, where)
     shop.document["connections"]["store"] = shop.document["connections"].pop("shop")
     sources["sap"]["connection"] = "store"
     rename = rename_of(shop.config(), where, "erp-orders", "shop:orders")
     rename.run()
     shop.execute("INSERT INTO orders VALUES (3, '3', '')")
-    worked_off(source_pipeline(parts_of(shop.config(), where, DirectEngine())))
-    assert ids(shop) == [1, 2, 3]
+    run_as(shop, where)
+    assert shop.ids() == [1, 2, 3]
 
 
 def test_a_row_is_told_whatever_came_with_it(shop: Shop) -> None:
@@ -290,29 +140,5 @@ def test_a_row_is_told_whatever_came_with_it(shop: Shop) -> None:
     shop.run()
     shop.execute("INSERT INTO orders VALUES (5, 8), (6, 9)")
     shop.run()
-    assert ids(shop) == [5, 5, 6]
+    assert shop.ids() == [5, 5, 6]
     assert sorted(row["amount"] for row in shop.rows()) == [7, 8, 9]
-
-
-def test_a_range_that_ends_above_what_there_is_is_refused(shop: Shop) -> None:
-    with pytest.raises(RangeRefused, match="nothing to read by id yet"):
-        filled(shop, "1", "9", save=True)
-    shop.execute("INSERT INTO orders VALUES (1, '1', ''), (2, '2', '')")
-    with pytest.raises(RangeRefused, match="settled up to 2 by now"):
-        filled(shop, "1", "9", save=True)
-    filled(shop, "1", "3", save=True)
-    shop.execute("INSERT INTO orders VALUES (3, '3', '')")
-    shop.run()
-    assert ids(shop) == [1, 2, 3]
-
-
-def test_a_range_of_times_is_not_compared_with_text(shop: Shop) -> None:
-    shop.document["pipelines"]["orders"]["schema"]["fields"].append(
-        {"name": "at", "type": "timestamp"}
-    )
-    shop.source["watermark"] = {"columns": ["at"], "bound": "max"}
-    shop.execute("INSERT INTO orders VALUES (1, '1', '2026-05-31T12:00:00Z')")
-    with pytest.raises(RangeRefused, match="of another kind: column at"):
-        filled(shop, "2026-05-01", "2026-05-20", save=True)
-    shop.run()
-    assert ids(shop) == [1]

@@ -1,54 +1,14 @@
-"""What others tell of a file: neighbours that are called like backfills, ledgers being folded."""
+"""Ledgers that are read while their owner folds them: nothing looks free that is done."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from blizzard_core.errors import ColdStartRefused
 from blizzard_core.settings.sources import CheckpointSettings
-from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.publish import OutputNames
-from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.sources.cold_start import check_cold_start
-from blizzard_py.state.backfills import backfills_of
-from tests.support.blizzard_world import LineEngine, World
-from tests.support.promise_world import DAY, at, gated, letter_paths, poll, polls, sweeps
+from tests.support.blizzard_world import World
+from tests.support.promise_world import DAY, at, gated, poll, polls
 from tests.support.request_world import preview_files
-
-
-def neighbour(world: World) -> tuple[World, SourcePipeline]:
-    """A source ``main_backfill_old`` of the same pipeline, with files of its own."""
-    other = World(source_uri="mem://old")
-    other.sink, other.source.uri = world.sink, "mem://old"
-    other.engine = LineEngine(other.source, world.sink)
-    parts = other.parts()
-    return other, source_pipeline(replace(parts, source_name="main_backfill_old"))
-
-
-def test_a_source_whose_name_looks_like_a_backfill_settles_nothing_for_its_neighbour() -> None:
-    world = World()
-    other, worker = neighbour(world)
-    at(other, "d=1/a.ndjson", "theirs")
-    other.drain(worker)
-    at(world, "d=1/m.ndjson", "m")
-    pipeline = polls(world, poll(world), 20)
-    at(world, "d=1/a.ndjson", "late")
-    sweeps(world, pipeline)
-    assert letter_paths(world) == ["d=1/a.ndjson"]
-    assert backfills_of(world.sink, "events_main") == ()
-    assert preview_files(world.parts(), "d=1/a.ndjson") == ["taken"]
-
-
-def test_its_checkpoint_is_a_trace_of_earlier_work_like_any_other() -> None:
-    world = World()
-    other, worker = neighbour(world)
-    at(other, "d=1/a.ndjson", "theirs")
-    other.drain(worker)
-    renamed = replace(other.parts(), source_name="history")
-    with pytest.raises(ColdStartRefused, match="main_backfill_old_checkpoint"):
-        check_cold_start(renamed)
 
 
 def test_who_looks_at_names_that_are_put_together_meanwhile_is_not_told_of_a_loss() -> None:

@@ -1,0 +1,164 @@
+"""Requests for ranges of values of tables and APIs: accepted, read chunk by chunk, previewed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+from blizzard_core.errors import WatermarkError
+from blizzard_core.storage.protocol import Entry
+from blizzard_py.edits.checkpoint_edit import set_columns
+from blizzard_py.ingest.request_steps import Applied, RequestRefused, Selected, Selection
+from blizzard_py.requests.document import Request
+from blizzard_py.requests.report import ReportLine
+from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.tables import ranges, windows
+from blizzard_py.sources.tables.ranges import Piece, RangeRefused, ValueRange
+from blizzard_py.sources.tables.source import AskedSource
+from blizzard_py.state.column_state import Chunk, ColumnState, Stored
+from blizzard_py.state.source_state import SourceState
+
+
+def begun(parts: Parts, source: object, state: SourceState, request: Request) -> Applied:
+    """Return the state with a request for values accepted; of rows that are replaced it is done.
+
+    Asks the server. Raises `RequestRefused`, `StorageError`.
+    """
+    found = _asked(parts, source)
+    try:
+        if request.options.get("mode", "add") == "replace":
+            return Applied(_lowered(parts, found, state, request), {})
+        return Applied(_accepted(parts, found, state, request), {}, is_running=True)
+    except (RangeRefused, WatermarkError) as error:
+        raise RequestRefused(f"{parts.name}: {error}") from error
+
+
+def select_chunk(
+    parts: Parts, source: object, state: SourceState, request: Request, wanted: Selection
+) -> Selected:
+    """Return the next chunk of a request as a page. Raises `RequestRefused`, `StorageError`."""
+    found = _asked(parts, source)
+    known = state.columns or ColumnState()
+    try:
+        asked = _range_of(parts, found, request)
+        _check(state.columns, asked.column, ranges.last_of(found.asking, asked.end))
+        begin = _value(wanted.cursor, asked.column) if wanted.cursor else asked.begin
+        piece = ranges.next_piece(asked, known, begin)
+        name = f"{wanted.request_id}-{state.requests[wanted.request_id].pages:06}"
+        chunk = None if piece.is_covered else _chunk(found, asked, piece, name, wanted.now)
+    except (RangeRefused, WatermarkError) as error:
+        raise RequestRefused(f"{parts.name}: {error}") from error
+    told = _told(asked, piece)
+    files: tuple[Entry, ...] = ()
+    if chunk is not None:
+        files = tuple(Entry(item, task.size, wanted.now) for item, task in chunk.items.items())
+        known = replace(known, chunk=chunk)
+    elif not piece.is_covered:
+        known = ranges.with_covered(known, asked.column, piece.begin, piece.end)
+    empty = ReportLine(told, "present" if piece.is_covered else "empty")
+    lines = tuple(ReportLine(entry.path, "taken", told) for entry in files) or (empty,)
+    is_last = piece.end == asked.end
+    return Selected(files, lines, _text(asked.column, piece.end), is_last, columns=known)
+
+
+def previewed(
+    parts: Parts, source: object, state: SourceState, request: Request
+) -> Iterator[ReportLine]:
+    """Yield what a request would do with each part of its range. Raises as `begun` does."""
+    state = begun(parts, source, state, request).state
+    if request.options.get("mode", "add") == "replace":
+        yield ReportLine(request.select["values"][0], "taken", "and all that lies above")
+        return
+    asked, known = _range_of(parts, _asked(parts, source), request), state.columns or ColumnState()
+    begin = asked.begin
+    while begin != asked.end:
+        piece = ranges.next_piece(asked, known, begin)
+        yield ReportLine(_told(asked, piece), "present" if piece.is_covered else "taken")
+        begin = piece.end
+
+
+def _asked(parts: Parts, source: object) -> AskedSource:
+    if not isinstance(source, AskedSource) or source.asking.snapshot:
+        raise RequestRefused(f"{parts.name}: is no table or API that is read above a watermark")
+    return source
+
+
+def _range_of(parts: Parts, source: AskedSource, request: Request) -> ValueRange:
+    asking, ends = source.asking, request.select["values"]
+    reached = asking.connection.bound(asking.bound_kind, asking.settle_secs).value
+    chunk = request.options.get("chunk", "")
+    return ranges.range_of(asking, parts.ingest.fields, tuple(ends), chunk, reached)
+
+
+def _check(known: ColumnState | None, column: str, last: object) -> None:
+    why = ranges.refusal(known, column, last)
+    if why is not None:
+        raise RangeRefused(why)
+
+
+def _chunk(
+    source: AskedSource, asked: ValueRange, piece: Piece, name: str, now: float
+) -> Chunk | None:
+    """The piece with its tasks; None where there is nothing to read."""
+    asking = source.asking
+    window = ranges.window_of_piece(asking, asked.column, piece, now)
+    tasks = asking.connection.tasks(windows.window_of(window), asking.split)
+    if not tasks:
+        return None
+    begin, end = ({asked.column: value} for value in (piece.begin, piece.end))
+    return Chunk(name, windows.to_stored(begin), windows.to_stored(end), window, tuple(tasks))
+
+
+def _accepted(
+    parts: Parts, source: AskedSource, state: SourceState, request: Request
+) -> SourceState:
+    """The state of a source that is to read a range for the first time."""
+    asking = source.asking
+    if asking.replaces:
+        raise RangeRefused(
+            "what it reads again replaces what it published; give --replace, with which it reads"
+            " everything from --from on once more"
+        )
+    if request.options.get("mode") == "again":
+        raise RangeRefused("rows of tables and APIs are not brought beside those that are in")
+    asked = _range_of(parts, source, request)
+    last = ranges.last_of(asking, asked.end)
+    if request.options.get("begin_live_at_end") and not ranges.has_begun(state.columns):
+        state = set_columns(state, windows.to_stored({asked.column: last}), asking.columns)
+    _check(state.columns, asked.column, last)
+    return state
+
+
+def _lowered(
+    parts: Parts, source: AskedSource, state: SourceState, request: Request
+) -> SourceState:
+    """The state of a source whose rows are replaced, with its watermark below ``values``."""
+    asking, known = source.asking, state.columns or ColumnState()
+    first, last = request.select["values"]
+    if not asking.replaces:
+        raise RangeRefused(
+            "its rows were published to stay, so none can be replaced: that takes `reread: replace`"
+        )
+    if last or request.options.get("chunk"):
+        raise RangeRefused("what is read again is all from --from on; leave --to and --chunk out")
+    if not known.watermark:
+        raise RangeRefused("it has not begun, and will read everything; have it run once first")
+    column = ranges.column_of(asking)
+    value = ranges.value_of(asking, parts.ingest.fields, first, known.watermark)
+    below: Stored = windows.to_stored({column: ranges.last_of(asking, value)})
+    if not windows.is_below(below, known.watermark):
+        raise RangeRefused(f"--from {first} is not below the watermark, so polls will read it")
+    return set_columns(state, below, asking.columns)
+
+
+def _told(asked: ValueRange, piece: Piece) -> str:
+    return f"{asked.column} from {piece.begin} up to {piece.end}"
+
+
+def _text(column: str, value: object) -> str:
+    return json.dumps(windows.to_stored({column: value}))
+
+
+def _value(cursor: str, column: str) -> object:
+    return windows.from_stored(json.loads(cursor))[column]

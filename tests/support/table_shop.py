@@ -1,0 +1,97 @@
+"""A shop's SQLite table that is ingested from a configuration, in one process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+from click.testing import CliRunner, Result
+
+from blizzard_core.settings.document import Config
+from blizzard_core.settings.load import load_config
+from blizzard_py.__main__ import main
+from blizzard_py.app import inspection
+from blizzard_py.app.wiring import parts_of, source_pipeline
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from tests.support.direct_engine import DirectEngine
+
+WHERE = ("orders", "erp")
+
+
+class Shop:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.base = folder / "shop.db"
+        self.document: dict[str, Any] = {
+            "connections": {"shop": {"driver": "sqlite", "uri": str(self.base)}},
+            "pipelines": {
+                "orders": {
+                    "sources": {
+                        "erp": {
+                            "kind": "table",
+                            "id": "erp-orders",
+                            "connection": "shop",
+                            "table": "orders",
+                            "watermark": {"columns": ["id"]},
+                        }
+                    },
+                    "sink": {"table_uri": str(folder / "lake")},
+                    "schema": {
+                        "fields": [
+                            {"name": "id", "type": "int64"},
+                            {"name": "amount", "type": "decimal(12,2)"},
+                        ]
+                    },
+                }
+            },
+        }
+        self.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, amount TEXT, at TEXT)")
+
+    def execute(self, *statements: str) -> None:
+        with contextlib.closing(sqlite3.connect(self.base)) as base, base:
+            for statement in statements:
+                base.execute(statement)
+
+    @property
+    def source(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.document["pipelines"]["orders"]["sources"]["erp"]
+        return found
+
+    def config(self) -> Config:
+        path = self.folder / "config.yaml"
+        path.write_text(yaml.safe_dump(self.document))
+        return load_config(path, {})
+
+    def run(self) -> SourcePipeline:
+        worker = source_pipeline(parts_of(self.config(), WHERE, DirectEngine()))
+        with contextlib.closing(worker):
+            while worker.cycle(threading.Event()):
+                pass
+        return worker
+
+    def rows(self) -> list[dict[str, Any]]:
+        files = sorted((self.folder / "lake").glob("*.parquet"))
+        return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+    def ids(self) -> list[int]:
+        return sorted(row["id"] for row in self.rows())
+
+    def plan(self, **options: Any) -> dict[str, Any]:
+        document, errors = inspection.plan(self.config(), **options)
+        assert errors == []
+        json.dumps(document)
+        found: dict[str, Any] = document["pipelines"]["orders"]["sources"]["erp"]
+        return found
+
+    def command(self, name: str, *arguments: str) -> Result:
+        """A command of the product for the shop's source, in this process."""
+        self.config()
+        where = ("--pipeline", WHERE[0], "--source", WHERE[1])
+        path = str(self.folder / "config.yaml")
+        return CliRunner().invoke(main, [name, path, *where, *arguments])

@@ -137,7 +137,8 @@ def _with_outcome(before: ReportLine, line: ReportLine) -> ReportLine:
         state = "kept"
     elif state == "reported":
         state = "left"
-    return replace(line, state=state, before=before.before, found_by=before.found_by)
+    reason = line.reason or before.reason
+    return replace(line, state=state, reason=reason, before=before.before, found_by=before.found_by)
 
 
 def _blocked(parts: Parts, order: Order) -> str | None:

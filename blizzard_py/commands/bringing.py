@@ -106,6 +106,8 @@ def _document(found: Mapping[str, Brought]) -> dict[str, Any]:
 
 def _print(found: Mapping[str, Brought]) -> None:
     lines = [(name, line) for name, each in found.items() for line in each.files]
+    if not lines and any(each.request and each.request.state != "done" for each in found.values()):
+        return  # that nothing came of it is said already
     noun = next((each.noun for each in found.values()), "file")
     print_table(
         ("source", noun, "state", "rows before", "found by", "why"),

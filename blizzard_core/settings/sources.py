@@ -16,6 +16,7 @@ from blizzard_core.json_text import json_value
 from blizzard_core.settings.base import DAY, MINUTE, Name, Options, Seconds, Settings, Uri
 from blizzard_core.settings.event_time import SourceEventTime
 from blizzard_core.settings.schema import OwnSchema
+from blizzard_core.storage.protocol import order_key
 
 SourceCompression = Literal["auto", "gzip", "zstd", "none"]
 OnBadRecord = Literal["quarantine_record", "quarantine_file", "fail"]
@@ -96,6 +97,46 @@ class FileUnits(Settings):
         return cooldown
 
 
+def _as_written(value: Any) -> Any:
+    """YAML makes dates and times of text that looks like them."""
+    if isinstance(value, dt.datetime):
+        return value.isoformat(" ")
+    return value.isoformat() if isinstance(value, dt.date) else value
+
+
+AsWritten = Annotated[str, BeforeValidator(_as_written)]
+
+
+class SourceRangeSettings(Settings):
+    """The names below the source's path that it reads, and no others.
+
+    Both ends are included. Each is a partition or a file, and stands for all names that begin
+    with it. One of the two may be left out. `from` stays as it was at the first start.
+    """
+
+    from_: AsWritten | None = Field(default=None, alias="from", examples=["date=2023-01-01"])
+    """Where it begins; without it: at the first name."""
+    to: AsWritten | None = Field(default=None, examples=["date=2023-12-31"])
+    """Where it ends; without it: nowhere."""
+
+    @field_validator("from_", "to")
+    @classmethod
+    def _is_below_the_path(cls, end: str | None) -> str | None:
+        if end is not None and "://" in end:
+            raise ValueError("is a name below the source's path; leave out what comes before it")
+        return end and end.strip("/")
+
+    @model_validator(mode="after")
+    def _has_names(self) -> Self:
+        first, last = self.from_ or "", self.to or ""
+        if not (first or last):
+            raise ValueError("give from, to or both; leave range out to read everything")
+        # An end stands for all that begins with it.
+        if last and order_key(first) > order_key(last) and not first.startswith(last):
+            raise ValueError(f"from {first!r} sorts above to {last!r}; exchange them")
+        return self
+
+
 class CommonSource(Settings):
     """Settings that every source has, whatever it reads."""
 
@@ -143,6 +184,10 @@ class SourceSettings(CommonSource):
     """false: keep the set of names done, for names that do not sort."""
     partition_filter: PartitionFilter | None = Field(default=None, examples=[{"lookback": 48}])
     """Where a cold start begins, and how deep partitions are."""
+    range: SourceRangeSettings | None = Field(
+        default=None, examples=[{"from": "date=2023-01-01", "to": "date=2023-12-31"}]
+    )
+    """The names that it reads, beside a source that does not read these; without it: all."""
     grace_period: Annotated[Seconds, Field(ge=0)] | Literal["auto"] = Field(default=5 * MINUTE)
     """How long a file may appear below one that was seen; auto: as measured."""
     late_files: Literal["report", "quarantine", "ingest"] = "quarantine"
@@ -171,6 +216,11 @@ class SourceSettings(CommonSource):
         """Return whether what is read again replaces what was published, without a command."""
         return self.units is not None
 
+    @property
+    def is_bounded(self) -> bool:
+        """Return whether it reads nothing above a name."""
+        return self.range is not None and bool(self.range.to)
+
     @model_validator(mode="before")
     @classmethod
     def _path_is_an_alias(cls, data: Any) -> Any:
@@ -191,6 +241,16 @@ class SourceSettings(CommonSource):
         return self
 
     @model_validator(mode="after")
+    def _begins_once(self) -> Self:
+        known = self.partition_filter
+        if self.range is not None and known is not None and known.lookback is not None:
+            raise ValueError(
+                "range and partition_filter.lookback both say where a cold start begins; leave one"
+                " of them out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _depth_is_the_templates(self) -> Self:
         """A floor that is deeper than what it closes would close only a part of it."""
         depth, known = self.advanced.partition_depth, self.partition_filter
@@ -206,16 +266,6 @@ class SourceSettings(CommonSource):
 MAX_PARTS = 1000
 
 
-def _as_written(value: Any) -> Any:
-    """YAML makes dates and times of text that looks like them."""
-    if isinstance(value, dt.datetime):
-        return value.isoformat(" ")
-    return value.isoformat() if isinstance(value, dt.date) else value
-
-
-Instant = Annotated[str, BeforeValidator(_as_written)]
-
-
 class UnitRangeSettings(Settings):
     """The time that is read, from ``from`` up to ``to`` without it.
 
@@ -224,9 +274,9 @@ class UnitRangeSettings(Settings):
     counted from ``from``.
     """
 
-    from_: Instant = Field(default="2019-01-01", alias="from")
+    from_: AsWritten = Field(default="2019-01-01", alias="from")
     """Where it begins."""
-    to: Instant = "-"
+    to: AsWritten = "-"
     """Where it ends: now."""
     zone: str = Field(default="UTC", min_length=1)
     """Where days and months are counted."""
@@ -237,9 +287,9 @@ class UnitPartSettings(Settings):
 
     by: str = Field(examples=["monthly"])
     """As `partition`."""
-    from_: Instant = Field(alias="from", examples=["2019-01-01"])
+    from_: AsWritten = Field(alias="from", examples=["2019-01-01"])
     """Where it begins."""
-    to: Instant = Field(examples=["-"])
+    to: AsWritten = Field(examples=["-"])
     """Where it ends."""
 
 

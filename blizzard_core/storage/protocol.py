@@ -51,7 +51,21 @@ class Page:
     keys: int
 
 
-class Storage(Protocol):
+class Listing(Protocol):
+    """What can be listed."""
+
+    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+        """All files with ``after < path < until`` in UTF-8 byte order.
+
+        Both bounds are exclusive; ``until=None`` means no upper bound and
+        ``after=""`` no lower one. Where a listing can start at a key, the first
+        page is small (100 keys), because most polls find little. The caller may
+        stop early. A missing local
+        root or bucket raises `NotFound`; an empty prefix yields nothing.
+        """
+
+
+class Storage(Listing, Protocol):
     """A store as the daemons need it, below one root."""
 
     @property
@@ -63,16 +77,6 @@ class Storage(Protocol):
         """Return whether `put_if` checks and writes in one step.
 
         False: a writer in between is lost.
-        """
-
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
-        """All files with ``after < path < until`` in UTF-8 byte order.
-
-        Both bounds are exclusive; ``until=None`` means no upper bound and
-        ``after=""`` no lower one. Where a listing can start at a key, the first
-        page is small (100 keys), because most polls find little. The caller may
-        stop early. A missing local
-        root or bucket raises `NotFound`; an empty prefix yields nothing.
         """
 
     def stat(self, path: str) -> Entry | None:

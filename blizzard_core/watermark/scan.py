@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from blizzard_core.bounds import FIRST_PAGE_KEYS
-from blizzard_core.storage.protocol import Entry, Page, Storage, is_hidden, order_key
+from blizzard_core.storage.protocol import Entry, Listing, Page, is_hidden, order_key
 from blizzard_core.watermark.paths import depth_of
 from blizzard_core.watermark.progress import Gap, Progress, gaps, is_new
 
@@ -48,7 +48,7 @@ class Scan:
 
 
 def scan(
-    storage: Storage,
+    storage: Listing,
     progress: Progress,
     accept: Callable[[str], bool],
     concurrency: int,
@@ -123,7 +123,7 @@ class _Listed:
 
 
 def _listed(
-    storage: Storage,
+    storage: Listing,
     ranges: Sequence[Gap],
     concurrency: int,
     wanted: Callable[[Entry], bool],
@@ -154,7 +154,7 @@ def _listed(
 
 
 def _list_gap(
-    storage: Storage, gap: Gap, wanted: Callable[[Entry], bool], bounds: _Bounds
+    storage: Listing, gap: Gap, wanted: Callable[[Entry], bool], bounds: _Bounds
 ) -> _Listed:
     limit = bounds.limit
     entries: dict[str, Entry] = {}

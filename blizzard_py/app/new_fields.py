@@ -9,7 +9,7 @@ from typing import Any
 from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.storage.protocol import Entry, Storage, is_hidden, order_key
+from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_py.app.wiring import NoEngine, inferred_schema, parts_of
 from blizzard_py.explain import Explanation
 from blizzard_py.job import FieldSpec
@@ -18,6 +18,7 @@ from blizzard_py.kernels.decode.unexpected import names_in
 from blizzard_py.schema.difference import Difference, difference
 from blizzard_py.schema.types import field_document
 from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.files.sampling import first_lines
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_state
@@ -43,13 +44,13 @@ def recent_files(parts: Parts, state: SourceState, most: int) -> list[Entry]:
         places[0] = (places[0][0], None)
     found = [
         entry
-        for entry in _listed(parts.stores.source, places or [("", None)])
+        for entry in _listed(listing_of(parts), places or [("", None)])
         if entry.size and accept(entry.path) and not is_hidden(entry.path)
     ]
     return sorted(found, key=lambda entry: (entry.modified, entry.path))[-most:]
 
 
-def _listed(storage: Storage, places: list[tuple[str, str | None]]) -> Iterator[Entry]:
+def _listed(storage: Listing, places: list[tuple[str, str | None]]) -> Iterator[Entry]:
     keys = pages = 0
     for after, until in places:
         for page in storage.list_range(after, until):

@@ -15,6 +15,7 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_core.watermark.progress import is_new
 from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.files.listing import outside
 from blizzard_py.sources.files.source import Known
 from blizzard_py.sources.files.sweep import sweeps
 from blizzard_py.sources.parts import Parts
@@ -35,9 +36,9 @@ _UNKNOWN = (
 class Claim:
     """The claim of a source on a file, and the reason.
 
-    ``waits``: the source has still to do it. ``rows``: its rows are in. ``empty``: it was settled
-    without a row. ``unknown``: it was passed before there was a ledger, and only an operator can
-    know. ``free``: nobody has settled it and nobody is going to.
+    ``waits``: the source has still to do it, or it is none of its. ``rows``: its rows are in.
+    ``empty``: it was settled without a row. ``unknown``: it was passed before there was a ledger,
+    and only an operator can know. ``free``: nobody has settled it and nobody is going to.
     """
 
     standing: Literal["free", "waits", "rows", "empty", "unknown"]
@@ -66,6 +67,7 @@ class Claims:
         self._replaced = replaced
         self._source = parts.files if parts.has_files else None
         self._known = known
+        self._names = parts.identity.range
         self._under_way = frozenset(under_way(state))
 
     @property
@@ -84,6 +86,8 @@ class Claims:
 
     def of(self, path: str) -> Claim:
         """Return the claim on a file."""
+        if elsewhere := self._elsewhere(path):
+            return Claim("waits", elsewhere)
         settled = self._ledger.settled_as(path)
         waits = self._waits_for(path, settled)
         if waits:
@@ -93,6 +97,10 @@ class Claims:
         if settled == "none":
             return Claim("empty", "it was settled without a row")
         return Claim("unknown", _UNKNOWN) if self._is_older(path, settled) else Claim("free")
+
+    def _elsewhere(self, path: str) -> str:
+        """Return why the file is none of this source's, empty if it is."""
+        return "" if is_of_records(path) else outside(self._names, path)
 
     def _waits_for(self, path: str, settled: Settled | None) -> str:
         """Return what the source has still to do with the file; empty if nothing."""

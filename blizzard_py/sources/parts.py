@@ -14,6 +14,7 @@ from blizzard_core.settings.event_time import Branch, EventTimeSettings, Watch
 from blizzard_core.settings.sources import CommonSource, SourceSettings
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage
+from blizzard_core.watermark.name_range import NameRange
 from blizzard_py.connections.asking import Asking
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, UnexpectedField
 from blizzard_py.sources.activity import SourceActivity
@@ -118,4 +119,6 @@ class Parts:
     def identity(self) -> Identity:
         """The identity of the source, as the checkpoint keeps it."""
         lake = None if self.asked is None else self.asked.lake
-        return Identity(self.pipeline, self.source_name, self.stores.source.uri, lake)
+        bounds = self.source.range if isinstance(self.source, SourceSettings) else None
+        names = None if bounds is None else NameRange(bounds.from_ or "", bounds.to or "")
+        return Identity(self.pipeline, self.source_name, self.stores.source.uri, lake, names)

@@ -2,7 +2,7 @@
 
 On top of the shared format (`blizzard_core.checkpoint.document`) come:
 
-* ``source``: whose state it is, by names and URI;
+* ``source``: whose state it is, by names and URI, and the range of names that it is for;
 * ``in_flight``: the batches between plan and advance, with their phase. In
   phase ``running`` nothing they wrote counts; in phase ``publishing`` everything
   in ``outputs`` and ``letters`` does, and ``finished`` says what became of each source file;

@@ -13,6 +13,7 @@ from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import StateError, Unavailable
 from blizzard_core.storage.opening import is_same_place
 from blizzard_core.storage.protocol import Storage, order_key
+from blizzard_core.watermark.name_range import NameRange
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by
 from blizzard_py.state.checkpoint_document import (
@@ -26,7 +27,8 @@ from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.members import of_source
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.processed_tracker import ProcessedTracker
-from blizzard_py.state.source_state import IN, Identity, SourceState, checkpoint_path
+from blizzard_py.state.record_names import is_of_records
+from blizzard_py.state.source_state import IN, Identity, SourceState, checkpoint_path, under_way
 from blizzard_py.state.state_paths import StatePaths, checkpoints
 
 # A segment that is gone was replaced since the checkpoint was read: so often it is read again.
@@ -191,7 +193,10 @@ def check_identity(
     known = state.source
     progress = state.progress
     begun = progress.value is not None or progress.partitions or state.processed
-    if known is None or not (begun or state.in_flight or state.queue or state.retries):
+    if not (begun or state.in_flight or state.queue or state.retries):
+        return
+    _check_range(state, parts_identity.range or NameRange(), where)
+    if known is None:
         return
     names = (known.pipeline, known.source)
     if own_id is None and names != (parts_identity.pipeline, parts_identity.source):
@@ -215,6 +220,25 @@ def check_identity(
             f" {parts_identity.uri}; set source_uri back, give the source another `id:` and"
             " start once with --fresh to ingest everything there, or, if the same files were moved"
             " there under their names, say so with `blizzard rename`"
+        )
+
+
+def _check_range(state: SourceState, names: NameRange, where: str) -> None:
+    """Raise `StateError` for a range that would pass over names without a word."""
+    known = None if state.source is None else state.source.range
+    was = "" if known is None else known.first
+    if was != names.first:
+        raise StateError(
+            f"{where}: began at {was or 'the first name'}, the configuration now has range.from:"
+            f" {names.first or 'none'}, and watermarks would pass over what lies between; set it"
+            " back, and read other names by a source with another `id:` and a range of its own"
+        )
+    todo = [path for path in under_way(state) if not is_of_records(path)]
+    outside = [path for path in todo if not names.holds(path)]
+    if outside:
+        raise StateError(
+            f"{where}: {len(outside)} file(s) outside of the range ({names}) are not done yet, such"
+            f" as {min(outside)}; set `range` back until they are"
         )
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.name_range import NameRange
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.job import FinishedFile, StagedBadRecords
 from blizzard_py.reading import ReadMarks
@@ -143,15 +144,17 @@ class Identity:
     """The identity of a source: names of pipeline and source, and where its files are.
 
     A table's ``uri`` names the connection; ``lake`` is what reads it and where, as
-    ``csv in s3://lake``, None for what is no lake.
+    ``csv in s3://lake``, None for what is no lake. ``range`` are the names that a source of files
+    is for, None for all.
     """
 
     pipeline: str
     source: str
     uri: str
     lake: str | None = None
+    range: NameRange | None = None
 
-    def document(self) -> dict[str, str]:
+    def document(self) -> dict[str, Any]:
         """As the checkpoint keeps it."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 

@@ -187,6 +187,12 @@ def _of_sources(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
                 (*where, "units"),
                 "files that come again would count twice in a window; event_time goes without",
             )
+        elif source.range is not None:
+            yield Finding(
+                (*where, "range"),
+                "a window or a duplicate may have rows on both sides of its ends; event_time goes"
+                " without",
+            )
 
 
 def _of_columns(

@@ -33,6 +33,7 @@ from blizzard_py.requests.progress import open_of, without
 from blizzard_py.sources.cold_start import other_names
 from blizzard_py.sources.files.advance import last_of_partitions
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
+from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World, adopted, world_of
@@ -211,7 +212,7 @@ class Rebuild:
         # What was settled counts, whatever endings count today; what is new has one of them.
         there = {
             entry.path: entry
-            for page in self._parts.stores.source.list_range("", None)
+            for page in listing_of(self._parts).list_range("", None)
             for entry in page.entries
             if can_count(entry.path)
         }

@@ -15,7 +15,7 @@ from blizzard_core.bounds import SCAN_FILES
 from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.errors import StateError
 from blizzard_core.settings.sources import SourceCompression, SourceSettings
-from blizzard_core.storage.protocol import Entry, Storage, is_hidden
+from blizzard_core.storage.protocol import Entry, Listing, is_hidden
 from blizzard_core.watermark.floor import timeless
 from blizzard_core.watermark.partition_time import family_of, is_timed, lookback_floor, span_of
 from blizzard_core.watermark.paths import partition_key, split
@@ -144,7 +144,7 @@ def _begun_at(progress: Progress, floor: str | None) -> Progress:
 
 
 def discover_unseen(
-    storage: Storage,
+    storage: Listing,
     source: SourceSettings,
     unseen: Callable[[Sequence[str]], Sequence[str]],
     clock: Callable[[], float],
@@ -200,7 +200,7 @@ def _split_by_age(
 
 
 def discover(
-    storage: Storage,
+    storage: Listing,
     source: SourceSettings,
     progress: Progress,
     clock: Callable[[], float],

@@ -21,6 +21,7 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.files.advance import NOTHING
 from blizzard_py.sources.files.discovery import AHEAD_SLACK_SECS
+from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.files.sweep import (
     LateSweep,
     Slice,
@@ -126,7 +127,7 @@ class LateFiles:
         self._sink = parts.stores.sink
         self._ledger = Ledger(self._sink, parts.id, parts.concurrency)
         self._changed = ChangedFiles(parts)
-        self._sweep = LateSweep(parts.stores.source, parts.files, self._ledger)
+        self._sweep = LateSweep(listing_of(parts), parts.files, self._ledger)
         self._epoch = 0
         self._loaded = False
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)

@@ -48,7 +48,7 @@ class SetFiles(Replacing):
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:  # noqa: ARG002  # the seam gives it
         found, self._listed = discover_unseen(
-            self._storage,
+            self._listing,
             self._source,
             self._names().unseen,
             self._clock,
@@ -105,7 +105,8 @@ class SetFiles(Replacing):
 
     def _forget(self, state: SourceState, now: float) -> SourceState:
         """Let go of names that the source no longer has, so that the set follows it."""
-        if self._listed is None:
+        # What lies above a range that was made shorter is not gone.
+        if self._listed is None or self._source.is_bounded:
             return state
         segments = self._tracker.forgetting(self._listed, now)
         self._listed = None

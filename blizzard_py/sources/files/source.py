@@ -25,6 +25,7 @@ from blizzard_py.sources.files.discovery import (
     notes_of,
 )
 from blizzard_py.sources.files.late_files import LateFiles
+from blizzard_py.sources.files.listing import listing_of, outside
 from blizzard_py.sources.files.story import FileStory, ignored
 from blizzard_py.sources.files.sweep import grace_of, is_due
 from blizzard_py.sources.parts import Parts
@@ -68,6 +69,7 @@ class FileSource(ABC):
         self._parts = parts
         self._source = parts.files
         self._storage = parts.stores.source
+        self._listing = listing_of(parts)
         self._upkeep = upkeep
         self._clock = upkeep.clock
         self._where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"
@@ -108,6 +110,7 @@ class FileSource(ABC):
         with contextlib.suppress(PartitionError):  # the table was partitioned in another way then
             folder = self._folder(name) if self._parts.ingest.partition_template else None
         why = ignored(name, self._source.advanced.compression)
+        why = why or outside(self._parts.identity.range, name) or None
 
         def beside(state: SourceState) -> Standing:
             self.check(state)

@@ -19,7 +19,7 @@ import numpy as np
 
 from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.storage.protocol import Entry, Storage, is_hidden, order_key
+from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import is_new
 from blizzard_py.job import FinishedFile, Outcome
@@ -104,10 +104,12 @@ class Slice:
 class LateSweep:
     """The sweep of one source, as far as this process has taken part in it."""
 
-    def __init__(self, storage: Storage, source: SourceSettings, ledger: Ledger) -> None:
+    def __init__(self, storage: Listing, source: SourceSettings, ledger: Ledger) -> None:
         self._storage = storage
         self._ledger = ledger
         self._looks_for_late = sweeps(source)
+        # What lies above a range that was made shorter is not gone.
+        self._forgets = not source.is_bounded
         self._accept: Callable[[str], bool] = accepts(source.advanced.compression)
         # Digests of what is listed are 80 bytes a name, so they are kept only by a sweep
         # that follows one after which the ledger was found to have outgrown the source.
@@ -152,7 +154,8 @@ class LateSweep:
         listed, files = self._listed, self._files
         self._listed = self._files = None
         # Where another process listed the beginning nobody knows.
-        self._forgetting = files is not None and self._ledger.outgrows(files)
+        outgrown = files is not None and self._ledger.outgrows(files)
+        self._forgetting = outgrown and self._forgets
         return None if listed is None else np.concatenate(listed)
 
     @property

@@ -9,7 +9,7 @@ from itertools import chain
 from blizzard_core.bounds import SCAN_FILES
 from blizzard_core.errors import OrderError
 from blizzard_core.settings.sources import SourceSettings
-from blizzard_core.storage.protocol import Entry, Storage, is_hidden, order_key
+from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import depth_of, split
 from blizzard_core.watermark.progress import Lowest, Progress, Scanned, gaps, is_new, is_passed
@@ -41,7 +41,7 @@ REQUESTS = 200
 
 
 def backlog(
-    storage: Storage,
+    storage: Listing,
     progress: Progress,
     accept: Callable[[str], bool],
     places_of: Callable[[Progress], Places],
@@ -116,7 +116,7 @@ class WatermarkFiles(Replacing):
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:
         return discover(
-            self._storage,
+            self._listing,
             self._source,
             self._start(state),
             self._clock,
@@ -131,7 +131,7 @@ class WatermarkFiles(Replacing):
         start = starting_point(state, self._source, now, self._where)
         accept = accepts(self._source.advanced.compression)
         return backlog(
-            self._storage,
+            self._listing,
             start,
             accept,
             lambda progress: Places(progress, self._source, now),

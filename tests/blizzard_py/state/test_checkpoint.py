@@ -16,6 +16,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry
+from blizzard_core.watermark.name_range import NameRange
 from blizzard_core.watermark.progress import (
     PartitionProgress,
     Progress,
@@ -210,7 +211,7 @@ def test_everything_of_a_state_survives_the_round_trip() -> None:
         origin="d=0",
         processed=(Segment("00000002~y", 4, 17.0),),
         ahead=("d=9/x.ndjson",),
-        source=Identity("events", "main", "s3://raw"),
+        source=Identity("events", "main", "s3://raw", range=NameRange("d=0", "d=9")),
     )
     text = json.dumps(state_to_json(state, 7.0))
     assert state_from_json(json.loads(text), "x") == state

@@ -1,0 +1,128 @@
+"""The range of a source: what it may be, and what does not go with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.load import load_config
+from blizzard_core.settings.sources import SourceRangeSettings, SourceSettings
+
+SCHEMA = {
+    "fields": [
+        {"name": "a", "type": "string"},
+        {"name": "at", "type": "timestamp", "nullable": False},
+    ]
+}
+
+
+def problems(
+    tmp_path: Path, source: dict[str, Any], spark: dict[str, Any] | None = None, **pipeline: Any
+) -> list[str]:
+    """The problems of a configuration with one source."""
+    path = tmp_path / "history.yaml"
+    document = {
+        "spark": spark or {},
+        "pipelines": {
+            "events": {
+                "sources": {"history": source},
+                "sink": {"table_uri": "/lake/events"},
+                "schema": SCHEMA,
+                **pipeline,
+            }
+        },
+    }
+    path.write_text(yaml.safe_dump(document))
+    try:
+        load_config(path, {})
+    except ConfigError as error:
+        return [f"{error.source}: {problem}" for problem in error.problems]
+    return []
+
+
+def files(ends: Any, **more: Any) -> dict[str, Any]:
+    return {"path": "/raw/events", "range": ends, **more}
+
+
+def ends_of(given: dict[str, Any]) -> tuple[str, str]:
+    found = SourceRangeSettings.model_validate(given)
+    return found.from_ or "", found.to or ""
+
+
+@pytest.mark.parametrize(
+    ("given", "ends"),
+    [
+        (
+            {"from": "date=2023-01-01", "to": "date=2023-12-31"},
+            ("date=2023-01-01", "date=2023-12-31"),
+        ),
+        ({"from": "/date=2023-01-01/", "to": "/date=2024/"}, ("date=2023-01-01", "date=2024")),
+        ({"to": "date=2023-12-31/"}, ("", "date=2023-12-31")),
+        ({"from": "date=2023-01-01"}, ("date=2023-01-01", "")),
+        ({"from": "date=2023-01-05", "to": "date=2023-01"}, ("date=2023-01-05", "date=2023-01")),
+    ],
+)
+def test_ends_are_prefixes_without_outer_slashes(
+    given: dict[str, Any], ends: tuple[str, str]
+) -> None:
+    assert ends_of(given) == ends
+
+
+def test_ends_that_yaml_reads_as_dates_are_names() -> None:
+    given = yaml.safe_load("{from: 2023-01-01, to: 2023-12-31}")
+    assert ends_of(given) == ("2023-01-01", "2023-12-31")
+
+
+def test_whole_range_is_read_from_a_file(tmp_path: Path) -> None:
+    assert problems(tmp_path, files({"from": "date=2023-01-01", "to": "date=2023-12-31"})) == []
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ({}, "give from, to or both; leave range out to read everything"),
+        ({"from": "", "to": "/"}, "give from, to or both; leave range out to read everything"),
+        ({"from": "b", "to": "a"}, "from 'b' sorts above to 'a'; exchange them"),
+        ({"from": "s3://raw/events/a"}, "is a name below the source's path"),
+    ],
+)
+def test_range_without_names_is_refused(tmp_path: Path, ends: Any, said: str) -> None:
+    [problem] = problems(tmp_path, files(ends))
+    assert problem.startswith(
+        f"{tmp_path / 'history.yaml'}: pipelines.events.sources.history.range"
+    )
+    assert said in problem
+
+
+def test_range_and_lookback_are_not_both_taken(tmp_path: Path) -> None:
+    template = {"prefix_template": "date=%Y-%m-%d"}
+    source = files({"from": "a"}, partition_filter={**template, "lookback": 2})
+    [problem] = problems(tmp_path, source)
+    assert problem.startswith(f"{tmp_path / 'history.yaml'}: pipelines.events.sources.history ")
+    assert "range and partition_filter.lookback both say where a cold start begins" in problem
+    assert problems(tmp_path, files({"from": "a"}, partition_filter=template)) == []
+
+
+def test_range_is_refused_with_a_query_over_event_time(tmp_path: Path) -> None:
+    query = {"column": "at", "delay": "5 minutes", "deduplicate": ["a"]}
+    spark = {"master": "local[2]"}
+    [problem] = problems(tmp_path, files({"from": "a"}), spark=spark, event_time=query)
+    assert ": pipelines.events.sources.history.range " in problem
+    assert "event_time goes without" in problem
+
+
+def test_range_is_for_files_alone(tmp_path: Path) -> None:
+    source = {"kind": "table", "connection": "x", "table": "t", "range": {"from": "a"}}
+    found = problems(tmp_path, source)
+    assert any("sources.history.range" in problem for problem in found)
+
+
+def test_only_a_range_with_an_end_is_bounded() -> None:
+    def is_bounded(ends: dict[str, str] | None) -> bool:
+        return SourceSettings.model_validate({"path": "/raw", "range": ends}).is_bounded
+
+    assert [is_bounded(each) for each in (None, {"from": "a"}, {"to": "a"})] == [False, False, True]

@@ -1,0 +1,306 @@
+"""A source with a range: it finds what lies in it, lists nothing else, and tells of the rest."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from blizzard_core.errors import StateError, Unavailable
+from blizzard_core.settings.sources import CheckpointSettings
+from blizzard_core.storage.protocol import Page, order_key
+from blizzard_core.watermark.name_range import NameRange
+from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.sources.files.listing import RangeListing
+from blizzard_py.state.processed_set import FORGET_SECS
+from tests.support.blizzard_world import World
+from tests.support.memory_store import Died, Dying, MemoryStorage
+from tests.support.promise_world import poll, polls, sweeps
+from tests.support.request_world import (
+    explained,
+    ingest_files,
+    preview_files,
+)
+
+DAYS = ("date=2022-12-31", "date=2023-01-01", "date=2023-06-01", "date=2023-12-31")
+YEAR = {"from": "date=2023-01-01", "to": "date=2023-12-31"}
+TRACKINGS = pytest.mark.parametrize("use_watermark", [True, False])
+
+
+def year_world(**source: Any) -> World:
+    """Files of a year, and of days before and behind it."""
+    world = World(range=YEAR, grace_period="1s", **source)
+    for day in (*DAYS, "date=2024-01-01"):
+        world.put(f"{day}/1.json", day[5:])
+    return world
+
+
+def listed(world: World) -> list[tuple[str, str | None]]:
+    """Record what is listed of the source from now on."""
+    calls: list[tuple[str, str | None]] = []
+    list_range = world.source.list_range
+
+    def recorded(after: str, until: str | None) -> Iterator[Page]:
+        calls.append((after, until))
+        yield from list_range(after, until)
+
+    world.source.list_range = recorded  # type: ignore[method-assign]
+    return calls
+
+
+@TRACKINGS
+def test_source_ends_idle_with_the_files_of_its_range(use_watermark: bool) -> None:
+    world = year_world(use_watermark=use_watermark)
+    world.drain()
+    assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31"]
+    assert world.pipeline().load().progress.state == "Idle"
+    assert world.checkpoint()["source"]["range"] == {
+        "first": "date=2023-01-01",
+        "last": "date=2023-12-31",
+    }
+    world.put("date=2022-12-31/2.json", "before")
+    world.put("date=2023-06-02/1.json", "new day")
+    world.put("date=2024-01-02/1.json", "behind")
+    world.now += 60
+    world.drain()
+    assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31", "new day"]
+
+
+@TRACKINGS
+def test_nothing_outside_of_the_range_is_listed(use_watermark: bool) -> None:
+    world = year_world(use_watermark=use_watermark, late_sweep_interval="1d")
+    for number in range(300):
+        world.put(f"date=2021-01-{number:03d}/1.json", "old")
+        world.put(f"date=2024-02-{number:03d}/1.json", "new")
+    world.source.page_keys = 1000
+    calls = listed(world)
+    worker = world.drain()
+    sweeps(world, worker)
+    worker.backlog(worker.load())
+    worker.discover(worker.load(), whole=True)
+    looks = [each for each in calls if each != ("", None)]  # whether the store shows anything
+    assert len(looks) > 5
+    for after, until in looks:
+        assert order_key(after) >= order_key(YEAR["from"])
+        assert until is not None
+        assert order_key(until) <= order_key(f"{YEAR['to']}\U0010ffff")
+    assert world.letters() == []
+
+
+def test_poll_costs_no_more_than_without_a_range() -> None:
+    costs = []
+    for ends in (YEAR, None):
+        world = World(range=ends, grace_period="1s")
+        for day in DAYS[1:]:
+            world.put(f"{day}/1.json", day)
+        worker = polls(world, poll(world), 3)
+        costs.append(worker.discover(worker.load()).requests)
+    assert costs[0] <= costs[1]
+
+
+@TRACKINGS
+def test_ends_may_be_files_and_are_read(use_watermark: bool) -> None:
+    ends = {"from": "d=1/3.json", "to": "d=2/2.json"}
+    world = World(range=ends, use_watermark=use_watermark)
+    for path in (
+        "d=1/2.json",
+        "d=1/3.json",
+        "d=1/4.json",
+        "d=2/1.json",
+        "d=2/2.json",
+        "d=2/3.json",
+    ):
+        world.put(path, path)
+    world.drain()
+    assert world.rows() == ["d=1/3.json", "d=1/4.json", "d=2/1.json", "d=2/2.json"]
+
+
+def test_ends_are_prefixes_of_partitions_and_files() -> None:
+    world = World(range={"from": "d=1/2", "to": "d=1"})
+    for path in ("a.json", "d=1/1.json", "d=1/2.json", "d=1/20.json", "d=10/1.json", "d=2/1.json"):
+        world.put(path, path)
+    world.drain()
+    assert world.rows() == ["d=1/2.json", "d=1/20.json", "d=10/1.json"]
+
+
+def test_listing_clamps_each_request_to_the_range() -> None:
+    store = MemoryStorage()
+    for path in ("a.json", "b.json", "b.jsonx", "c.json", "d.json"):
+        store.put_atomic(path, b"")
+    listing = RangeListing(store, NameRange("b.json", "c"))
+
+    def names(after: str, until: str | None) -> list[str]:
+        return [entry.path for page in listing.list_range(after, until) for entry in page.entries]
+
+    assert names("", None) == ["b.json", "b.jsonx", "c.json"]
+    assert names("b.json", None) == ["b.jsonx", "c.json"]
+    assert names("", "c") == ["b.json", "b.jsonx"]
+    assert names("", "b.json") == names("a", "b") == names("c.json", None) == names("d", None) == []
+
+
+def test_gaps_beside_the_range_cost_no_request() -> None:
+    store = MemoryStorage()
+    listing = RangeListing(store, NameRange("b", "c"))
+    assert list(listing.list_range("", "a")) == list(listing.list_range("d", None)) == []
+
+
+@TRACKINGS
+def test_restart_goes_on_where_it_was(use_watermark: bool) -> None:
+    world = year_world(use_watermark=use_watermark, checkpoint=CheckpointSettings(interval_files=1))
+    for _ in range(4):
+        poll(world)
+        world.now += 60
+    assert len(world.rows()) == 3
+
+
+@TRACKINGS
+def test_death_at_any_change_brings_each_row_once(use_watermark: bool) -> None:
+    deaths = 0
+    for step in range(200):
+        world = year_world(use_watermark=use_watermark)
+        dying = Dying(world.source, world.sink, world.dlq)
+        dying.arm(step)
+        try:
+            world.drain()
+            break
+        except Died:
+            deaths += 1
+        world.drain()
+        assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31"], step
+    assert 10 < deaths < 199
+
+
+def test_late_file_in_the_range_is_told_and_others_are_not() -> None:
+    world = year_world(late_sweep_interval="1d")
+    worker = polls(world, poll(world), 3)
+    world.put("date=2023-06-01/3.json", "x")
+    worker = polls(world, worker, 3)
+    world.put("date=2023-06-01/2.json", "late")
+    world.put("date=2022-12-31/2.json", "outside")
+    sweeps(world, worker)
+    assert [letter["path"] for letter in world.letters()] == ["mem://raw/date=2023-06-01/2.json"]
+
+
+@TRACKINGS
+def test_explain_says_that_a_file_lies_outside(use_watermark: bool) -> None:
+    world = year_world(use_watermark=use_watermark)
+    world.drain()
+    for day in ("date=2022-12-31", "date=2024-01-01"):
+        found = explained(world, f"{day}/1.json")
+        assert found.verdict == "ignored"
+        assert found.reason == (
+            "it lies outside of the source's range (from date=2023-01-01 to date=2023-12-31)"
+        )
+    assert explained(world, "date=2023-06-01/1.json").verdict == "ingested"
+
+
+@TRACKINGS
+@pytest.mark.parametrize("mode", ["add", "again"])
+def test_requests_leave_files_outside_with_the_reason(use_watermark: bool, mode: str) -> None:
+    world = year_world(use_watermark=use_watermark)
+    world.drain()
+    outside = "date=2022-12-31/1.json"
+    assert preview_files(world.parts(), outside, mode=mode) == ["left"]
+    assert ingest_files(world.parts(), outside, mode=mode) == ["left"]
+    world.drain()
+    assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31"]
+
+
+@TRACKINGS
+def test_rebuild_finds_what_lies_in_the_range_alone(use_watermark: bool) -> None:
+    world = year_world(use_watermark=use_watermark)
+    world.drain()
+    world.sink.delete("_blizzard/events_main_checkpoint.json")
+    calls = listed(world)
+    rebuild = Rebuild(world.parts())
+    found = rebuild.plan(None)
+    assert (found.listed, found.new) == (3, ())
+    assert [after for after, _ in calls] == ["date=2023-01-01"]
+    rebuild.write(found)
+    world.put("date=2023-12-31/2.json", "more")
+    polls(world, None, 3)
+    assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31", "more"]
+
+
+def with_range(world: World, ends: dict[str, str] | None) -> World:
+    world.settings["range"] = ends
+    return world
+
+
+@TRACKINGS
+def test_later_end_goes_on_from_the_earlier_one(use_watermark: bool) -> None:
+    world = year_world(use_watermark=use_watermark)
+    polls(world, poll(world), 3)
+    polls(with_range(world, {"from": "date=2023-01-01", "to": "date=2024"}), None, 3)
+    assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31", "2024-01-01"]
+    polls(with_range(world, {"from": "date=2023-01-01"}), None, 3)
+    assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31", "2024-01-01"]
+
+
+@TRACKINGS
+def test_earlier_end_and_later_one_bring_no_row_twice(
+    use_watermark: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blizzard_py.state.processed_set.TAIL", 0)
+    monkeypatch.setattr("blizzard_py.state.ledger.TAIL", 0)
+    world = year_world(use_watermark=use_watermark, late_files="ingest")
+    more = [f"date=2023-12-{number}" for number in range(10, 30)]
+    for day in more:
+        world.put(f"{day}/1.json", day[5:])
+    polls(world, poll(world), 3)
+    worker = sweeps(with_range(world, {"from": "date=2023-01-01", "to": "date=2023-01"}))
+    world.now += 2 * FORGET_SECS
+    sweeps(world, worker)
+    sweeps(with_range(world, YEAR))
+    assert world.rows() == sorted([*(day[5:] for day in (*DAYS[1:], *more))])
+
+
+@TRACKINGS
+@pytest.mark.parametrize("first", ["date=2022-12-31", "date=2023-06-01", ""])
+def test_another_begin_is_refused_once_it_has_begun(use_watermark: bool, first: str) -> None:
+    world = year_world(use_watermark=use_watermark)
+    world.drain()
+    with_range(world, {"from": first, "to": "date=2023-12-31"})
+    with pytest.raises(StateError, match=r"began at date=2023-01-01.*range\.from.*set it back"):
+        world.drain()
+    with pytest.raises(StateError, match="began at date=2023-01-01"):
+        world.pipeline().discover(world.pipeline().load())
+    with_range(world, None)
+    with pytest.raises(StateError, match="began at date=2023-01-01"):
+        world.drain()
+
+
+def test_begin_may_change_before_anything_was_done() -> None:
+    world = World(range={"from": "date=2025"})
+    world.put("date=2023-01-01/1.json", "1")
+    world.drain()
+    with_range(world, YEAR)
+    world.drain()
+    assert world.rows() == ["1"]
+
+
+def test_range_with_a_begin_is_refused_for_one_without() -> None:
+    world = year_world()
+    with_range(world, None).drain()
+    with pytest.raises(StateError, match="began at the first name"):
+        with_range(world, YEAR).drain()
+    with_range(world, {"to": "date=2025"}).drain()
+    assert len(world.rows()) == 5
+
+
+@TRACKINGS
+def test_shorter_range_is_refused_while_a_file_waits(use_watermark: bool) -> None:
+    world = year_world(use_watermark=use_watermark)
+    world.drain()
+    last = "date=2023-12-31/2.json"
+    world.put(last, "flaky")
+    world.engine.flaky[last] = 1
+    with pytest.raises(Unavailable):
+        world.pipeline().cycle(threading.Event())
+    with_range(world, {"from": "date=2023-01-01", "to": "date=2023-06"})
+    with pytest.raises(StateError, match=f"such as {last}; set `range` back until they are"):
+        world.drain()
+    with_range(world, YEAR).drain()
+    assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31", "flaky"]

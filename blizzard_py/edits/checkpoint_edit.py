@@ -181,6 +181,7 @@ def over(state: SourceState) -> SourceState:
         last_output=state.last_output,
         committed=state.committed,
         requests=state.requests,
+        reached=state.reached,
     )
 
 

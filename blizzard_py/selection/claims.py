@@ -19,6 +19,7 @@ from blizzard_py.sources.files.listing import outside
 from blizzard_py.sources.files.source import Known
 from blizzard_py.sources.files.sweep import sweeps
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.shared_files import readers
 from blizzard_py.state.ledger import Ledger, Settled
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.source_state import SourceState, under_way
@@ -36,7 +37,7 @@ _UNKNOWN = (
 class Claim:
     """The claim of a source on a file, and the reason.
 
-    ``waits``: the source has still to do it, or it is none of its. ``rows``: its rows are in.
+    ``waits``: the source has still to do it, or another one does it. ``rows``: its rows are in.
     ``empty``: it was settled without a row. ``unknown``: it was passed before there was a ledger,
     and only an operator can know. ``free``: nobody has settled it and nobody is going to.
     """
@@ -68,6 +69,12 @@ class Claims:
         self._source = parts.files if parts.has_files else None
         self._known = known
         self._names = parts.identity.range
+        # Of names that another source reads this one has no word to say.
+        self._others = (
+            [(of.range, f"{of.pipeline}/{of.source}") for _, of, _ in readers(parts) if of.range]
+            if parts.has_files
+            else []
+        )
         self._under_way = frozenset(under_way(state))
 
     @property
@@ -100,7 +107,10 @@ class Claims:
 
     def _elsewhere(self, path: str) -> str:
         """Return why the file is none of this source's, empty if it is."""
-        return "" if is_of_records(path) else outside(self._names, path)
+        if is_of_records(path):
+            return ""
+        others = (f"{name} reads it ({its})" for its, name in self._others if its.holds(path))
+        return outside(self._names, path) or next(others, "")
 
     def _waits_for(self, path: str, settled: Settled | None) -> str:
         """Return what the source has still to do with the file; empty if nothing."""

@@ -17,13 +17,14 @@ from blizzard_core.errors import ColdStartRefused
 from blizzard_core.handover.outputs import sources_in
 from blizzard_core.storage.protocol import Storage, listed
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.shared_files import check_ranges, documents
 from blizzard_py.sources.stale import World, told_of, waiting_of, world_of
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, SHARED
 from blizzard_py.state.checkpoint_file import live_states, load_state
 from blizzard_py.state.fence_record import fence_path
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.source_state import checkpoint_path
-from blizzard_py.state.state_paths import StatePaths, checkpoints
+from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.waiting_outputs import newest_waiting
 
 _LIVE = (
@@ -44,10 +45,13 @@ _REPLACING = (
 def check_cold_start(parts: Parts) -> None:
     """Raise `ColdStartRefused` if there is no checkpoint, but traces of one.
 
-    Raises `StorageError`, `StateError` for what cannot be read.
+    Raises `ConfigError` as `check_ranges` does, `StorageError`, `StateError` for what cannot be
+    read.
     """
     sink = parts.stores.sink
     if sink.stat(checkpoint_path(parts.id)) is not None:
+        if parts.identity.range is not None:
+            check_ranges(parts, load_state(sink, parts.id))
         return
     for each in parts.members:
         _check_shares(each, sink)
@@ -60,6 +64,7 @@ def check_cold_start(parts: Parts) -> None:
             f"{parts.name}: {sink.uri}/{checkpoint_path(parts.id)} is missing, but {trace}; a start"
             f" from nothing would ingest everything again. {_remedy(parts)}"
         )
+    check_ranges(parts, None)
 
 
 def _check_shares(member: Parts, sink: Storage) -> None:
@@ -115,20 +120,17 @@ def work_of(sink: Storage, source_id: str) -> Iterator[str]:
 def other_names(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
     """Yield what says that the files' state has another name, is on its way from there, or lost."""
     yield from _orphans(parts, sink, world)
-    for source_id in checkpoints(sink):
-        if source_id == parts.id or "~" in source_id:
-            continue
+    own = parts.identity.range  # where one of the two has a range, `check_ranges` decides
+    for source_id, document in documents(sink, parts.id):
         path = checkpoint_path(source_id)
-        document = checkpoint.load(sink, path, lambda found, _where: found)
-        if document is None:
-            continue
         if MOVED_TO in document:
             # Its state is elsewhere by now, or on its way to there.
             if document[MOVED_TO] == parts.id and MOVED_DOCUMENT in document:
                 yield f"{path} is being renamed to it, which `blizzard rename` has to finish"
             continue
         state = load_state(sink, source_id)
-        if state and state.source and state.source.uri == parts.stores.source.uri:
+        source = None if state is None else state.source
+        if source and source.uri == parts.stores.source.uri and not (source.range or own):
             yield f"{path} is of the same files"
 
 

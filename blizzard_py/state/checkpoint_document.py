@@ -9,6 +9,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``retries``: how often a file has failed in a way that may pass, and until when it waits;
 * ``queue``: files to do that no scan finds: late ones, and those of a ``request``;
 * ``ahead``: partitions of which a request took files before scans reach them;
+* ``reached``: the lowest name that a request brought from below the ``origin``;
 * ``sweep``: when the last late sweep began, and how far the one under way has come;
 * ``ledger``: the segments that the journal is folded into (`blizzard_py.state.ledger`);
 * ``lateness``: how late files came, by day (`blizzard_py.state.lateness`);
@@ -121,6 +122,7 @@ class CheckpointDocument(ProgressDocument):
     unfolded: JournalTally | None = None
     requests: dict[str, RequestState] | None = None
     ahead: tuple[str, ...] | None = None
+    reached: str | None = None
 
 
 def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
@@ -156,6 +158,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "unexpected": list(state.unexpected) or None,
         "queue": [_queued_to_json(file) for file in state.queue] or None,
         "ahead": list(state.ahead) or None,
+        "reached": state.reached or None,
         "sweep": sweep,
         "lateness": [[day, secs] for day, secs in state.lateness] or None,
     }
@@ -215,6 +218,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
         found.unfolded,
         found.requests or {},
         found.ahead or (),
+        found.reached or "",
     )
 
 

@@ -239,7 +239,8 @@ class SourceState:
     states of several sources that share batches (`blizzard_py.state.members`). ``unfolded`` counts
     what the journal must hold, None where nobody has counted. ``requests`` are what operators
     asked for, by their ids (`blizzard_py.requests.progress`). ``ahead`` are the
-    files that they took and scans have still to reach, the last of each partition.
+    files that they took and scans have still to reach, the last of each partition; ``reached`` is
+    the lowest name that they brought from below the origin.
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -270,6 +271,7 @@ class SourceState:
     unfolded: JournalTally | None = None
     requests: Mapping[str, RequestState] = field(default_factory=dict)
     ahead: tuple[str, ...] = ()
+    reached: str = ""
 
 
 def under_way(state: SourceState) -> Iterable[str]:

@@ -31,11 +31,12 @@ from blizzard_py.edits.rebuild.names import can_count, unfolded_without, with_se
 from blizzard_py.edits.rebuild.query import members_of, mended, paths_of
 from blizzard_py.requests.progress import open_of, without
 from blizzard_py.sources.cold_start import other_names
-from blizzard_py.sources.files.advance import last_of_partitions
+from blizzard_py.sources.files.advance import last_of_partitions, with_reached
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
 from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.files.sweep import grace_of
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, adopted, world_of
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import check_identity
@@ -129,6 +130,7 @@ class Rebuild:
         old = None if found.state is None else _without_requested(found.state)
         known = self._known(evidence, flying, old or SourceState(), done_before)
         state = self._state(old, evidence, known, flying, now)
+        check_ranges(self._parts, state, is_new=True)
         writer = None if found.document is None else writer_of(found.document, self._where)
         highest = max(evidence.epochs(), record.epoch, 0 if writer is None else writer.epoch)
         epoch = highest + 1
@@ -302,6 +304,7 @@ class Rebuild:
             ),
             sweep=Sweep(whole=True, noted=not origin),
             origin=origin,
+            reached=with_reached(replace(before, origin=origin), known.requested).reached,
             ahead=last_of_partitions(
                 (path for path in known.requested if is_new(progress, path)), progress.depth
             ),

@@ -15,9 +15,10 @@ from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest, Progress, Scanned, finished
 from blizzard_core.watermark.progress import settled as settled_progress
 from blizzard_py.sources.meter import BatchLimits, next_count
+from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import retried
 from blizzard_py.state.source_state import Batch, Retry, SourceState
-from blizzard_py.state.transitions import done_of
+from blizzard_py.state.transitions import done_of, is_below_origin
 
 
 class Work:
@@ -121,6 +122,13 @@ def finish_batch(state: SourceState, batch: Batch, lowest: Lowest, now: float) -
     progress = finished(state.progress, fresh, seen, held_by(again, state.progress.depth, lowest))
     window = (*state.window, (batch.batch, seen)) if fresh else state.window
     return replace(state, progress=progress, window=window)
+
+
+def with_reached(state: SourceState, paths: Iterable[str]) -> SourceState:
+    """The state once requests have brought files, maybe from below where the source began."""
+    below = [p for p in paths if is_below_origin(state, p) and not is_of_records(p)]
+    known = [state.reached] if state.reached else []
+    return replace(state, reached=min([*known, *below], key=order_key, default=""))
 
 
 def last_of_partitions(paths: Iterable[str], depth: int | None) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.meter import BatchLimits
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
+from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Story
 from blizzard_py.state.checkpoint_document import SHARED
@@ -165,6 +166,7 @@ class SeveralFiles:
         return self._state
 
     def reconciled(self, state: SourceState, world: World) -> SourceState:
+        check_ranges(self._all, state)
         return require_current(state, self._all, world)
 
     def plan(self, state: SourceState) -> Plan[SeveralWork]:

@@ -17,7 +17,7 @@ from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.sources.directories import PartitionError, partition_of
-from blizzard_py.sources.files.advance import NOTHING, Work, held_by, hold_all
+from blizzard_py.sources.files.advance import NOTHING, Work, held_by, hold_all, with_reached
 from blizzard_py.sources.files.discovery import (
     Discovery,
     FirstSeen,
@@ -36,6 +36,7 @@ from blizzard_py.sources.protocol import (
     Upkeep,
     Withheld,
 )
+from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Standing, Story
 from blizzard_py.state.checkpoint_file import read_ledger
@@ -131,6 +132,7 @@ class FileSource(ABC):
         return replace(state, processed=None) if self._source.use_watermark else state
 
     def reconciled(self, state: SourceState, world: World) -> SourceState:
+        check_ranges(self._parts, state)
         return require_current(state, self._parts, world)
 
     def plan(self, state: SourceState) -> Plan[Work]:
@@ -202,7 +204,8 @@ class FileSource(ABC):
         self, state: SourceState, batch: Batch, work: Work | None, now: float
     ) -> SourceState:
         if batch.request:
-            return state  # a request moves no mark of the source
+            # A request moves no mark of the source.
+            return with_reached(state, (entry.path for entry in batch.files))
         return self._moved(state, batch, _lowest(state, batch, work), now)
 
     @abstractmethod

@@ -211,6 +211,7 @@ def test_everything_of_a_state_survives_the_round_trip() -> None:
         origin="d=0",
         processed=(Segment("00000002~y", 4, 17.0),),
         ahead=("d=9/x.ndjson",),
+        reached="d=/x.ndjson",
         source=Identity("events", "main", "s3://raw", range=NameRange("d=0", "d=9")),
     )
     text = json.dumps(state_to_json(state, 7.0))

@@ -1,0 +1,337 @@
+"""A source with a range beside another one over the same files: each row comes once.
+
+What the two would share is refused in both directions, whichever of them is there first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from blizzard_core.errors import ConfigError
+from blizzard_core.settings.document import Config
+from blizzard_py.app.wiring import build, source_pipeline
+from blizzard_py.edits.checkpoint_edit import over
+from blizzard_py.edits.checkpoint_store import CheckpointStore
+from blizzard_py.edits.notes import Note
+from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.sources.cold_start import check_cold_start
+from blizzard_py.sources.parts import Parts
+from blizzard_py.state.checkpoint_file import load_state
+from penguin_py.delta.table import DeltaLog
+from penguin_py.pipeline import TablePipeline
+from penguin_py.settings import tables_of
+from tests.support.blizzard_world import World
+from tests.support.direct_engine import DirectEngine
+from tests.support.penguin_world import footer_pool
+from tests.support.promise_world import poll, polls, sweeps
+from tests.support.request_world import ingest_files, preview_files
+
+# Days of June 2025; the live source begins with the 14th, two days before its start.
+OLD, NEW = ("08", "09", "10", "13"), ("14", "15")
+LOOKBACK = {"prefix_template": "date=%Y-%m-%d", "lookback": 1}
+PAST = {"to": "date=2025-06-13"}
+
+
+class Beside(World):
+    """Another source over the files of a world, into the same table."""
+
+    def __init__(self, world: World, name: str = "history", **source: Any) -> None:
+        super().__init__(id=f"events_{name}", grace_period="1s", **source)
+        self.source, self.sink, self.dlq = world.source, world.sink, world.dlq
+        self.engine, self.name, self.of = world.engine, name, world
+
+    def parts(self) -> Parts:
+        now = lambda: self.of.now  # noqa: E731  # one clock for both
+        return replace(super().parts(), source_name=self.name, clock=now, monotonic=now)
+
+    @property
+    def state(self) -> str:
+        return f"_blizzard/events_{self.name}_checkpoint.json"
+
+
+def june(**live: Any) -> World:
+    """A live source, and files of the days before and after its start."""
+    world = World(**{"partition_filter": LOOKBACK, "grace_period": "1s", **live})
+    for day in (*OLD, *NEW):
+        world.put(f"date=2025-06-{day}/1.json", day)
+    return world
+
+
+def told(parts: Callable[[], Parts]) -> str:
+    """What a start is refused with, before anything is written and as `plan` says it."""
+    with pytest.raises(ConfigError) as refused:
+        source_pipeline(parts()).cycle(threading.Event())
+    with pytest.raises(ConfigError) as planned:
+        check_cold_start(parts())
+    assert refused.value.problems == planned.value.problems
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("use_watermark", [True, False])
+@pytest.mark.parametrize("is_live_first", [True, False])
+def test_history_beside_a_live_source_comes_once(use_watermark: bool, is_live_first: bool) -> None:
+    world = june()
+    history = Beside(world, range=PAST, use_watermark=use_watermark)
+    for each in (world, history) if is_live_first else (history, world):
+        each.drain()
+    assert world.rows() == [*OLD, *NEW]
+    world.put("date=2025-06-11/1.json", "11")
+    world.put("date=2025-06-15/2.json", "15b")
+    for _ in range(3):
+        sweeps(world)
+        poll(history)
+    assert world.rows() == sorted([*OLD, "11", *NEW, "15b"])
+    assert world.letters() == []
+
+
+def test_two_ranges_without_a_common_name_go_together() -> None:
+    world = june(partition_filter=None, range={"from": "date=2025-06-14"})
+    history = Beside(world, range={"from": "date=2025-06-09", "to": "date=2025-06-13"})
+    older = Beside(world, "older", range={"to": "date=2025-06-08"})
+    for each in (older, world, history, older, world, history):
+        each.drain()
+    assert world.rows() == [*OLD, *NEW]
+
+
+@pytest.mark.parametrize(
+    "ends", [{"to": "date=2025-06-14"}, {"to": "date=2025-06-1"}, {"from": "a"}]
+)
+def test_range_above_the_begin_of_a_live_source_is_refused(ends: dict[str, str]) -> None:
+    world = june()
+    world.drain()
+    history = Beside(world, range=ends)
+    said = told(history.parts)
+    assert "pipelines.events.sources.history" in said
+    assert "events/main (mem://lake/_blizzard/events_main_checkpoint.json)" in said
+    assert "reads names from date=2025-06-14 of the same files, so rows would come twice" in said
+    assert history.state not in world.sink.objects
+    assert world.rows() == [*NEW]
+
+
+def test_range_beside_a_source_of_all_names_is_refused() -> None:
+    world = june(partition_filter=None)
+    world.drain()
+    assert "reads all names of the same files" in told(Beside(world, range=PAST).parts)
+
+
+@pytest.mark.parametrize(
+    "live",
+    [
+        {"partition_filter": None},
+        {"range": {"from": "date=2025-06-13/1"}, "partition_filter": None},
+    ],
+)
+def test_live_source_that_would_read_a_range_is_refused(live: dict[str, Any]) -> None:
+    world = june(**live)
+    Beside(world, range=PAST).drain()
+    said = told(world.parts)
+    assert "pipelines.events.sources.main" in said
+    assert "events/history (mem://lake/_blizzard/events_history_checkpoint.json)" in said
+    assert "reads names to date=2025-06-13 of the same files" in said
+    assert world.rows() == [*OLD]
+
+
+def test_lookback_that_reaches_into_a_range_is_refused() -> None:
+    world = june(partition_filter={**LOOKBACK, "lookback": 3})
+    Beside(world, range=PAST).drain()
+    assert "events/history" in told(world.parts)
+
+
+def test_fresh_start_does_not_insist_on_a_range() -> None:
+    world = june()
+    world.drain()
+    history = Beside(world, range={"from": "a"})
+    with pytest.raises(ConfigError, match="rows would come twice"):
+        source_pipeline(history.parts(), fresh=True).cycle(threading.Event())
+    assert world.rows() == [*NEW]
+
+
+def test_longer_range_that_reaches_another_is_refused() -> None:
+    world = june()
+    history = Beside(world, range=PAST)
+    for each in (world, history):
+        each.drain()
+    history.settings["range"] = {"to": "date=2025-06-14"}
+    assert "events/main" in told(history.parts)
+    history.settings["range"] = PAST
+    history.drain()
+    assert world.rows() == [*OLD, *NEW]
+
+
+def test_shorter_range_does_not_free_what_it_has_read() -> None:
+    world = june()
+    history = Beside(world, range=PAST)
+    history.drain()
+    history.settings["range"] = {"to": "date=2025-06-09"}
+    history.drain()
+    later = Beside(world, "later", range={"from": "date=2025-06-10", "to": "date=2025-06-13"})
+    assert "events/history" in told(later.parts)
+    behind = Beside(world, "behind", range={"from": "date=2025-06-14"})
+    behind.drain()
+    assert world.rows() == [*OLD, *NEW]
+
+
+def test_files_that_a_request_brought_are_not_read_again() -> None:
+    world = june()
+    world.drain()
+    assert ingest_files(world.parts(), "date=2025-06-10/1.json") == ["ingested"]
+    polls(world)
+    assert "events/main" in told(Beside(world, range=PAST).parts)
+    Beside(world, range={"to": "date=2025-06-09"}).drain()
+    assert world.rows() == ["08", "09", "10", *NEW]
+
+
+def test_files_that_a_request_brought_outlive_a_rebuild() -> None:
+    world = june()
+    world.drain()
+    assert ingest_files(world.parts(), "date=2025-06-10/1.json") == ["ingested"]
+    world.sink.delete("_blizzard/events_main_checkpoint.json")
+    rebuild = Rebuild(world.parts())
+    rebuild.write(rebuild.plan(None))
+    assert "events/main" in told(Beside(world, range=PAST).parts)
+
+
+@pytest.mark.parametrize("mode", ["add", "again"])
+def test_requests_leave_what_another_range_holds(mode: str) -> None:
+    world = june()
+    history = Beside(world, range={"to": "date=2025-06-09"})
+    for each in (world, history):
+        each.drain()
+    path = "date=2025-06-08/1.json"
+    assert preview_files(world.parts(), path, "date=2025-06-10/1.json", mode=mode) == [
+        "left",
+        "taken",
+    ]
+    assert ingest_files(world.parts(), path, mode=mode) == ["left"]
+    assert world.rows() == ["08", "09", *NEW]
+
+
+def test_source_that_starts_over_does_not_read_a_range() -> None:
+    world = june()
+    history = Beside(world, range=PAST)
+    for each in (world, history):
+        each.drain()
+    store = CheckpointStore(world.sink, "events_main")
+    stored = store.load()
+    store.swap(stored, over(stored.state), 9, Note("ann", world.now, "reset"))
+    world.settings["partition_filter"] = None
+    with pytest.raises(ConfigError, match="events/history"):
+        world.drain()
+    assert world.rows() == [*OLD, *NEW]
+
+
+@pytest.mark.parametrize("knows_its_begin", [True, False])
+def test_rebuild_of_a_live_source_stays_out_of_a_range(knows_its_begin: bool) -> None:
+    world = june()
+    history = Beside(world, range=PAST)
+    for each in (world, history):
+        each.drain()
+    world.sink.delete("_blizzard/events_main_checkpoint.json")
+    rebuild = Rebuild(world.parts())
+    if knows_its_begin:
+        rebuild.write(rebuild.plan(None))
+    else:
+        world.settings["partition_filter"] = {**LOOKBACK, "lookback": 5}
+        with pytest.raises(ConfigError, match="events/history"):
+            Rebuild(world.parts()).plan(None)
+        return
+    sweeps(world)
+    history.drain()
+    assert world.rows() == [*OLD, *NEW]
+
+
+def test_two_that_start_at_once_do_not_both_read() -> None:
+    world = june(partition_filter=None)
+    history = Beside(world, range=PAST)
+    others = [history.pipeline()]
+
+    def meanwhile(op: str, path: str) -> None:
+        if op == "put_if" and path.endswith("main_checkpoint.json") and others:
+            others.pop().cycle(threading.Event())
+
+    world.sink.before_mutation = meanwhile
+    with pytest.raises(ConfigError, match="events/history"):
+        world.drain()
+    with pytest.raises(ConfigError, match="has not begun: if it never shall, delete its checkpo"):
+        history.drain()
+    world.settings["partition_filter"] = LOOKBACK
+    for each in (world, history):
+        each.drain()
+    assert world.rows() == [*OLD, *NEW]
+
+
+def test_ranges_of_one_name_are_refused() -> None:
+    world = june()
+    world.drain()
+    history = Beside(world, "main", range=PAST)
+    history.settings["id"] = "events_history"
+    assert "is of a source events/main, too" in told(history.parts)
+
+
+def test_start_with_a_range_costs_a_request_for_each_other() -> None:
+    world = june()
+    for number in range(5):
+        name = f"part{number}"
+        Beside(world, name, range={"from": f"e{number}", "to": f"e{number}"}).drain()
+    history = Beside(world, range=PAST)
+    history.drain()
+    reads: list[str] = []
+    read = world.sink.read_versioned
+    world.sink.read_versioned = lambda path: (reads.append(path), read(path))[1]  # type: ignore[method-assign]
+    history.drain()
+    assert sum("part" in path for path in reads) <= 5
+
+
+def config(folder: Path, name: str, **source: Any) -> Config:
+    return Config.model_validate(
+        {
+            "pipelines": {
+                "events": {
+                    "sources": {name: {"source_uri": str(folder / "raw"), **source}},
+                    "sink": {"table_uri": str(folder / "lake")},
+                    "schema": {"fields": [{"name": "a", "type": "string"}]},
+                }
+            }
+        }
+    )
+
+
+def committed(settings: Config, worker: SourcePipeline) -> None:
+    [table] = tables_of(settings)
+    with footer_pool() as pool:
+        log = DeltaLog(table, worker.sink, pool)
+        TablePipeline(table, worker.sink, log, pool, lambda: 1_900_000_000.0).cycle(
+            threading.Event()
+        )
+
+
+def test_table_has_each_row_of_both_sources_once(tmp_path: Path) -> None:
+    for day in (*OLD, *NEW):
+        (tmp_path / f"raw/date=2025-06-{day}").mkdir(parents=True)
+        (tmp_path / f"raw/date=2025-06-{day}/1.ndjson").write_text(f'{{"a": "{day}"}}\n')
+    live = config(tmp_path, "main", range={"from": "date=2025-06-14"})
+    past = config(tmp_path, "history", id="events_history", range=PAST)
+    workers = [build(each, DirectEngine())[0] for each in (live, past)]
+    for _ in range(2):
+        for worker in workers:
+            worker.cycle(threading.Event())
+            committed(live, worker)
+    [third] = build(past, DirectEngine())
+    third.cycle(threading.Event())
+    committed(live, third)
+    table = DeltaTable(tmp_path / "lake")
+    rows = table.to_pyarrow_table().column("a").to_pylist()
+    assert sorted(rows) == [*OLD, *NEW]
+    state = load_state(third.sink, "events_history")
+    assert state is not None
+    assert state.progress.state == "Idle"
+    for name in ("main", "history"):
+        assert table.transaction_version(f"blizzard:events/{name}") is not None

@@ -87,7 +87,7 @@ def check_ranges(parts: Parts, state: SourceState | None, *, is_new: bool = Fals
     the others look for themselves.
     Raises `StateError`, `StorageError`.
     """
-    if not parts.has_files or parts.suffix:
+    if not parts.has_files:
         return
     for each in parts.members or (parts,):
         own = state or SourceState()

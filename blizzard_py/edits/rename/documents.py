@@ -88,6 +88,12 @@ def letter_for(line: bytes, heads: Sequence[tuple[str, str]]) -> bytes:
     return line
 
 
-def moved_identity(known: Identity | None, identity: Identity) -> Identity:
-    """The identity under the new names, with the place that the state is of."""
-    return identity if known is None else replace(identity, uri=known.uri, lake=known.lake)
+def moved_identity(known: Identity | None, identity: Identity, *, is_moved: bool) -> Identity:
+    """The identity under the new names, with the place that the state is of unless it ``is_moved``.
+
+    What it has read of is its range, whatever is configured by now.
+    """
+    if known is None:
+        return identity
+    identity = replace(identity, range=known.range)
+    return identity if is_moved else replace(identity, uri=known.uri, lake=known.lake)

@@ -314,10 +314,9 @@ class Rename:
 
     def _identity_of(self, source_id: str, document: Mapping[str, Any]) -> Identity:
         """Whose state it is under the new id."""
-        if self._moved_from is None:
-            known = state_from_json(document, self._where(source_id)).source
-            return moved_identity(known, self._parts.identity)
-        return self._parts.identity
+        known = state_from_json(document, self._where(source_id)).source
+        is_moved = self._moved_from is not None
+        return moved_identity(known, self._parts.identity, is_moved=is_moved)
 
     def _buried_in(self) -> int:
         """The epoch in which the old checkpoint became a tombstone; the new one begins above."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from blizzard_core.errors import StateError, Unavailable
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_core.storage.protocol import Page, order_key
 from blizzard_core.watermark.name_range import NameRange
+from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.edits.rename import Rename
 from blizzard_py.sources.files.listing import RangeListing
 from blizzard_py.state.processed_set import FORGET_SECS
 from tests.support.blizzard_world import World
@@ -270,6 +273,16 @@ def test_another_begin_is_refused_once_it_has_begun(use_watermark: bool, first: 
     with_range(world, None)
     with pytest.raises(StateError, match="began at date=2023-01-01"):
         world.drain()
+
+
+def test_rename_keeps_the_range_that_was_read() -> None:
+    world = year_world()
+    world.drain()
+    with_range(world, {"from": "date=2022-12-31", "to": "date=2023-12-31"})
+    renamed = replace(world.parts(), pipeline="clicks")
+    Rename(renamed, "events_main").run()
+    with pytest.raises(StateError, match="began at date=2023-01-01"):
+        world.drain(source_pipeline(renamed))
 
 
 def test_begin_may_change_before_anything_was_done() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,8 @@ class Found:
     journal: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     # And which files were read again to replace what they had.
     again: set[tuple[str, str]] = field(default_factory=set)
+    # Those that a request brought which knows of no letters.
+    brought: set[tuple[str, str]] = field(default_factory=set)
     # Whether a group of files is on record as one that the table does not take.
     unfit: bool = False
     # Paths that a checkpoint still has to do, by source.
@@ -228,8 +230,18 @@ def _journals(world: World, found: Found) -> None:
                 for file in document["files"]:
                     key = (source_uri(number), file["path"])
                     found.journal.setdefault(key, []).append(file["outcome"])
+                    if file["outcome"] == "ingested" and _is_by_name(world, number, document):
+                        found.brought.add(key)
                     if document.get("group"):
                         found.again.add(key)
+
+
+def _is_by_name(world: World, number: int, batch: Mapping[str, Any]) -> bool:
+    """Return whether a batch is of a request for files or a range: of letters it does not know."""
+    request = batch.get("request")
+    source_id = adaptor.source_id(world.settings, number)
+    held = world.bucket(SINK).objects.get(f"_blizzard/requests/{source_id}/{request}.json")
+    return held is not None and not json.loads(held.data)["select"].get("letters")
 
 
 def _states(world: World, found: Found) -> None:
@@ -262,7 +274,8 @@ def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[st
     is_left = (file.source, file.path) in world.left
     says_none = found.letters[name] > found.kept[name]
     # Without what it had staged a replay refuses to go on, and its letters stay.
-    is_open = says_none and not (found.put_away[name] or is_left or found.stands)
+    is_brought = (file.source, file.path) in found.brought
+    is_open = says_none and not (found.put_away[name] or is_left or found.stands or is_brought)
     if is_open and came and not cover.may_have_letter:
         wrong.append(f"both: {name} has its rows in the table and a dead letter")
     if cover.excluded:

@@ -7,7 +7,7 @@ the command that the message names refuses as well.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from blizzard_core import delta_json
 from tests.simulation import adaptor, commands, others
 from tests.simulation.deltalog import checkpoint
-from tests.simulation.plan import Event, event
+from tests.simulation.plan import Event, event, source_uri
 from tests.simulation.store import Bucket, Object
 from tests.simulation.world import DLQ, SINK, World
 
@@ -105,10 +105,25 @@ def part_lost(director: Director, found: Event) -> None:
     before = copy_of(world)
     for path in there:
         sink.delete(path)
+    if what == "state":
+        # Nothing tells any more that these had failed: they are tried again, and may come in.
+        world.unsure.update(_with_letters(world))
     world.counts[f"lost: {what}"] += 1
     world.tell(f"people: {what} is lost ({len(there)} objects)")
     told = _REFUSALS["lost state" if what == "state" else what]
     _to_mend(director, found, told, partial(_found_again, director, before, there))
+
+
+def _with_letters(world: World) -> Iterator[tuple[str, str]]:
+    """The files that have dead letters of their own."""
+    for path, held in world.bucket(DLQ).objects.items():
+        if path.endswith(".ndjson") and not path.endswith(".records.ndjson"):
+            for line in held.data.splitlines():
+                uri = str(json.loads(line).get("path", ""))
+                for number in range(world.settings.sources):
+                    root = source_uri(number)
+                    if uri.startswith(f"{root}/"):
+                        yield root, uri.removeprefix(f"{root}/")
 
 
 def _committed(world: World, number: int) -> bool:

@@ -27,7 +27,7 @@ def grace_by_scans(_world: World) -> Iterator[None]:
 
     def advance(self: Any, state: Any, found: Any, work: Any) -> Any:
         state = real(self, state, found, work)
-        if state.processed is not None:
+        if state.processed is not None or found.request:
             return state
         now, grace = self._now(), self._parts.source.grace_period
         lowest = files._lowest(state, found, work)

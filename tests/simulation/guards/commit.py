@@ -13,7 +13,7 @@ from blizzard_core.checkpoint.writer import Writer
 from blizzard_core.storage.protocol import join
 from blizzard_core.watermark import progress as watermark
 from blizzard_py.dead_letters.writer import DeadLetterWriter
-from blizzard_py.ingest import batch_runner, publish, source_pipeline
+from blizzard_py.ingest import batch_jobs, batch_runner, publish, source_pipeline
 from blizzard_py.ingest.batch_runner import BatchRunner
 from blizzard_py.sources.files import advance
 from blizzard_py.state.source_state import PlannedOutput
@@ -67,6 +67,7 @@ def epochs_in_staging(_world: World) -> Iterator[None]:
 
     with (
         mock.patch.object(batch_runner, "staging_of", staging_of),
+        mock.patch.object(batch_jobs, "staging_of", staging_of),
         mock.patch.object(
             batch_runner,
             "clear_older",

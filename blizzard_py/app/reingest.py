@@ -27,6 +27,7 @@ from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.report import ReportLine
+from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import current_state
 from blizzard_py.state.checkpoint_file import read_state
@@ -108,7 +109,10 @@ def _noun(order: Order) -> str:
 
 def _previewed(parts: Parts, order: Order) -> Iterator[ReportLine]:
     """Preview the outcome of each file by the source's state in storage."""
-    state = current_state(parts) if parts.has_files else read_state(parts.stores.sink, parts.id)
+    replaces = parts.asked is not None and parts.asked.replaces  # such go on from an older state
+    state = read_state(parts.stores.sink, parts.id) if replaces else current_state(parts)
+    if state is None:
+        check_cold_start(parts)
     if state is None and order.options.get("begin_live_at_end"):
         state = SourceState()
     if state is None:

@@ -34,6 +34,7 @@ from blizzard_py.requests.document import BRINGING, Kind, Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.selection.since import first_after
+from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import require_current, world_of
 from blizzard_py.state.checkpoint_file import check_identity
@@ -131,9 +132,12 @@ def request_of_order(parts: Parts, order: Order, state: SourceState, now: float)
 def _load(parts: Parts, store: CheckpointStore, order: Order) -> Stored:
     """Return the checkpoint. Raises `EditRefused` without one, unless the order says what to begin.
 
-    Raises `StateError` for one of other files: those of these names its owner would take.
+    Raises `ColdStartRefused` for one that is lost, `StateError` for one of other files: those of
+    these names its owner would take.
     """
     seen = store.load()
+    if seen.raw is None:
+        check_cold_start(parts)
     if seen.raw is None and not order.options.get("begin_live_at_end"):
         raise EditRefused(f"{parts.name}: has no checkpoint; {way_to_begin(order)}")
     where = f"{parts.stores.sink.uri}/{checkpoint_path(parts.id)}"

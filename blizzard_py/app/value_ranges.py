@@ -28,8 +28,8 @@ def begun(parts: Parts, source: object, state: SourceState, request: Request) ->
     found = _asked(parts, source)
     try:
         if request.options.get("mode", "add") == "replace":
-            return Applied(_lowered(parts, found, state, request), {})
-        return Applied(_accepted(parts, found, state, request), {}, is_running=True)
+            return Applied(_lowered(found, state, request), {})
+        return Applied(_accepted(found, state, request), {}, is_running=True)
     except (RangeRefused, WatermarkError) as error:
         raise RequestRefused(f"{parts.name}: {error}") from error
 
@@ -41,10 +41,10 @@ def select_chunk(
     found = _asked(parts, source)
     known = state.columns or ColumnState()
     try:
-        asked = _range_of(parts, found, request)
+        asked = _range_of(found, request)
         _check(state.columns, asked.column, ranges.last_of(found.asking, asked.end))
         begin = _value(wanted.cursor, asked.column) if wanted.cursor else asked.begin
-        piece = ranges.next_piece(asked, known, begin)
+        piece = next(ranges.pieces(asked, known, begin))
         name = f"{wanted.request_id}-{state.requests[wanted.request_id].pages:06}"
         chunk = None if piece.is_covered else _chunk(found, asked, piece, name, wanted.now)
     except (RangeRefused, WatermarkError) as error:
@@ -70,12 +70,9 @@ def previewed(
     if request.options.get("mode", "add") == "replace":
         yield ReportLine(request.select["values"][0], "taken", "and all that lies above")
         return
-    asked, known = _range_of(parts, _asked(parts, source), request), state.columns or ColumnState()
-    begin = asked.begin
-    while begin != asked.end:
-        piece = ranges.next_piece(asked, known, begin)
+    asked, known = _range_of(_asked(parts, source), request), state.columns or ColumnState()
+    for piece in ranges.pieces(asked, known, asked.begin):
         yield ReportLine(_told(asked, piece), "present" if piece.is_covered else "taken")
-        begin = piece.end
 
 
 def _asked(parts: Parts, source: object) -> AskedSource:
@@ -84,11 +81,10 @@ def _asked(parts: Parts, source: object) -> AskedSource:
     return source
 
 
-def _range_of(parts: Parts, source: AskedSource, request: Request) -> ValueRange:
-    asking, ends = source.asking, request.select["values"]
-    reached = asking.connection.bound(asking.bound_kind, asking.settle_secs).value
-    chunk = request.options.get("chunk", "")
-    return ranges.range_of(asking, parts.ingest.fields, tuple(ends), chunk, reached)
+def _range_of(source: AskedSource, request: Request) -> ValueRange:
+    asking, (first, last) = source.asking, request.select["values"]
+    bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
+    return ranges.range_of(asking, (first, last), request.options.get("chunk", ""), bound)
 
 
 def _check(known: ColumnState | None, column: str, last: object) -> None:
@@ -110,9 +106,7 @@ def _chunk(
     return Chunk(name, windows.to_stored(begin), windows.to_stored(end), window, tuple(tasks))
 
 
-def _accepted(
-    parts: Parts, source: AskedSource, state: SourceState, request: Request
-) -> SourceState:
+def _accepted(source: AskedSource, state: SourceState, request: Request) -> SourceState:
     """The state of a source that is to read a range for the first time."""
     asking = source.asking
     if asking.replaces:
@@ -122,17 +116,19 @@ def _accepted(
         )
     if request.options.get("mode") == "again":
         raise RangeRefused("rows of tables and APIs are not brought beside those that are in")
-    asked = _range_of(parts, source, request)
+    asked = _range_of(source, request)
     last = ranges.last_of(asking, asked.end)
     if request.options.get("begin_live_at_end") and not ranges.has_begun(state.columns):
         state = set_columns(state, windows.to_stored({asked.column: last}), asking.columns)
     _check(state.columns, asked.column, last)
+    found = list(ranges.pieces(asked, ColumnState(), asked.begin))
+    for piece in (found[0], found[-1]):  # what their ends cannot be is known before it is saved
+        window = ranges.window_of_piece(asking, asked.column, piece, 0.0)
+        asking.connection.tasks(windows.window_of(window), asking.split)
     return state
 
 
-def _lowered(
-    parts: Parts, source: AskedSource, state: SourceState, request: Request
-) -> SourceState:
+def _lowered(source: AskedSource, state: SourceState, request: Request) -> SourceState:
     """The state of a source whose rows are replaced, with its watermark below ``values``."""
     asking, known = source.asking, state.columns or ColumnState()
     first, last = request.select["values"]
@@ -145,7 +141,7 @@ def _lowered(
     if not known.watermark:
         raise RangeRefused("it has not begun, and will read everything; have it run once first")
     column = ranges.column_of(asking)
-    value = ranges.value_of(asking, parts.ingest.fields, first, known.watermark)
+    value = ranges.value_of(first, column, windows.from_stored(known.watermark)[column])
     below: Stored = windows.to_stored({column: ranges.last_of(asking, value)})
     if not windows.is_below(below, known.watermark):
         raise RangeRefused(f"--from {first} is not below the watermark, so polls will read it")

@@ -25,7 +25,7 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import first_running, with_state
 from blizzard_py.slices.units.state import UnitsState
-from blizzard_py.sources.stale import World, adopted, was_published, world_of
+from blizzard_py.sources.stale import World, adopted, newer_work, was_published, world_of
 from blizzard_py.sources.tables.newer_groups import published_since
 from blizzard_py.sources.tables.windows import is_below, text_of
 from blizzard_py.sources.tables.work import progress_of_text
@@ -133,6 +133,8 @@ def set_columns(
     merged = {**known.watermark, **watermark}
     kept = {c: v for c, v in merged.items() if v is not None and (not names or c in names)}
     fresh = not known.watermark and known.window is None
+    if known.watermark and set(known.names) != set(names):
+        known = replace(known, origin=None)  # rows were read by other columns, whatever these say
     origin = kept if fresh else known.origin
     if origin is not None and is_below(kept, origin):
         origin = kept  # what lies above is the live source's from now on
@@ -269,8 +271,9 @@ def change(
     elif after.columns != seen.state.columns:
         # The operator says from where to read, whatever the checkpoint knew.
         after = adopted(replace(after, last_batch=""), parts, world)
-        if seen.raw is None and after.last_batch != NO_BATCH and after.columns is not None:
-            # What a checkpoint that is lost had read lies below, and is no backfill's.
+        is_lost = seen.raw is None and after.last_batch != NO_BATCH
+        if after.columns is not None and (is_lost or newer_work(seen.state, parts, world)):
+            # What was read since, or by a checkpoint that is lost, may lie below the value.
             after = replace(after, columns=replace(after.columns, origin=None))
     return _swapped(source, seen, after, world, Note(whoever(), now, why))
 

@@ -39,7 +39,7 @@ class BatchJobs:
         files, lost = self.source.placed(state, batch)
         if not files and not self.jobs.has_due(state):
             return Ingested(IngestResult((), tuple(lost), 0))
-        job = self._job(batch, prefix, files, _settings_of(batch, self.settle(batch.files)))
+        job = self._job(batch, prefix, files, self._settings_of(batch))
         jobs = PlainJobs(self.parts.engine) if batch.request else self.jobs
         with self.source.reading(state, batch) as reading:
             ingested = jobs.run(state, replace(job, reading=reading), self.epoch())
@@ -62,19 +62,22 @@ class BatchJobs:
         result = records.named(ingested.result)
         return replace(ingested, result=replace(result, files=(*result.files, *lost)))
 
+    def _settings_of(self, batch: Batch) -> IngestSettings:
+        """Return what a batch's job is run with: no file that a request brings stops its source.
+
+        A bad row of a table has no file that could have a letter instead; it ends the request.
+        """
+        settings = self.settle(batch.files)
+        if not batch.request or not self.parts.has_files or settings.on_bad_record != "fail":
+            return settings
+        return replace(settings, on_bad_record="quarantine_file")
+
     def _job(
         self, batch: Batch, prefix: str, files: Sequence[JobFile], settings: IngestSettings
     ) -> IngestJob:
         staging = staging_of(self.parts.id, self.epoch(), batch.batch)
         where = join(staging, str(batch.attempt))
         return IngestJob(settings, where, prefix, tuple(files), batch.started_ts)
-
-
-def _settings_of(batch: Batch, settings: IngestSettings) -> IngestSettings:
-    """Return what a batch's job is run with: a request is not stopped by what fails again."""
-    if not batch.request or settings.on_bad_record != "fail":
-        return settings
-    return replace(settings, on_bad_record="quarantine_file")
 
 
 def _check_complete(files: Sequence[JobFile], result: IngestResult) -> None:

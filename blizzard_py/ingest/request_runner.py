@@ -34,6 +34,7 @@ from blizzard_py.ingest.request_steps import (
 )
 from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.contents import Contents
+from blizzard_py.requests.document import Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import (
     RequestState,
@@ -48,6 +49,11 @@ from blizzard_py.requests.report import page_name
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.transitions import requests_of, without_request
 
+# Of a range of values everything counts as read, which other settings may leave out.
+_CHANGED = (
+    "the configuration of this source changed while it ran; give the command again, which reads"
+    " what is left with the new one"
+)
 # Looked for this often also where the bell was not heard, in seconds.
 _LIST_SECS = 3600.0
 # So many are read by one look: live work is not to wait for all that somebody may put there.
@@ -166,6 +172,7 @@ class RequestRunner:
         except (RequestInvalid, NotFound) as error:
             return self._ended(state, request_id, "failed", str(error), now)
         try:
+            self._check_values(request)
             if known.letters:
                 self._effects.put_away(request, known.letters)
                 return replace(state, requests=with_letters_away(state.requests, request_id))
@@ -178,6 +185,11 @@ class RequestRunner:
             return None
         self._mailbox.put_report(request_id, page_name(known.pages, epoch), found.lines)
         return with_selected(state, request_id, found, now)
+
+    def _check_values(self, request: Request) -> None:
+        """Raise `RequestRefused` for a range of values, if the configuration changed since."""
+        if request.select.get("values") and request.config != self._effects.config:
+            raise RequestRefused(_CHANGED)
 
     def _ended(
         self, state: SourceState, request_id: str, end: State, reason: str, now: float

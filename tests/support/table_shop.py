@@ -94,4 +94,4 @@ class Shop:
         self.config()
         where = ("--pipeline", WHERE[0], "--source", WHERE[1])
         path = str(self.folder / "config.yaml")
-        return CliRunner().invoke(main, [name, path, *where, *arguments])
+        return CliRunner().invoke(main, [*name.split(), path, *where, *arguments])

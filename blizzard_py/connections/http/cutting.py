@@ -5,7 +5,7 @@ Only those are left out of which it is certain that another window has them:
 * with a start that was sent coarser than it is (``date`` for 11:59:58), those from what was sent
   up to the start: they were read before;
 * without ``push.to``, those above the window's end: the next window's start is below them; and
-  those of the day that is a window's start, which the window before has read to its end.
+  those at a window's start, a time or a day, which the window before has read to its end.
 
 Everything else is the API's own answer to what it was asked: a record below the start that was
 sent, or without a time in the column, is none of ours to drop.
@@ -29,6 +29,7 @@ Kept: TypeAlias = Callable[[Sequence[Raw]], Sequence[Raw]]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DAY = dt.timedelta(days=1)
+_TICK = dt.timedelta(microseconds=1)
 _UNITS: Mapping[TimeUnit, dt.timedelta] = {
     "s": dt.timedelta(seconds=1),
     "ms": dt.timedelta(milliseconds=1),
@@ -46,10 +47,12 @@ def cut_of(source: HttpSource, low: Any, up_to: Any, *, is_read: bool = False) -
         return {}
     found = {}
     start, end = _moment(low), _moment(up_to)
-    if start is not None and is_read and push.end is None and not isinstance(low, dt.datetime):
-        found = {"sent": start.isoformat(), "low": (start + _DAY).isoformat()}
-    elif start is not None and (sent := floored(start, push.start)) < start:
-        found = {"sent": sent.isoformat(), "low": start.isoformat()}
+    if start is not None:
+        first, sent = start, floored(start, push.start)
+        if is_read and push.end is None:  # records at the start itself were read, too
+            first += _TICK if isinstance(low, dt.datetime) else _DAY
+        if sent < first:
+            found = {"sent": sent.isoformat(), "low": first.isoformat()}
     if push.end is None and end is not None:
         found["up_to"] = end.isoformat()
     return found

@@ -11,21 +11,28 @@ before it published anything, and not covered. `refusal` says why not.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
-from blizzard_core.errors import BlizzardError, ConfigurationError, WatermarkError
+from blizzard_core.errors import BlizzardError, ConfigurationError
 from blizzard_py.connections.asking import Asking
-from blizzard_py.job import FieldSpec
+from blizzard_py.connections.protocol import Bound
 from blizzard_py.slices.compare import order
 from blizzard_py.slices.cutting import chunks
-from blizzard_py.sources.tables.windows import from_stored, to_stored
-from blizzard_py.state.column_state import Chunk, ColumnState, Stored, StoredWindow
+from blizzard_py.sources.tables.windows import TIES, from_stored, to_stored
+from blizzard_py.state.column_state import Chunk, ColumnState, StoredWindow
 
 # A request that has more chunks would write as many pages and commits.
 _CHUNKS_AT_MOST = 10_000
 _TICK = dt.timedelta(microseconds=1)
+# Types of a column's values, what reads one of a text, and its name. Times are dates, too.
+_KINDS: tuple[tuple[Any, Callable[[str], Any], str], ...] = (
+    ((int, float, Decimal), int, "whole number"),
+    (dt.datetime, dt.datetime.fromisoformat, "time"),
+    (dt.date, dt.date.fromisoformat, "date"),
+)
 
 
 class RangeRefused(BlizzardError):
@@ -51,41 +58,36 @@ class Piece:
     is_covered: bool
 
 
-def range_of(
-    asking: Asking,
-    fields: Sequence[FieldSpec],
-    ends: tuple[str, str],
-    chunk: str,
-    reached: Mapping[str, Any],
-) -> ValueRange:
+def range_of(asking: Asking, ends: tuple[str, str], chunk: str, bound: Bound) -> ValueRange:
     """Return the range of a source between ``ends``, as they were written.
 
-    ``reached`` are the values up to which rows are settled: those that come into what lies above
-    would be nobody's. Raises `RangeRefused`.
+    Rows are settled up to ``bound``: those that come into what lies above would be nobody's. Raises
+    `RangeRefused`.
     """
     column = column_of(asking)
-    begin, end = (_fitting(_parsed(text, column, fields), reached.get(column)) for text in ends)
-    found = ValueRange(column, begin, end, chunk)
-    if column not in reached:
+    reached = bound.value.get(column)
+    if reached is None:
         raise RangeRefused(f"there is nothing to read by {column} yet")
+    begin, end = (value_of(text, column, reached) for text in ends)
+    found = ValueRange(column, begin, end, chunk)
     try:
-        pieces = chunks(begin, end, chunk or None)
-        is_beyond = order(column, last_of(asking, end), reached[column]) > 0
-    except (ConfigurationError, WatermarkError) as error:
-        raise RangeRefused(f"--from, --to, --chunk: {error}") from error
-    if not pieces:
+        parts = chunks(begin, end, chunk or None)
+    except ConfigurationError as error:
+        raise RangeRefused(f"--chunk: {error}") from error
+    if not parts:
         raise RangeRefused("--from must lie below --to")
-    if len(pieces) > _CHUNKS_AT_MOST:
+    if len(parts) > _CHUNKS_AT_MOST:
         raise RangeRefused(
-            f"{len(pieces):,} chunks of {chunk} are too many for one request, which has"
+            f"{len(parts):,} chunks of {chunk} are too many for one request, which has"
             f" {_CHUNKS_AT_MOST:,} at most; give a longer --chunk"
         )
-    if any(type(value) is not type(begin) for value, _ in pieces):
+    if any(type(value) is not type(begin) for value, _ in parts):
         raise RangeRefused(f"--chunk: {chunk} cuts finer than the values of {column} are")
-    if is_beyond:
+    beyond = order(column, last_of(asking, end), reached)
+    if beyond > 0 or (beyond == 0 and bound.kind in TIES):
         raise RangeRefused(
-            f"{column} is settled up to {reached[column]} by now; rows that come below --to later"
-            " would be read by nobody, so give a --to that is not beyond it"
+            f"{column} is settled up to {reached} by now; rows that come below --to later would be"
+            " read by nobody, so give a --to that is not beyond it"
         )
     return found
 
@@ -120,29 +122,40 @@ def has_begun(live: ColumnState | None) -> bool:
     return live is not None and bool(live.watermark or live.window is not None)
 
 
-def next_piece(asked: ValueRange, known: ColumnState, begin: Any) -> Piece:
-    """Return the piece of a range that begins at ``begin``, which lies below its end."""
-    column, wall = asked.column, asked.end
-
-    def lower(left: Any, right: Any) -> Any:
-        return left if order(column, left, right) <= 0 else right
-
+def pieces(asked: ValueRange, known: ColumnState, begin: Any) -> Iterator[Piece]:
+    """Yield the pieces of a range from ``begin`` on, in their order."""
+    column = asked.column
     for low, high in _pairs(known, column):
         if order(column, high, begin) <= 0:
             continue
-        if order(column, low, begin) <= 0:
-            return Piece(begin, lower(high, wall), is_covered=True)
-        wall = lower(low, wall)
-        break
-    [(_, end), *_] = chunks(begin, wall, asked.chunk or None)
-    return Piece(begin, end, is_covered=False)
+        if order(column, asked.end, low) <= 0:
+            break
+        if order(column, begin, low) < 0:
+            yield from _chunks(begin, low, asked.chunk)
+            begin = low
+        end = high if order(column, high, asked.end) <= 0 else asked.end
+        yield Piece(begin, end, is_covered=True)
+        begin = end
+    yield from _chunks(begin, asked.end, asked.chunk)
+
+
+def _chunks(begin: Any, end: Any, chunk: str) -> Iterator[Piece]:
+    for first, last in chunks(begin, end, chunk or None):
+        yield Piece(first, last, is_covered=False)
 
 
 def window_of_piece(asking: Asking, column: str, piece: Piece, now: float) -> StoredWindow:
-    """Return the window that reads exactly a piece."""
-    low = to_stored({column: piece.begin})
+    """Return the window that reads a piece.
+
+    It begins where the window of the piece before ends, as live ones do: so no value lies between
+    two of them, however fine it is.
+    """
+    try:
+        low = to_stored({column: last_of(asking, piece.begin)})
+    except OverflowError:  # the first time or date there is
+        low = {}
     up_to = to_stored({column: last_of(asking, piece.end)})
-    return StoredWindow("clock", after=low, up_to=up_to, low=low, inclusive=True, planned_ts=now)
+    return StoredWindow("clock", after=low, up_to=up_to, low=low, planned_ts=now)
 
 
 def with_covered(known: ColumnState, column: str, begin: Any, end: Any) -> ColumnState:
@@ -179,13 +192,32 @@ def last_of(asking: Asking, end: Any) -> Any:
     return end - 1
 
 
-def value_of(asking: Asking, fields: Sequence[FieldSpec], text: str, known: Stored) -> Any:
-    """Return the value of the watermark column that a text says, in the form of those ``known``.
+def value_of(text: str, column: str, like: Any) -> Any:
+    """Return the value of a column that a text says, in the form of one that it has.
 
     Raises `RangeRefused`.
     """
-    column = column_of(asking)
-    return _fitting(_parsed(text, column, fields), from_stored(known).get(column))
+    for types, parsed, kind in _KINDS:
+        if isinstance(like, types):
+            try:
+                value = parsed(text)
+            except ValueError as error:
+                told = f"{text!r} is no {kind}, as the values of {column} are"
+                raise RangeRefused(f"--from, --to: {told}: {error}") from error
+            return _time_like(value, column, like) if isinstance(like, dt.datetime) else value
+    raise RangeRefused(
+        f"a range is of times, dates or numbers, and {column} has values like {like!r}"
+    )
+
+
+def _time_like(moment: dt.datetime, column: str, like: dt.datetime) -> dt.datetime:
+    if (moment.tzinfo is None) == (like.tzinfo is None):
+        return moment
+    if like.tzinfo is not None:
+        return moment.replace(tzinfo=dt.UTC)
+    raise RangeRefused(
+        f"the times of {column} have no zone; give --from and --to as they stand there, without one"
+    )
 
 
 def _pairs(known: ColumnState, column: str) -> Sequence[tuple[Any, Any]]:
@@ -194,28 +226,3 @@ def _pairs(known: ColumnState, column: str) -> Sequence[tuple[Any, Any]]:
         for low, high in known.covered
         if column in low
     ]
-
-
-def _parsed(text: str, column: str, fields: Sequence[FieldSpec]) -> Any:
-    """An end of a range as its column's values are."""
-    field = next((each for each in fields if each.name == column), None)
-    kind = "timestamp" if field is None else field.type
-    try:
-        if kind in {"int32", "int64"}:
-            return int(text)
-        if kind == "date":
-            return dt.date.fromisoformat(text)
-        if kind == "timestamp":
-            moment = dt.datetime.fromisoformat(text)
-            return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
-    except ValueError as error:
-        raise RangeRefused(f"--from, --to: {text!r} is no {kind}: {error}") from error
-    raise RangeRefused(f"--from, --to: a range is of times, dates or integers, not of {kind}")
-
-
-def _fitting(end: Any, value: Any) -> Any:
-    """An end in the way of a column's ``value``: a time without a zone where that has none."""
-    times = isinstance(end, dt.datetime) and isinstance(value, dt.datetime)
-    if times and end.tzinfo is not None and value.tzinfo is None:
-        return end.astimezone(dt.UTC).replace(tzinfo=None)
-    return end

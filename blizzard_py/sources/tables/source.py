@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from blizzard_core.errors import StateError
+from blizzard_core.errors import SourceError, StateError
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.protocol import Bound, Looking
@@ -199,6 +199,10 @@ class AskedSource(SlicedSource):
     def reading(self, state: SourceState, batch: Batch) -> Iterator[Reading]:
         known = state.columns
         if batch.request:
+            if self._asking.replaces:
+                raise SourceError(
+                    "what it reads replaces rows by now, which those of the request would not be"
+                )
             items = _items_of_chunk(state)
             if not items.keys() >= {entry.path for entry in batch.files}:
                 raise StateError(f"{self._where}: has a batch and no chunk to read; restore it")

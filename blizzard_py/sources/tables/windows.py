@@ -26,7 +26,8 @@ from blizzard_py.slices.notation import deserialize, serialize
 from blizzard_py.slices.windows import window
 from blizzard_py.state.column_state import ColumnState, SeenSegment, Stored, StoredWindow
 
-_TIES = frozenset({"max", "rows"})
+# Bounds at whose value rows may still come.
+TIES = frozenset({"max", "rows"})
 # Types whose values have the same digests.
 _ALIKE = {"int32": "integer", "int64": "integer", "float32": "float", "float64": "float"}
 # Where rows are lines, told by the whole line if there is no key.
@@ -115,7 +116,7 @@ def recognition(
     if kept.above:
         before = _told_before(asking, held, seen)
         return Recognition(now, "above", from_stored(kept.above), before)
-    if kept.kind in _TIES or kept.inclusive:
+    if kept.kind in TIES or kept.inclusive:
         # Rows beside the boundary were never published, whatever they hold.
         before = _told_before(asking, held, seen) if kept.inclusive else ()
         return Recognition(now, "at", from_stored(kept.up_to), before)
@@ -179,7 +180,7 @@ def done(known: ColumnState, names: Iterable[str]) -> ColumnState:
         watermark=watermark,
         bound=kept.kind,
         seq=known.seq + 1,
-        at_known=kept.kind in _TIES,
+        at_known=kept.kind in TIES,
         window=None,
         tasks=(),
         done=(),

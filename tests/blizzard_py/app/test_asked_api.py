@@ -18,6 +18,7 @@ from blizzard_py.app import inspection
 from blizzard_py.app.wiring import parts_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.requests.mailbox import Mailbox
+from blizzard_py.state.checkpoint_file import read_state
 from tests.support.api_server import ApiServer, Asked, Reply, api_server, reply
 from tests.support.direct_engine import DirectEngine
 from tests.support.request_world import submit
@@ -195,3 +196,49 @@ def test_a_first_load_in_chunks_ends_where_the_api_can_be_told(
         assert ids(tmp_path) == [*range(8), *range(101, 109)]
         polled(config)
     assert ids(tmp_path) == [*range(9), *range(101, 109)]
+
+
+@pytest.mark.parametrize(
+    ("to", "chunk"), [("2026-05-03T12:00", "days=1"), ("2026-05-03", "hours=6")]
+)
+def test_ends_that_the_api_cannot_be_told_are_refused_before_it_begins(
+    tmp_path: Path, to: str, chunk: str
+) -> None:
+    push = {
+        "from": {"param": "since", "format": "date"},
+        "to": {"param": "until", "format": "date", "inclusive": "1day"},
+    }
+    with api_server() as api:
+        records = Records(api)
+        config = configured(api, tmp_path, push=push)
+        records.now += dt.timedelta(days=5)
+        parts = parts_of(config, WHERE, DirectEngine())
+        request = submit(parts, {"values": ["2026-05-01", to]}, chunk=chunk, begin_live_at_end=True)
+        with contextlib.closing(source_pipeline(parts, requests_only=True)) as worker:
+            while worker.cycle(threading.Event()):
+                pass
+        ended = Mailbox(parts.stores.sink, parts.id).ended(request)
+        assert ended is not None
+        assert ended.state == "rejected"
+        assert "give a coarser end" in ended.reason
+        state = read_state(parts.stores.sink, parts.id)
+        assert state is not None
+        assert state.columns is None
+
+
+def test_a_record_at_the_very_end_of_a_chunk_comes_once_without_push_to(tmp_path: Path) -> None:
+    with api_server() as api:
+        records = Records(api)
+        config = configured(api, tmp_path, push={"from": {"param": "since"}})
+        tick = 1 / 60_000_000
+        for number, minutes in enumerate((600, 1440 - tick, 1440, 2880 - tick, 2880)):
+            records.put(number, minutes)
+        records.now += dt.timedelta(days=3)
+        parts = parts_of(config, WHERE, DirectEngine())
+        ends = ["2026-05-01", "2026-05-03"]
+        submit(parts, {"values": ends}, chunk="days=1", begin_live_at_end=True)
+        with contextlib.closing(source_pipeline(parts, requests_only=True)) as worker:
+            while worker.cycle(threading.Event()):
+                pass
+        polled(config)
+    assert ids(tmp_path) == list(range(5))

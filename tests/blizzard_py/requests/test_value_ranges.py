@@ -9,13 +9,15 @@ import threading
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from blizzard_core.errors import BlizzardError, FencedError
+from blizzard_core.errors import BlizzardError, Cancelled, FencedError, StateError
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.job import FieldSpec
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.requests.records import End
+from blizzard_py.sources.tables.ranges import RangeRefused, value_of
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import checkpoint_path
 from tests.support.asked_world import AskedWorld
@@ -128,7 +130,7 @@ def test_a_range_that_would_double_rows_is_rejected() -> None:
     for first, last, why in (
         ("1", "22", "reads everything from n = 20 on"),
         ("5", "5", "--from must lie below --to"),
-        ("x", "5", "'x' is no int64"),
+        ("x", "5", "'x' is no whole number"),
         ("1", "99", "is settled up to 30"),
     ):
         request = world.ask(first, last)
@@ -321,6 +323,129 @@ def test_a_replacing_table_is_read_again_from_a_time_on() -> None:
     mended = [f"t{h}!" for h in range(5, 10)]
     assert sorted({*texts_of(world)} & {*mended}) == mended
     assert len(texts_of(world)) == len(table.rows)
+
+
+def test_settings_that_change_meanwhile_end_the_request() -> None:
+    world = begun()
+    request = world.ask("1", "21", chunk="step=4")
+    pipeline = world.pipeline()
+    while "covered" not in world.known():
+        pipeline.cycle(threading.Event())
+    changed = world.job
+    world.job = {"deduplicate_by": ("n",)}
+    world.drain()
+    assert world.end(request).state == "failed"
+    assert "configuration of this source changed" in world.end(request).reason
+    world.job = changed
+    world.ask("1", "21", chunk="step=4")
+    world.drain()
+    assert world.numbers() == ALL
+
+
+def test_a_source_that_replaces_by_now_brings_no_chunk_beside_it() -> None:
+    world = begun()
+    request = world.ask("1", "21", chunk="step=4")
+    pipeline = world.pipeline()
+    world.table.at_read = pipeline.cancel  # its batch is begun, and nothing of it is read
+    with contextlib.suppress(Cancelled):
+        pipeline.cycle(threading.Event())
+    world.table.at_read = lambda: None
+    world.asking = {"replaces": True, "backward": {"hours": 1}}
+    with contextlib.suppress(StateError):
+        world.drain()
+    world.asking = {}
+    world.drain()
+    assert world.end(request).state in {"failed", "done"}
+    world.ask("1", "21")
+    world.drain()
+    assert world.numbers() == ALL
+
+
+def test_rows_may_still_join_the_highest_value_under_max() -> None:
+    world = RangeWorld()
+    world.table.kind = "max"
+    request = world.ask("1", "31", begin_live_at_end=True)
+    drain_requests(world.parts())
+    assert "is settled up to 30" in world.end(request).reason
+    assert "columns" not in world.checkpoint()
+
+
+def test_values_between_two_chunks_are_in_one_of_them() -> None:
+    world = RangeWorld()
+    world.fields = (FieldSpec("n", "float64", nullable=True), world.fields[1])
+    world.table.schema = pa.schema([("n", pa.float64()), ("text", pa.string())])
+    world.table.rows = [{"n": n / 4, "text": f"t{n}"} for n in range(4, 121)]
+    world.begin()
+    world.ask("1", "10", chunk="step=3")
+    world.ask("10", "21", chunk="step=4")
+    world.drain()
+    assert sorted(row["n"] for row in world.table_rows()) == [n / 4 for n in range(4, 121)]
+
+
+def test_a_bad_row_ends_a_request_that_may_pass_none() -> None:
+    world = RangeWorld()
+    world.table.rows[4]["text"] = None
+    world.job = {"on_bad_record": "fail"}
+    world.fields = (world.fields[0], FieldSpec("text", "string", nullable=False))
+    world.begin()
+    request = world.ask("1", "21")
+    world.put(31)
+    world.drain()
+    assert world.end(request).state == "failed"
+    assert "stopped at a bad record" in world.end(request).reason
+    assert "covered" not in world.known()
+    assert world.row_letters() == []
+    assert world.numbers() == [*range(21, 31), 31]
+
+
+def test_a_range_may_begin_with_the_first_time_there_is() -> None:
+    start = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
+    world = AskedWorld(ToyTable("first time", "at", kind="clock", schema=TIMED), TIME_FIELDS)
+    rows = [{"at": start + dt.timedelta(hours=h), "text": f"t{h}"} for h in range(3)]
+    world.table.rows += rows
+    values = ["0001-01-01", "2026-05-01T01:00"]
+    request = submit(world.parts(), {"values": values}, begin_live_at_end=True)
+    drain_requests(world.parts())
+    assert ended(world, request).state == "done"
+    assert world.texts() == ["t0"]
+    world.drain()
+    assert world.texts() == ["t0", "t1", "t2"]
+
+
+def test_another_watermark_column_leaves_no_range() -> None:
+    world = begun()
+    world.change(lambda state: checkpoint_edit.set_columns(state, {"m": 20}, ("m",)))
+    world.change(lambda state: checkpoint_edit.set_columns(state, {"n": 30}, ("n",)))
+    request = world.ask("1", "21")
+    world.drain()
+    assert world.end(request).state == "rejected"
+    assert "reads everything from the beginning on" in world.end(request).reason
+
+
+def test_an_older_checkpoint_leaves_no_range_that_would_double() -> None:
+    world = begun()
+    path = checkpoint_path(world.parts().id)
+    older = world.sink.objects[path]
+    world.ask("1", "21")
+    world.drain()
+    world.sink.objects[path] = older
+    world.change(lambda state: checkpoint_edit.set_columns(state, {"n": 30}, ("n",)))
+    request = world.ask("1", "21")
+    world.drain()
+    assert world.end(request).state == "rejected"
+    assert world.numbers() == ALL
+
+
+@pytest.mark.parametrize("zone", [None, dt.UTC])
+def test_ends_of_times_are_as_the_column_has_them(zone: dt.tzinfo | None) -> None:
+    like = dt.datetime(2026, 5, 1, tzinfo=zone)
+    assert value_of("2026-05-01T04:00", "at", like) == dt.datetime(2026, 5, 1, 4, tzinfo=zone)
+    for text in ("0001-01-01T00:00+14:00", "9999-12-31T23:59-14:00", "2026-05-01T00:00-04:00"):
+        if zone is None:
+            with pytest.raises(RangeRefused, match="have no zone; give --from and --to as they"):
+                value_of(text, "at", like)
+        else:
+            assert value_of(text, "at", like) == dt.datetime.fromisoformat(text)
 
 
 def test_random_ranges_deaths_and_cancels_bring_each_row_once() -> None:

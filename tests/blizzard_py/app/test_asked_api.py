@@ -201,7 +201,7 @@ def test_a_first_load_in_chunks_ends_where_the_api_can_be_told(
 @pytest.mark.parametrize(
     ("to", "chunk"), [("2026-05-03T12:00", "days=1"), ("2026-05-03", "hours=6")]
 )
-def test_ends_that_the_api_cannot_be_told_are_refused_before_it_begins(
+def test_ends_that_the_api_cannot_be_told_are_refused_first(
     tmp_path: Path, to: str, chunk: str
 ) -> None:
     push = {
@@ -226,7 +226,7 @@ def test_ends_that_the_api_cannot_be_told_are_refused_before_it_begins(
         assert state.columns is None
 
 
-def test_a_record_at_the_very_end_of_a_chunk_comes_once_without_push_to(tmp_path: Path) -> None:
+def test_a_record_at_the_end_of_a_chunk_comes_once(tmp_path: Path) -> None:
     with api_server() as api:
         records = Records(api)
         config = configured(api, tmp_path, push={"from": {"param": "since"}})

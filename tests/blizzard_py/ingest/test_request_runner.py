@@ -114,7 +114,7 @@ def test_options_that_units_do_not_have_are_refused(shop: UnitShop, words: tuple
     assert not list(find_requests(shop.config()))
 
 
-def test_a_backfill_of_units_previews_explains_and_answers_in_json(shop: UnitShop) -> None:
+def test_backfills_of_units_preview_explain_and_answer_json(shop: UnitShop) -> None:
     shop.run()
     before = shop.checkpoint()
     where = [str(shop.path()), "--pipeline", WHERE[0], "--source", WHERE[1]]

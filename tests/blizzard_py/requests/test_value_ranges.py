@@ -253,7 +253,7 @@ def test_an_owner_that_is_replaced_in_a_chunk_doubles_nothing() -> None:
         assert world.numbers() == ALL, job
 
 
-def test_rows_that_are_all_bad_end_the_request_and_not_the_source() -> None:
+def test_rows_that_are_all_bad_end_the_request_alone() -> None:
     world = RangeWorld()
     world.put(*range(1, 21))
     world.table.task_rows = 100

@@ -111,7 +111,7 @@ class SourceRangeSettings(Settings):
     """The names below the source's path that it reads, and no others.
 
     Both ends are included. Each is a partition or a file, and stands for all names that begin
-    with it. One of the two may be left out. `from` stays as it was at the first start.
+    with it. One of the two may be left out. They stay as they were at the first start.
     """
 
     from_: AsWritten | None = Field(default=None, alias="from", examples=["date=2023-01-01"])
@@ -122,9 +122,13 @@ class SourceRangeSettings(Settings):
     @field_validator("from_", "to")
     @classmethod
     def _is_below_the_path(cls, end: str | None) -> str | None:
-        if end is not None and "://" in end:
-            raise ValueError("is a name below the source's path; leave out what comes before it")
-        return end and end.strip("/")
+        if end is None:
+            return None
+        name = end.strip("/")
+        odd = "://" in end or not {".", ".."}.isdisjoint(name.split("/"))
+        if odd or any("\ud800" <= character <= "\udfff" for character in name):
+            raise ValueError("is a name below the source's path, without what comes before it")
+        return name
 
     @model_validator(mode="after")
     def _has_names(self) -> Self:
@@ -215,11 +219,6 @@ class SourceSettings(CommonSource):
     def replaces(self) -> bool:
         """Return whether what is read again replaces what was published, without a command."""
         return self.units is not None
-
-    @property
-    def is_bounded(self) -> bool:
-        """Return whether it reads nothing above a name."""
-        return self.range is not None and bool(self.range.to)
 
     @model_validator(mode="before")
     @classmethod

@@ -25,6 +25,10 @@ class NameRange:
         ends = (("from", self.first), ("to", self.last))
         return " ".join(f"{word} {end}" for word, end in ends if end)
 
+    def __bool__(self) -> bool:
+        """Return whether it has an end, and is not for all names."""
+        return bool(self.first or self.last)
+
     @property
     def until(self) -> str | None:
         """Return what all its names sort below, None without an end."""

@@ -25,7 +25,8 @@ from blizzard_py.state.transitions import without_batch, without_request
 _ATTEMPTS = 3
 _FAILING = (
     "its batch with {} ended three times without a result, by an error or the death of the process;"
-    " the log says why. Mend that and give the command again: it leaves out what is in"
+    " the log says why. Mend that and give the command again: it leaves out what is in (with"
+    " --again give what is left, by --from and --to)"
 )
 
 

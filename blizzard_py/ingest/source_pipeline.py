@@ -102,7 +102,7 @@ class SourcePipeline(SourceView):
         )
         self._clock = StoreClock(parts.clock, parts.monotonic)
         self._file = FencedFile(parts.stores.sink, checkpoint_path(parts.id), admission)
-        self._fence = FenceFile(parts.stores.sink, parts.id)
+        self._fence = FenceFile(parts.stores.sink, parts.id, parts.identity.range)
         upkeep = Upkeep(
             self._save,
             self._clock,

@@ -55,7 +55,9 @@ class Start:
         if found is not None and found.source is None:
             # The original's, or an older release's.
             state = replace(state, progress=observed(state.progress, self.clock()))
-        return state, state != kept or state.ledger != ledger
+        # Who reads the same files goes by the range that is stored.
+        is_new = found is not None and found.source != parts.identity
+        return state, is_new or state != kept or state.ledger != ledger
 
     def first_document(self) -> Mapping[str, Any]:
         """Return what to write where there is no checkpoint, unless there was one."""

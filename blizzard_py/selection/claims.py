@@ -19,7 +19,7 @@ from blizzard_py.sources.files.listing import outside
 from blizzard_py.sources.files.source import Known
 from blizzard_py.sources.files.sweep import sweeps
 from blizzard_py.sources.parts import Parts
-from blizzard_py.sources.shared_files import readers
+from blizzard_py.sources.shared_files import ranges_of_others
 from blizzard_py.state.ledger import Ledger, Settled
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.source_state import SourceState, under_way
@@ -70,11 +70,7 @@ class Claims:
         self._known = known
         self._names = parts.identity.range
         # Of names that another source reads this one has no word to say.
-        self._others = (
-            [(of.range, f"{of.pipeline}/{of.source}") for _, of, _ in readers(parts) if of.range]
-            if parts.has_files
-            else []
-        )
+        self._others = ranges_of_others(parts) if parts.has_files else []
         self._under_way = frozenset(under_way(state))
 
     @property

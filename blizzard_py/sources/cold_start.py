@@ -51,7 +51,7 @@ def check_cold_start(parts: Parts) -> None:
     sink = parts.stores.sink
     if sink.stat(checkpoint_path(parts.id)) is not None:
         if parts.identity.range is not None:
-            check_ranges(parts, load_state(sink, parts.id))
+            check_ranges(parts, load_state(sink, parts.id), parts.clock())
         return
     for each in parts.members:
         _check_shares(each, sink)
@@ -64,7 +64,7 @@ def check_cold_start(parts: Parts) -> None:
             f"{parts.name}: {sink.uri}/{checkpoint_path(parts.id)} is missing, but {trace}; a start"
             f" from nothing would ingest everything again. {_remedy(parts)}"
         )
-    check_ranges(parts, None)
+    check_ranges(parts, None, parts.clock())
 
 
 def _check_shares(member: Parts, sink: Storage) -> None:

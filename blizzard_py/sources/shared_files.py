@@ -17,10 +17,11 @@ from blizzard_core.storage.opening import is_same_place
 from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.watermark.name_range import NameRange
 from blizzard_core.watermark.partition_time import lookback_floor
-from blizzard_core.watermark.paths import joined, partition_key
+from blizzard_core.watermark.paths import partition_key
 from blizzard_py.sources.parts import Parts
-from blizzard_py.state.checkpoint_document import MOVED_TO
-from blizzard_py.state.checkpoint_file import load_state, whole
+from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
+from blizzard_py.state.checkpoint_file import load_state
+from blizzard_py.state.fence_record import FenceFile, fence_path, recorded_ids, with_move
 from blizzard_py.state.members import of_source
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.source_state import Identity, SourceState, checkpoint_path, under_way
@@ -43,17 +44,17 @@ class Reach:
 
 def reach_of(state: SourceState, names: NameRange | None, floor: str | None = None) -> Reach:
     """Return the reach of a state with a range; ``floor`` is where a cold start would begin."""
-    names = names or NameRange()
+    if names is not None:
+        return Reach(
+            order_key(names.first), None if names.until is None else order_key(names.until)
+        )
+    if state.processed is not None:
+        return Reach(b"", None)  # a set of names has no place where it began
     begins = floor if state.origin is None else state.origin
-    first = order_key(names.first) or partition_key(begins or "")
-    # A range may have been longer, and requests bring files from below where the start was.
-    progress = state.progress
-    read = [progress.value, state.reached, *state.ahead]
-    read += [path for path in under_way(state) if not is_of_records(path)]
-    read += [joined(p, name) for p, known in progress.partitions.items() for name in known.done]
-    keys = [order_key(path) for path in read if path]
-    last = [] if names.until is None else [order_key(names.until), *(key + b"\0" for key in keys)]
-    return Reach(min([first, *keys]), max(last, default=None))
+    # Requests bring files from below where the start was.
+    brought = [path for path in under_way(state) if not is_of_records(path)]
+    keys = [order_key(path) for path in (state.reached, *brought) if path]
+    return Reach(min([partition_key(begins or ""), *keys]), None)
 
 
 def documents(sink: Storage, but: str) -> Iterator[tuple[str, Any]]:
@@ -69,23 +70,50 @@ def documents(sink: Storage, but: str) -> Iterator[tuple[str, Any]]:
             yield source_id, document
 
 
-def readers(parts: Parts) -> Iterator[tuple[str, Identity, SourceState]]:
-    """Yield the table's other sources that read the same files. Raises as `documents`."""
-    sink = parts.stores.sink
+def readers(parts: Parts) -> Iterator[tuple[str, Identity | None, SourceState]]:
+    """Yield the table's other sources that read the same files. Raises as `documents`.
+
+    Without an identity of one whose checkpoint does not say what it reads, or is gone.
+    """
+    sink, found = parts.stores.sink, {parts.id}
     for source_id, document in documents(sink, parts.id):
-        state = None if MOVED_TO in document else load_state(sink, source_id)
-        if state is None or state.source is None:
+        found.add(source_id)
+        if MOVED_TO not in document:
+            state = load_state(sink, source_id)
+        elif MOVED_DOCUMENT in document:  # a rename has not ended, or died
+            state = state_from_json(document[MOVED_DOCUMENT], checkpoint_path(source_id))
+        else:
             continue
-        if is_same_place(state.source.uri, parts.stores.source.uri):
+        if state is None or state.source is None:
+            yield source_id, None, state or SourceState()
+        elif is_same_place(state.source.uri, parts.stores.source.uri):
             yield source_id, state.source, state
+    for source_id in recorded_ids(sink):
+        if source_id not in found:
+            record = with_move(sink, source_id, FenceFile(sink, source_id).read())
+            if record is not None and record.number and not record.moved_to:
+                uri = parts.stores.source.uri
+                known = Identity("", source_id, uri, range=record.range) if record.range else None
+                yield source_id, known, SourceState()
 
 
-def check_ranges(parts: Parts, state: SourceState | None, *, is_new: bool = False) -> None:
+def ranges_of_others(parts: Parts) -> list[tuple[NameRange, str]]:
+    """Return the ranges of the table's other sources of the same files, each with its name."""
+    return [
+        (identity.range, f"{identity.pipeline}/{identity.source}".strip("/"))
+        for _, identity, _ in readers(parts)
+        if identity is not None and identity.range is not None
+    ]
+
+
+def check_ranges(
+    parts: Parts, state: SourceState | None, now: float, *, is_new: bool = False
+) -> None:
     """Raise `ConfigError` for a source that would read what another one with a range reads.
 
     Looks at others where this one has a range, or has not begun, or its state ``is_new``: else
-    the others look for themselves.
-    Raises `StateError`, `StorageError`.
+    the others look for themselves. ``now`` is the store's time. Raises `StateError`,
+    `StorageError`.
     """
     if not parts.has_files:
         return
@@ -93,40 +121,43 @@ def check_ranges(parts: Parts, state: SourceState | None, *, is_new: bool = Fals
         own = state or SourceState()
         own = of_source(own, each.source_name) if parts.members else own
         names = each.identity.range
-        if (
-            not is_new
-            and names is None
-            and (own.origin is not None or own.progress.state != "Initial")
-        ):
+        has_begun = own.origin is not None or own.progress.state != "Initial"
+        if names is None and has_begun and not is_new:
             continue
-        floor = lookback_floor(each.files.partition_filter, each.clock())
+        files = each.files
+        floor = lookback_floor(files.partition_filter, now) if files.use_watermark else None
         reach = reach_of(own, names, floor)
         for source_id, other, theirs in readers(each):
-            if names is None and other.range is None:
+            if names is None and (other is None or other.range is None):
                 continue  # another name of the same source, see `cold_start`
-            _check_pair(each, reach, source_id, (other, theirs))
+            _check_pair(each, reach, source_id, other, theirs)
 
 
 def _check_pair(
-    parts: Parts, reach: Reach, source_id: str, other: tuple[Identity, SourceState]
+    parts: Parts, reach: Reach, source_id: str, other: Identity | None, state: SourceState
 ) -> None:
-    identity, state = other
-    sink, name = parts.stores.sink, f"{identity.pipeline}/{identity.source}"
-    where = f"pipelines.{parts.pipeline}.sources.{parts.source_name}"
+    sink, where = parts.stores.sink, f"pipelines.{parts.pipeline}.sources.{parts.source_name}"
     path = f"{sink.uri}/{checkpoint_path(source_id)}"
+    if other is None:
+        problem = (
+            f"range: {path} is gone, or does not say of which files it is, and batches of it were"
+            f" committed, so nobody knows which names {source_id} has read: have it run once, or"
+            " make its checkpoint again with `blizzard checkpoint rebuild`; if it is gone for good"
+            f" and had other files, delete {fence_path(source_id)}"
+        )
+        raise ConfigError(where, [problem])
+    name = f"{other.pipeline}/{other.source}".strip("/")  # one that is lost has no pipeline
     if name == parts.name:
         problem = (
             f"{path} is of a source {name}, too, and the table tells sources by these names; name"
             " the pipeline or the source otherwise"
         )
         raise ConfigError(where, [problem])
-    # What a narrowed range has read stands in the journal, if it is much.
-    state = whole(sink, source_id, state) if identity.range is not None else state
-    if not reach.meets(reach_of(state, identity.range)):
+    if not reach.meets(reach_of(state, other.range)):
         return
     begun = state.totals.batches or state.origin is not None or state.in_flight
     reads = f"names from {state.origin}" if state.origin else "all names"
-    reads = reads if identity.range is None else f"names {identity.range}"
+    reads = reads if other.range is None else f"names {other.range}"
     problem = (
         f"range: {name} ({path}) reads {reads} of the same files, so rows would come twice: give"
         f" {parts.name} a range in which none of these lies. What {name} has passed over comes in"

@@ -27,8 +27,7 @@ from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.members import of_source
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.processed_tracker import ProcessedTracker
-from blizzard_py.state.record_names import is_of_records
-from blizzard_py.state.source_state import IN, Identity, SourceState, checkpoint_path, under_way
+from blizzard_py.state.source_state import IN, Identity, SourceState, checkpoint_path
 from blizzard_py.state.state_paths import StatePaths, checkpoints
 
 # A segment that is gone was replaced since the checkpoint was read: so often it is read again.
@@ -224,21 +223,13 @@ def check_identity(
 
 
 def _check_range(state: SourceState, names: NameRange, where: str) -> None:
-    """Raise `StateError` for a range that would pass over names without a word."""
-    known = None if state.source is None else state.source.range
-    was = "" if known is None else known.first
-    if was != names.first:
+    """Raise `StateError` for another range: names would be passed over, or read by two sources."""
+    known = NameRange() if state.source is None else state.source.range or NameRange()
+    if known != names:
         raise StateError(
-            f"{where}: began at {was or 'the first name'}, the configuration now has range.from:"
-            f" {names.first or 'none'}, and watermarks would pass over what lies between; set it"
-            " back, and read other names by a source with another `id:` and a range of its own"
-        )
-    todo = [path for path in under_way(state) if not is_of_records(path)]
-    outside = [path for path in todo if not names.holds(path)]
-    if outside:
-        raise StateError(
-            f"{where}: {len(outside)} file(s) outside of the range ({names}) are not done yet, such"
-            f" as {min(outside)}; set `range` back until they are"
+            f"{where}: reads {known or 'all names'} since its first start, the configuration now"
+            f" has {names or 'no range'}; set `range` back, and read other names by a source with"
+            " another `id:` and a range of its own"
         )
 
 

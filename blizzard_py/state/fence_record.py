@@ -2,7 +2,8 @@
 
 ``_blizzard_fence/{source id}.json``::
 
-    {"epoch": 7, "number": 41, "batch": "01a2099c-11af-7131-a11b-c78d875f9b40"}
+    {"epoch": 7, "number": 41, "batch": "01a2099c-11af-7131-a11b-c78d875f9b40",
+     "range": {"first": "date=2023-01-01", "last": ""}}
 
 The state folder can be put back from a copy, or be lost, while the rows that it knew of stay. So
 each take-over writes its epoch here, and each commit point its number and batch, before anything of
@@ -12,8 +13,10 @@ that batch is published. A checkpoint that is older than its record is stale: it
 while others published is refused, even if the checkpoint it knows was brought back meanwhile.
 
 **Numbers, not times**, decide: commit points of a source are counted from 1, and never again from
-there. ``moved_to`` names the source id that the state was renamed to. An object beside the record,
-``{source id}~moved.json``, says it as well, since a record may be put back with its checkpoint.
+there. ``range`` is that of the source, if it has one: what else it read nothing tells but its
+checkpoint. ``moved_to`` names the source id that the state was renamed to. An object beside the
+record, ``{source id}~moved.json``, says it as well, since a record may be put back with its
+checkpoint.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from blizzard_core.checkpoint.decode import decoded
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import Conflict, FencedError, NotFound
 from blizzard_core.storage.protocol import Storage, listed
+from blizzard_core.watermark.name_range import NameRange
 from blizzard_py.state.source_state import CommitPoint
 
 FENCE_FOLDER = "_blizzard_fence"
@@ -45,6 +49,7 @@ class FenceRecord:
     number: int = 0
     batch: str = ""
     moved_to: str = ""
+    range: NameRange | None = None
 
     @property
     def commit_point(self) -> CommitPoint:
@@ -111,7 +116,8 @@ def contradiction(known: CommitPoint, record: FenceRecord) -> str | None:
 class FenceFile:
     """The record of one source, as its owner reads and writes it."""
 
-    def __init__(self, sink: Storage, source_id: str) -> None:
+    def __init__(self, sink: Storage, source_id: str, names: NameRange | None = None) -> None:
+        self._names = names
         self._sink = sink
         self._source_id = source_id
         self._path = fence_path(source_id)
@@ -146,7 +152,7 @@ class FenceFile:
         self._epoch = epoch
         for _ in range(_TAKE_TRIES):
             try:
-                return self._write(FenceRecord(epoch, known.number, known.batch))
+                return self._write(FenceRecord(epoch, known.number, known.batch, range=self._names))
             except FencedError:
                 found = self.read()
                 if found is None or found.epoch >= epoch or contradiction(known, found):
@@ -167,7 +173,7 @@ class FenceFile:
     def advance(self, point: CommitPoint) -> None:
         """Write down a commit point that was saved. Raises as `take` does."""
         if (self._written.number, self._written.batch) != (point.number, point.batch):
-            self._write(FenceRecord(self._epoch, point.number, point.batch))
+            self._write(FenceRecord(self._epoch, point.number, point.batch, range=self._names))
 
     def announce(self, target: str) -> None:
         """Write down beside the record that the state moves to another name. Raises `StorageError`.

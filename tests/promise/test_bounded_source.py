@@ -5,6 +5,8 @@ What the two would share is refused in both directions, whichever of them is the
 
 from __future__ import annotations
 
+import contextlib
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +23,7 @@ from blizzard_py.edits.checkpoint_edit import over
 from blizzard_py.edits.checkpoint_store import CheckpointStore
 from blizzard_py.edits.notes import Note
 from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.edits.rename import Rename
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
@@ -30,9 +33,10 @@ from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import tables_of
 from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
+from tests.support.memory_store import Died, Dying
 from tests.support.penguin_world import footer_pool
 from tests.support.promise_world import poll, polls, sweeps
-from tests.support.request_world import ingest_files, preview_files
+from tests.support.request_world import ingest_files, preview_files, submit
 
 # Days of June 2025; the live source begins with the 14th, two days before its start.
 OLD, NEW = ("08", "09", "10", "13"), ("14", "15")
@@ -154,29 +158,108 @@ def test_fresh_start_does_not_insist_on_a_range() -> None:
     assert world.rows() == [*NEW]
 
 
-def test_longer_range_that_reaches_another_is_refused() -> None:
+def test_others_see_a_range_that_changes_before_its_first_file() -> None:
     world = june()
-    history = Beside(world, range=PAST)
-    for each in (world, history):
-        each.drain()
-    history.settings["range"] = {"to": "date=2025-06-14"}
-    assert "events/main" in told(history.parts)
+    world.source.objects.clear()
+    history = Beside(world, range={"to": "date=2025-06-09"})
+    history.drain()
     history.settings["range"] = PAST
     history.drain()
+    for day in (*OLD, *NEW):
+        world.put(f"date=2025-06-{day}/1.json", day)
+    reads_ten = Beside(world, "ten", range={"from": "date=2025-06-10", "to": "date=2025-06-13"})
+    assert "events/history" in told(reads_ten.parts)
+    history.drain()
+    world.drain()
     assert world.rows() == [*OLD, *NEW]
 
 
-def test_shorter_range_does_not_free_what_it_has_read() -> None:
+def test_set_of_names_reads_all_whatever_its_lookback() -> None:
+    world = june(use_watermark=False)
+    Beside(world, range=PAST).drain()
+    assert "events/history" in told(world.parts)
+    assert world.rows() == [*OLD]
+
+
+@pytest.mark.parametrize("step", range(16))
+def test_rename_that_died_hides_no_range(step: int) -> None:
     world = june()
     history = Beside(world, range=PAST)
     history.drain()
-    history.settings["range"] = {"to": "date=2025-06-09"}
+    dying = Dying(world.sink, world.dlq)
+    dying.arm(step)
+    renamed = replace(history.parts(), pipeline="clicks")
+    renamed = replace(renamed, source=renamed.source.model_copy(update={"id": "clicks_history"}))
+    with contextlib.suppress(Died):
+        Rename(renamed, "events_history").run()
+    dying.arm(-1)
+    other = Beside(world, "other", range={"to": "date=2025-06-10"})
+    assert "history" in told(other.parts)
+
+
+def test_neighbour_whose_checkpoint_is_lost_still_holds_its_range() -> None:
+    world = june()
+    history = Beside(world, range=PAST)
     history.drain()
-    later = Beside(world, "later", range={"from": "date=2025-06-10", "to": "date=2025-06-13"})
-    assert "events/history" in told(later.parts)
-    behind = Beside(world, "behind", range={"from": "date=2025-06-14"})
-    behind.drain()
+    world.sink.delete(history.state)
+    other = Beside(world, "other", range={"to": "date=2025-06-10"})
+    assert "events_history" in told(other.parts)
+    world.drain()
+    assert preview_files(world.parts(), "date=2025-06-10/1.json") == ["left"]
     assert world.rows() == [*OLD, *NEW]
+
+
+def test_range_beside_a_lost_checkpoint_of_all_names_is_refused() -> None:
+    world = june()
+    world.drain()
+    world.sink.delete("_blizzard/events_main_checkpoint.json")
+    history = Beside(world, range=PAST)
+    assert "nobody knows which names events_main has read" in told(history.parts)
+
+
+def test_checkpoint_that_names_no_files_is_refused_beside_a_range() -> None:
+    world = june()
+    world.drain()
+    path = "_blizzard/events_main_checkpoint.json"
+    document = json.loads(world.sink.read(path))
+    del document["source"]
+    world.sink.put_atomic(path, json.dumps(document).encode())
+    assert "does not say of which files it is" in told(Beside(world, range=PAST).parts)
+
+
+def test_machine_clock_that_is_ahead_moves_no_begin() -> None:
+    world = june()
+    history = Beside(world, range={"to": "date=2025-06-14"})
+    history.drain()
+    ahead = replace(world.parts(), clock=lambda: world.now + 86_400)
+    with pytest.raises(ConfigError, match="events/history"):
+        source_pipeline(ahead).cycle(threading.Event())
+
+
+def test_request_and_a_start_at_one_moment_bring_a_row_once() -> None:
+    for begins in range(1, 40):
+        world = june()
+        world.drain()
+        path = "date=2025-06-10/1.json"
+        submit(world.parts(), {"files": [path]})
+        history, calls = Beside(world, range=PAST), 0
+
+        def start(_op: str, _path: str, history: Beside = history, begins: int = begins) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == begins:
+                with contextlib.suppress(ConfigError):
+                    history.drain()
+
+        world.sink.before_mutation = start
+        polls(world)
+        world.sink.before_mutation = lambda _op, _path: None
+        with contextlib.suppress(ConfigError):
+            history.drain()
+        assert len(world.rows()) == len(set(world.rows())), begins
+        if calls < begins:
+            break
+    assert calls < begins
 
 
 def test_files_that_a_request_brought_are_not_read_again() -> None:

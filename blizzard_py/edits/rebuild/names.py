@@ -6,9 +6,12 @@ from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from blizzard_core.storage.protocol import Storage, is_hidden
+from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.sources.files.discovery import accepts
+from blizzard_py.sources.parts import Parts
 from blizzard_py.state import processed_set
+from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.journal_tally import JournalTally, tally_of
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import SourceState
@@ -58,3 +61,22 @@ def with_segments(
     if change is not None:
         names = processed_set.write(sink, folder, change, epoch)
     return replace(state, processed=names.segments)
+
+
+def check_record(parts: Parts, record: FenceRecord, *, is_lost: bool) -> None:
+    """Raise `EditRefused` for what the fence record says is another source's than configured.
+
+    Of a checkpoint that ``is_lost`` nothing else tells which names were read.
+    """
+    if record.moved_to:
+        raise EditRefused(
+            f"{parts.name}: the state was renamed to {record.moved_to}, and everything would be"
+            " ingested again under this name. Use the new names in the configuration, or give the"
+            f" source `id: {record.moved_to}`"
+        )
+    names = parts.identity.range
+    if is_lost and record.number and record.range != names:
+        raise EditRefused(
+            f"{parts.name}: has read {record.range or 'all names'}, and the configuration has"
+            f" {names or 'no range'}; set `range` back"
+        )

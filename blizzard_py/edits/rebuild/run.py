@@ -27,7 +27,7 @@ from blizzard_py.edits.rebuild.decide import (
     remembered,
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
-from blizzard_py.edits.rebuild.names import can_count, unfolded_without, with_segments
+from blizzard_py.edits.rebuild.names import can_count, check_record, unfolded_without, with_segments
 from blizzard_py.edits.rebuild.query import members_of, mended, paths_of
 from blizzard_py.requests.progress import open_of, without
 from blizzard_py.sources.cold_start import other_names
@@ -91,12 +91,7 @@ class Rebuild:
             return mended(self._parts, found, world, done_before, self._whose)
         evidence = Evidence(self._parts, found.state)
         record = evidence.world.record or FenceRecord()
-        if record.moved_to:
-            raise EditRefused(
-                f"{self._parts.name}: the state was renamed to {record.moved_to}, and everything"
-                " would be ingested again under this name. Use the new names in the configuration,"
-                f" or give the source `id: {record.moved_to}`"
-            )
+        check_record(self._parts, record, is_lost=found.state is None)
         if found.raw is None and done_before is None and not evidence.is_any:
             self._check_name(evidence.world)
         # In the past of the store rather than by a machine's clock: a lookback that begins too
@@ -130,7 +125,7 @@ class Rebuild:
         old = None if found.state is None else _without_requested(found.state)
         known = self._known(evidence, flying, old or SourceState(), done_before)
         state = self._state(old, evidence, known, flying, now)
-        check_ranges(self._parts, state, is_new=True)
+        check_ranges(self._parts, state, now, is_new=True)
         writer = None if found.document is None else writer_of(found.document, self._where)
         highest = max(evidence.epochs(), record.epoch, 0 if writer is None else writer.epoch)
         epoch = highest + 1

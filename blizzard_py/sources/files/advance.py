@@ -125,8 +125,13 @@ def finish_batch(state: SourceState, batch: Batch, lowest: Lowest, now: float) -
 
 
 def with_reached(state: SourceState, paths: Iterable[str]) -> SourceState:
-    """The state once requests have brought files, maybe from below where the source began."""
-    below = [p for p in paths if is_below_origin(state, p) and not is_of_records(p)]
+    """The state once requests have brought files, maybe from below where the source began.
+
+    Or will begin: nothing may have been polled yet.
+    """
+    is_cold = state.origin is None
+    below = [p for p in paths if is_cold or is_below_origin(state, p)]
+    below = [p for p in below if not is_of_records(p)]
     known = [state.reached] if state.reached else []
     return replace(state, reached=min([*known, *below], key=order_key, default=""))
 

@@ -105,8 +105,7 @@ class SetFiles(Replacing):
 
     def _forget(self, state: SourceState, now: float) -> SourceState:
         """Let go of names that the source no longer has, so that the set follows it."""
-        # What lies above a range that was made shorter is not gone.
-        if self._listed is None or self._source.is_bounded:
+        if self._listed is None:
             return state
         segments = self._tracker.forgetting(self._listed, now)
         self._listed = None

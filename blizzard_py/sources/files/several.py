@@ -166,7 +166,7 @@ class SeveralFiles:
         return self._state
 
     def reconciled(self, state: SourceState, world: World) -> SourceState:
-        check_ranges(self._all, state)
+        check_ranges(self._all, state, self._all.clock())
         return require_current(state, self._all, world)
 
     def plan(self, state: SourceState) -> Plan[SeveralWork]:

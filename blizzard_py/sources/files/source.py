@@ -36,7 +36,7 @@ from blizzard_py.sources.protocol import (
     Upkeep,
     Withheld,
 )
-from blizzard_py.sources.shared_files import check_ranges
+from blizzard_py.sources.shared_files import check_ranges, ranges_of_others
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Standing, Story
 from blizzard_py.state.checkpoint_file import read_ledger
@@ -132,7 +132,7 @@ class FileSource(ABC):
         return replace(state, processed=None) if self._source.use_watermark else state
 
     def reconciled(self, state: SourceState, world: World) -> SourceState:
-        check_ranges(self._parts, state)
+        check_ranges(self._parts, state, self._clock())
         return require_current(state, self._parts, world)
 
     def plan(self, state: SourceState) -> Plan[Work]:
@@ -229,7 +229,12 @@ class FileSource(ABC):
 
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
         """The files of a batch that are left out, with the reason."""
-        return self._taken_ahead(state, batch)
+        theirs = self._taken_ahead(state, batch)
+        # Another source may have begun since a request chose them; it sees this batch, or we it.
+        for names, name in ranges_of_others(self._parts) if batch.request else ():
+            held = (entry.path for entry in batch.files if names.holds(entry.path))
+            theirs |= dict.fromkeys(held, f"{name} reads it ({names})")
+        return theirs
 
     def _taken_ahead(self, state: SourceState, batch: Batch) -> dict[str, str]:
         """The files that a request brought before polls reached their partitions."""

@@ -108,8 +108,6 @@ class LateSweep:
         self._storage = storage
         self._ledger = ledger
         self._looks_for_late = sweeps(source)
-        # What lies above a range that was made shorter is not gone.
-        self._forgets = not source.is_bounded
         self._accept: Callable[[str], bool] = accepts(source.advanced.compression)
         # Digests of what is listed are 80 bytes a name, so they are kept only by a sweep
         # that follows one after which the ledger was found to have outgrown the source.
@@ -154,8 +152,7 @@ class LateSweep:
         listed, files = self._listed, self._files
         self._listed = self._files = None
         # Where another process listed the beginning nobody knows.
-        outgrown = files is not None and self._ledger.outgrows(files)
-        self._forgetting = outgrown and self._forgets
+        self._forgetting = files is not None and self._ledger.outgrows(files)
         return None if listed is None else np.concatenate(listed)
 
     @property

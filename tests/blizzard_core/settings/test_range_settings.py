@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.load import load_config
@@ -121,8 +122,7 @@ def test_range_is_for_files_alone(tmp_path: Path) -> None:
     assert any("sources.history.range" in problem for problem in found)
 
 
-def test_only_a_range_with_an_end_is_bounded() -> None:
-    def is_bounded(ends: dict[str, str] | None) -> bool:
-        return SourceSettings.model_validate({"path": "/raw", "range": ends}).is_bounded
-
-    assert [is_bounded(each) for each in (None, {"from": "a"}, {"to": "a"})] == [False, False, True]
+@pytest.mark.parametrize("end", ["../other/x.json", "a/./b", "a\ud800", "s3://raw/a"])
+def test_end_that_is_no_name_is_refused(end: str) -> None:
+    with pytest.raises(ValidationError, match="is a name below the source's path"):
+        SourceSettings.model_validate({"path": "/raw", "range": {"from": end}})

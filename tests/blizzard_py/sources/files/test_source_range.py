@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from blizzard_core.errors import StateError, Unavailable
+from blizzard_core.errors import StateError
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_core.storage.protocol import Page, order_key
 from blizzard_core.watermark.name_range import NameRange
 from blizzard_py.app.wiring import source_pipeline
+from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
 from blizzard_py.sources.files.listing import RangeListing
-from blizzard_py.state.processed_set import FORGET_SECS
 from tests.support.blizzard_world import World
 from tests.support.memory_store import Died, Dying, MemoryStorage
 from tests.support.promise_world import poll, polls, sweeps
@@ -233,46 +232,31 @@ def with_range(world: World, ends: dict[str, str] | None) -> World:
 
 
 @TRACKINGS
-def test_later_end_goes_on_from_the_earlier_one(use_watermark: bool) -> None:
-    world = year_world(use_watermark=use_watermark)
-    polls(world, poll(world), 3)
-    polls(with_range(world, {"from": "date=2023-01-01", "to": "date=2024"}), None, 3)
-    assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31", "2024-01-01"]
-    polls(with_range(world, {"from": "date=2023-01-01"}), None, 3)
-    assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31", "2024-01-01"]
-
-
-@TRACKINGS
-def test_earlier_end_and_later_one_bring_no_row_twice(
-    use_watermark: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "ends",
+    [
+        {"from": "date=2022-12-31", "to": "date=2023-12-31"},
+        {"from": "date=2023-06-01", "to": "date=2023-12-31"},
+        {"to": "date=2023-12-31"},
+        {"from": "date=2023-01-01"},
+        {"from": "date=2023-01-01", "to": "date=2024"},
+        {"from": "date=2023-01-01", "to": "date=2023-06"},
+        None,
+    ],
+)
+def test_another_range_is_refused_once_it_has_begun(
+    use_watermark: bool, ends: dict[str, str] | None
 ) -> None:
-    monkeypatch.setattr("blizzard_py.state.processed_set.TAIL", 0)
-    monkeypatch.setattr("blizzard_py.state.ledger.TAIL", 0)
-    world = year_world(use_watermark=use_watermark, late_files="ingest")
-    more = [f"date=2023-12-{number}" for number in range(10, 30)]
-    for day in more:
-        world.put(f"{day}/1.json", day[5:])
-    polls(world, poll(world), 3)
-    worker = sweeps(with_range(world, {"from": "date=2023-01-01", "to": "date=2023-01"}))
-    world.now += 2 * FORGET_SECS
-    sweeps(world, worker)
-    sweeps(with_range(world, YEAR))
-    assert world.rows() == sorted([*(day[5:] for day in (*DAYS[1:], *more))])
-
-
-@TRACKINGS
-@pytest.mark.parametrize("first", ["date=2022-12-31", "date=2023-06-01", ""])
-def test_another_begin_is_refused_once_it_has_begun(use_watermark: bool, first: str) -> None:
     world = year_world(use_watermark=use_watermark)
     world.drain()
-    with_range(world, {"from": first, "to": "date=2023-12-31"})
-    with pytest.raises(StateError, match=r"began at date=2023-01-01.*range\.from.*set it back"):
+    with_range(world, ends)
+    begun = "reads from date=2023-01-01 to date=2023-12-31 since its first start.*set `range` back"
+    with pytest.raises(StateError, match=begun):
         world.drain()
-    with pytest.raises(StateError, match="began at date=2023-01-01"):
+    with pytest.raises(StateError, match=begun):
         world.pipeline().discover(world.pipeline().load())
-    with_range(world, None)
-    with pytest.raises(StateError, match="began at date=2023-01-01"):
-        world.drain()
+    with_range(world, YEAR).drain()
+    assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31"]
 
 
 def test_rename_keeps_the_range_that_was_read() -> None:
@@ -281,11 +265,25 @@ def test_rename_keeps_the_range_that_was_read() -> None:
     with_range(world, {"from": "date=2022-12-31", "to": "date=2023-12-31"})
     renamed = replace(world.parts(), pipeline="clicks")
     Rename(renamed, "events_main").run()
-    with pytest.raises(StateError, match="began at date=2023-01-01"):
+    with pytest.raises(StateError, match="reads from date=2023-01-01"):
         world.drain(source_pipeline(renamed))
 
 
-def test_begin_may_change_before_anything_was_done() -> None:
+def test_rebuild_of_a_lost_checkpoint_wants_the_range_it_read() -> None:
+    world = year_world()
+    world.drain()
+    world.sink.delete("_blizzard/events_main_checkpoint.json")
+    with_range(world, {"from": "date=2023-02", "to": "date=2023-12-31"})
+    with pytest.raises(EditRefused, match=r"has read from date=2023-01-01.*set `range` back"):
+        Rebuild(world.parts()).plan(None)
+    with_range(world, YEAR)
+    job = Rebuild(world.parts())
+    job.write(job.plan(None))
+    world.drain()
+    assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31"]
+
+
+def test_range_may_change_before_anything_was_done() -> None:
     world = World(range={"from": "date=2025"})
     world.put("date=2023-01-01/1.json", "1")
     world.drain()
@@ -294,26 +292,10 @@ def test_begin_may_change_before_anything_was_done() -> None:
     assert world.rows() == ["1"]
 
 
-def test_range_with_a_begin_is_refused_for_one_without() -> None:
+def test_range_is_refused_for_a_source_that_began_without() -> None:
     world = year_world()
     with_range(world, None).drain()
-    with pytest.raises(StateError, match="began at the first name"):
+    with pytest.raises(StateError, match="reads all names since its first start"):
         with_range(world, YEAR).drain()
-    with_range(world, {"to": "date=2025"}).drain()
+    with_range(world, None).drain()
     assert len(world.rows()) == 5
-
-
-@TRACKINGS
-def test_shorter_range_is_refused_while_a_file_waits(use_watermark: bool) -> None:
-    world = year_world(use_watermark=use_watermark)
-    world.drain()
-    last = "date=2023-12-31/2.json"
-    world.put(last, "flaky")
-    world.engine.flaky[last] = 1
-    with pytest.raises(Unavailable):
-        world.pipeline().cycle(threading.Event())
-    with_range(world, {"from": "date=2023-01-01", "to": "date=2023-06"})
-    with pytest.raises(StateError, match=f"such as {last}; set `range` back until they are"):
-        world.drain()
-    with_range(world, YEAR).drain()
-    assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31", "flaky"]

@@ -197,7 +197,7 @@ def test_rename_that_died_hides_no_range(step: int) -> None:
     assert "history" in told(other.parts)
 
 
-def test_neighbour_whose_checkpoint_is_lost_still_holds_its_range() -> None:
+def test_neighbour_whose_checkpoint_is_lost_holds_its_range() -> None:
     world = june()
     history = Beside(world, range=PAST)
     history.drain()
@@ -217,7 +217,7 @@ def test_range_beside_a_lost_checkpoint_of_all_names_is_refused() -> None:
     assert "nobody knows which names events_main has read" in told(history.parts)
 
 
-def test_checkpoint_that_names_no_files_is_refused_beside_a_range() -> None:
+def test_checkpoint_that_names_no_files_is_refused_by_a_range() -> None:
     world = june()
     world.drain()
     path = "_blizzard/events_main_checkpoint.json"

@@ -35,7 +35,7 @@ from blizzard_py.sources.tables import newer_groups, ranges, replacing, windows
 from blizzard_py.sources.tables.newer_groups import Since
 from blizzard_py.sources.tables.sliced import OWN_ID, SlicedSource
 from blizzard_py.sources.tables.story import task_story
-from blizzard_py.sources.tables.work import TaskWork, item_name, parsed_name, progress_of_text
+from blizzard_py.sources.tables.work import ChunkWork, TaskWork, item_name, parsed_name, progress_of_text
 from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import waiting
@@ -179,7 +179,7 @@ class AskedSource(SlicedSource):
             for file in state.queue
             if file.request == first and file.path not in waits and not is_of_records(file.path)
         ]
-        return Requested(first, TaskWork(files if first else ()))
+        return Requested(first, ChunkWork(files if first else ()))
 
     def placed(
         self,

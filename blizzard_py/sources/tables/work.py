@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import PartitionProgress, Progress, State
-from blizzard_py.sources.meter import BatchLimits
+from blizzard_py.sources.meter import BatchLimits, next_count
 
 _NAME = re.compile(r"(?P<seq>\d{12})#(?P<task>[^#/\s]+)")
 # Of a request's chunk: `blizzard_py.state.column_state.Chunk.items`.
@@ -51,7 +51,17 @@ class TaskWork:
         """Return what is left, in bytes as they were estimated."""
         return sum(entry.size for entry in self.files[self._taken :])
 
+    def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
+        """The next batch's: all of them, as a source's limits are (`Parts.limits`)."""
+        count = next_count(self.files, self._taken, limits, bytes_per_sec)
+        self._taken += count
+        return tuple(self.files[self._taken - count : self._taken])
+
+
+class ChunkWork(TaskWork):
+    """The tasks of a request's chunk, which are one batch: it is read at one moment, or not."""
+
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:  # noqa: ARG002  # the seam gives it
-        """The next batch's: all of them, since what they read is published whole."""
+        """The next batch's: all of them, however small batches of requests are to be."""
         first, self._taken = self._taken, len(self.files)
         return tuple(self.files[first:])

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from blizzard_core.checkpoint.writer import Writer
-from blizzard_core.errors import AccessDenied, FencedError
+from blizzard_core.errors import AccessDenied, ColdStartRefused, FencedError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app import submit as wired
@@ -277,7 +277,7 @@ def test_a_command_makes_no_checkpoint_of_one_that_was_lost(shop: UnitShop) -> N
     path = shop.lake / "_blizzard" / f"{ID}_checkpoint.json"
     with contextlib.closing(shop.worker()) as daemon:
         polls(daemon)
-        with pytest.raises(EditRefused, match="has no checkpoint"):
+        with pytest.raises(ColdStartRefused, match="is missing, but"):
             mark(shop, path.unlink)
     assert not path.exists()
 

@@ -382,6 +382,15 @@ def test_values_between_two_chunks_are_in_one_of_them() -> None:
     assert sorted(row["n"] for row in world.table_rows()) == [n / 4 for n in range(4, 121)]
 
 
+def test_a_chunk_is_one_batch_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blizzard_py.ingest.turns._FIRST_BYTES", 1)
+    world = begun()
+    world.ask("1", "21")
+    world.drain()
+    [told] = [job for job in world.engine.jobs if job.files[0].path.endswith("-000000#0")]
+    assert len(told.files) == 10  # of two rows each
+
+
 def test_a_bad_row_ends_a_request_that_may_pass_none() -> None:
     world = RangeWorld()
     world.table.rows[4]["text"] = None

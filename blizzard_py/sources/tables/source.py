@@ -35,7 +35,13 @@ from blizzard_py.sources.tables import newer_groups, ranges, replacing, windows
 from blizzard_py.sources.tables.newer_groups import Since
 from blizzard_py.sources.tables.sliced import OWN_ID, SlicedSource
 from blizzard_py.sources.tables.story import task_story
-from blizzard_py.sources.tables.work import ChunkWork, TaskWork, item_name, parsed_name, progress_of_text
+from blizzard_py.sources.tables.work import (
+    ChunkWork,
+    TaskWork,
+    item_name,
+    parsed_name,
+    progress_of_text,
+)
 from blizzard_py.state.column_state import ColumnState, SeenSegment, StoredWindow
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import waiting

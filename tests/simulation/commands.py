@@ -209,7 +209,8 @@ def rebuild(director: Director, found: Event, process: Process) -> None:
     world = director.world
     number = found.get("source", 0)
     there = adaptor.checkpoint_path(world.settings, number) in world.bucket(SINK).objects
-    if there and (not found.get("over") or world.deeds[f"over {found}"]):
+    done = f"rebuilt at {found.at}: {found}"
+    if there and (not found.get("over") or world.deeds[done]):
         return
     job = Rebuild(process.parts(number))
     done_before = _passed(world, number) if found.get("done_before") else None
@@ -219,7 +220,7 @@ def rebuild(director: Director, found: Event, process: Process) -> None:
         world.counts["rebuilds refused"] += 1
         world.tell(f"{process.name}: {error}")
         found["otherwise"]()
-        world.deeds[f"over {found}"] += 1
+        world.deeds[done] += 1
         return
     for tries in range(TIMES):
         try:
@@ -229,11 +230,12 @@ def rebuild(director: Director, found: Event, process: Process) -> None:
             if not found.get("over") or tries == TIMES - 1:
                 raise
             rebuilt = job.plan(done_before)  # a daemon that refuses it has started meanwhile
-    world.deeds[f"over {found}"] += 1
+    world.deeds[done] += 1
     _excuse(world, number, rebuilt)
     latest = director.latest("blizzard")
-    if there and not latest.is_over and not latest.is_well:
-        latest.died()  # a worker of it has refused what was there, and is started again
+    if not latest.is_over and not latest.is_well:
+        # A worker of it has refused what was there, or that nothing was, and others go on.
+        latest.died()
     world.counts["checkpoints rebuilt"] += 1
 
 

@@ -228,10 +228,12 @@ def _refused(
     if not left:
         return
     remedy = left.pop(0)
-    again = world.on_refusal.pop(number)
+    again = world.on_refusal[number]
+    world.on_refusal[number] = _wait
 
     def mended() -> None:
-        world.on_refusal[number] = again
+        if world.on_refusal[number] is _wait:
+            world.on_refusal[number] = again  # nothing else was lost meanwhile
         if director.latest("blizzard").is_well:
             left.insert(0, remedy)  # it was refused while what was done before was under way
             return
@@ -243,6 +245,10 @@ def _refused(
         commands.run(director, event(world.now, "rebuild", otherwise=back, over=True, **more))
 
     world.after(secs, mended)
+
+
+def _wait(_number: int) -> None:
+    """People know of the refusal, and are about to do something about it."""
 
 
 def _brought_back(director: Director, before: Copy, parts: tuple[str, ...], number: int) -> None:

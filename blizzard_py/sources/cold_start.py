@@ -18,7 +18,7 @@ from blizzard_core.handover.outputs import sources_in
 from blizzard_core.storage.protocol import Storage, listed
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.shared_files import check_ranges, documents
-from blizzard_py.sources.stale import World, told_of, waiting_of, world_of
+from blizzard_py.sources.stale import World, names_in_log, told_of, waiting_of, world_of
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, SHARED
 from blizzard_py.state.checkpoint_file import live_states, load_state
 from blizzard_py.state.fence_record import fence_path
@@ -135,13 +135,17 @@ def other_names(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
 
 
 def _orphans(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
-    """Return what the table has of sources, where the state of all of them is gone."""
+    """Return what the table has of other sources, where the state of all of them is gone.
+
+    A name that the source itself has by its id is none of another.
+    """
     if live_states(sink):
         return
-    if sources_in(world.log):
+    own = names_in_log(parts, None)
+    if sources_in(world.log) - own:
         told = "the table's log commits batches of other names"
     else:
-        output = newest_waiting(sink, lambda _name: True, world.log, parts.concurrency)
+        output = newest_waiting(sink, lambda name: name not in own, world.log, parts.concurrency)
         told = "" if output is None else told_of(output)
     # Another source may have begun since, and have published.
     if told and not live_states(sink):

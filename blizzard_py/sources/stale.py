@@ -76,7 +76,7 @@ class World:
         return ", ".join(sorted(name for name in self.names if source_app(name) in self.log))
 
 
-def _names_in_log(parts: Parts, stored: SourceState | None) -> set[str]:
+def names_in_log(parts: Parts, stored: SourceState | None) -> set[str]:
     """Return the names under which the table's log may have batches of a source.
 
     With an ``id`` of its own a source may have had other names, which its checkpoint in storage
@@ -98,7 +98,7 @@ def look(parts: Parts, record: FenceRecord | None, stored: SourceState | None) -
     """
     record = with_move(parts.stores.sink, parts.id, record)
     newest = newest_transactions(parts.stores.sink, parts.concurrency)
-    names = _names_in_log(parts, stored)
+    names = names_in_log(parts, stored)
     names |= _other_names(parts, stored or SourceState(), newest, names)
     committed = max(newest.get(source_app(name), 0) for name in names)
     groups = newest.get(group_app(parts.letters_id), 0)

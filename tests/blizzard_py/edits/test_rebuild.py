@@ -455,6 +455,18 @@ def test_batches_in_the_log_that_nobody_knows_are_a_doubt() -> None:
         rebuilt(world)
 
 
+def test_own_batches_in_the_log_are_of_no_other_name() -> None:
+    world = several()
+    forget(world, "_blizzard/", "_blizzard_fence/")
+    batch = "019aa000-0000-7000-8000-000000000001"
+    txn = {"appId": "blizzard:events/main", "version": int(batch[:13].replace("-", ""), 16)}
+    world.sink.put_atomic(f"_delta_log/{0:020d}.json", json.dumps({"txn": txn}).encode())
+    with pytest.raises(EditRefused, match="things tell of work") as no:
+        rebuilt(world)
+    assert "--done-before" in str(no.value)
+    assert "other names" not in str(no.value)
+
+
 def test_a_segment_that_is_gone_is_a_doubt() -> None:
     world = several()
     world.now += 90_000

@@ -239,6 +239,7 @@ class Rebuilt:
     ``listed`` counts the files at the source, ``done`` those of them that are done,
     ``new`` names those that the next polls will find. ``said`` are those that are
     done only because the operator, or the checkpoint that is there, says so.
+    ``is_newest`` tells whether the checkpoint that is there is known to be the newest one.
     """
 
     found: Found
@@ -250,3 +251,4 @@ class Rebuilt:
     new: tuple[str, ...]
     batches: tuple[Judged, ...]
     settled: tuple[str, ...]
+    is_newest: bool = True

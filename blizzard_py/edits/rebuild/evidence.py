@@ -269,7 +269,7 @@ class Evidence:
     def doubts(self) -> list[Doubt]:
         """Return what tells of work that neither journal nor ledger know, the oldest first."""
         found = [*self._missing_segments(), *self._missing_names()]
-        if not self._is_confirmed():
+        if not self.is_confirmed():
             found += (*self._unknown_points(), *self.unknown_work())
         return sorted(found, key=lambda doubt: doubt.since or 0.0)
 
@@ -291,13 +291,13 @@ class Evidence:
     def lacks_batches(self) -> bool:
         """Return whether the journal lacks batches that the checkpoint, being the newest, knows."""
         state = self._state
-        if state is None or state.unfolded is None or not self._is_confirmed():
+        if state is None or state.unfolded is None or not self.is_confirmed():
             return False
         flying = {batch.batch for batch in state.in_flight}
         return not state.unfolded.agrees_with(b for b in self.unfolded if b not in flying)
 
-    def _is_confirmed(self) -> bool:
-        """Whether the checkpoint is the newest, so that what the journal lacks was passed."""
+    def is_confirmed(self) -> bool:
+        """Return whether the checkpoint is the newest: what the journal lacks was passed."""
         state, world = self._state, self.world
         if state is None or world.record is None:
             return False

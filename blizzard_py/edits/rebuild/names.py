@@ -30,6 +30,13 @@ def unfolded_without(evidence: Evidence, flying: Container[str]) -> JournalTally
     return tally_of(batch for batch in evidence.unfolded if batch not in flying)
 
 
+def segment_paths(source_id: str, state: SourceState) -> set[str]:
+    """Return where the segments are that a state names."""
+    paths = StatePaths(source_id)
+    named = (paths.ledger, state.ledger), (paths.processed, state.processed or ())
+    return {processed_set.path_of(folder, one.segment) for folder, found in named for one in found}
+
+
 def with_segments(
     sink: Storage,
     source_id: str,
@@ -50,6 +57,8 @@ def with_segments(
     # Names in grace among them would be late once that is over, whatever a sweep took for done.
     noted = ledger.note(said) or state.ledger
     again = processed_set.written_again(sink, paths.ledger, noted, old.ledger, epoch)
+    for segment in set(noted).difference(state.ledger):
+        sink.delete(processed_set.path_of(paths.ledger, segment.segment))  # it has been copied
     state = replace(state, ledger=again)
     if state.processed is None:
         return state

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.checkpoint import document as checkpoint
+from blizzard_core.checkpoint.digests import SUFFIX
 from blizzard_core.checkpoint.fence import writer_of
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.protocol import Entry, order_key
@@ -27,7 +28,13 @@ from blizzard_py.edits.rebuild.decide import (
     remembered,
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
-from blizzard_py.edits.rebuild.names import can_count, check_record, unfolded_without, with_segments
+from blizzard_py.edits.rebuild.names import (
+    can_count,
+    check_record,
+    segment_paths,
+    unfolded_without,
+    with_segments,
+)
 from blizzard_py.edits.rebuild.query import members_of, mended, paths_of
 from blizzard_py.requests.progress import open_of, without
 from blizzard_py.sources.cold_start import other_names
@@ -139,6 +146,7 @@ class Rebuild:
             self._new(state, known),
             batches,
             tuple(known.done),
+            evidence.is_confirmed(),
         )
 
     def _check_name(self, world: World) -> None:
@@ -157,23 +165,48 @@ class Rebuild:
 
         Raises `EditRefused` if a checkpoint has changed meanwhile.
         """
-        found = rebuilt.found
-        return CheckpointStore(self._sink, self._parts.id).swap(
-            Stored(SourceState(), found.raw, found.version),
-            self._with_segments(rebuilt),
-            rebuilt.epoch,
-            Note(whoever(), self._parts.clock(), "rebuilt"),
-        )
+        found, state = rebuilt.found, self._with_segments(rebuilt)
+        try:
+            return CheckpointStore(self._sink, self._parts.id).swap(
+                Stored(SourceState(), found.raw, found.version),
+                state,
+                rebuilt.epoch,
+                Note(whoever(), self._parts.clock(), "rebuilt"),
+            )
+        except EditRefused:
+            if rebuilt.said:
+                # The next plan would take their names for evidence, and tell nobody of them.
+                self._discard(rebuilt, state)
+            raise
+
+    def _discard(self, rebuilt: Rebuilt, state: SourceState) -> None:
+        """Remove the segments that were written for a state that does not count."""
+        planned = {p.source_name: own for p, own in members_of(self._parts, rebuilt.state)}
+        try:
+            there = self._sink.read(self._path)
+        except NotFound:
+            there = b""
+        for parts, own in members_of(self._parts, state):
+            before = planned[parts.source_name]
+            # Our write may have arrived after all, and somebody have gone on with it.
+            for path in sorted(segment_paths(parts.id, own) - segment_paths(parts.id, before)):
+                if path.rpartition("/")[2].removesuffix(SUFFIX).encode() not in there:
+                    self._sink.delete(path)
 
     def _with_segments(self, rebuilt: Rebuilt) -> SourceState:
-        """The state with the names that it counts on in segments that stay."""
+        """The state with the names that it counts on in segments that stay.
+
+        Of a checkpoint that is not the newest a daemon that went on with a newer one may have
+        replaced segments, and be about to remove them, also after it was fenced.
+        """
         state, old = rebuilt.state, rebuilt.found.state or SourceState()
         after = {parts.source_name: own for parts, own in members_of(self._parts, state)}
         for parts, before in members_of(self._parts, old):
             said, settled = (
                 paths_of(self._parts, parts, paths) for paths in (rebuilt.said, rebuilt.settled)
             )
-            states = before, after[parts.source_name]
+            stay = before if rebuilt.is_newest else replace(before, ledger=(), processed=None)
+            states = stay, after[parts.source_name]
             if states[0] == states[1] and not said:
                 continue  # it was left as it is
             own = with_segments(self._sink, parts.id, states, said, settled, rebuilt.epoch)

@@ -210,6 +210,24 @@ def test_a_daemon_that_runs_is_fenced_and_one_that_saves_meanwhile_is_noticed() 
     assert world.rows() == sorted([*ROWS, "new", "6", "7"])
 
 
+def test_a_refused_rebuild_leaves_nothing_of_what_was_said() -> None:
+    world = several()
+    daemon = world.pipeline()
+    daemon.cycle(threading.Event())
+    world.put("date=2024-01-03/6.json", "6")
+    found = Rebuild(world.parts())
+    made = found.plan("date=2024-01-03/8.json")
+    assert made.said == ("date=2024-01-03/6.json",)
+    daemon.release()  # which writes the checkpoint
+    before = set(world.sink.objects)
+    with pytest.raises(EditRefused, match="has changed since it was shown"):
+        found.write(made)
+    assert set(world.sink.objects) == before
+    assert found.plan("date=2024-01-03/8.json").said == made.said
+    again = found.plan(None)
+    assert (again.said, again.new) == ((), ("date=2024-01-03/6.json",))
+
+
 def test_somebody_who_begins_at_the_same_moment_is_noticed() -> None:
     world = several()
     checkpoint = world.sink.objects.pop(CHECKPOINT)

@@ -223,6 +223,28 @@ def test_a_fenced_daemon_takes_no_segment_of_a_rebuilt_checkpoint_away() -> None
     assert world.rows() == ["1"]
 
 
+def test_a_rebuild_keeps_no_segment_that_a_sleeper_replaced() -> None:
+    world = begun()
+    world.now += 100_000
+    world.drain()  # a sweep, which writes the first segment
+    copy = world.sink.objects[CHECKPOINT]
+    [replaced] = [path for path in world.sink.objects if path.endswith(".digests")]
+    segment = world.sink.objects[replaced]
+    world.put(f"{DAY}/2.json", "2")
+    world.drain()
+    world.now += 100_000
+    world.drain()
+    assert replaced not in world.sink.objects
+    # The daemon that has merged it sleeps, and removes it only later.
+    world.sink.objects.update({replaced: segment, CHECKPOINT: copy})
+    rebuilt(world)
+    world.sink.delete(replaced)
+    for _ in range(2):
+        world.now += 100_000
+        world.drain()
+    assert world.rows() == ["1", "2"]
+
+
 def test_nothing_is_made_up_under_another_name() -> None:
     world = begun()
     world.settings["id"] = "events_other"

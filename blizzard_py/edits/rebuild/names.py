@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 from blizzard_core.storage.protocol import Storage, is_hidden
+from blizzard_core.watermark.paths import joined
+from blizzard_core.watermark.progress import Progress
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.sources.files.discovery import accepts
@@ -14,8 +16,9 @@ from blizzard_py.state import processed_set
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.journal_tally import JournalTally, tally_of
 from blizzard_py.state.ledger import Ledger
-from blizzard_py.state.source_state import SourceState
+from blizzard_py.state.source_state import Batch, SourceState
 from blizzard_py.state.state_paths import StatePaths
+from blizzard_py.state.transitions import requests_of, without_request
 
 
 def can_count(path: str) -> bool:
@@ -89,3 +92,29 @@ def check_record(parts: Parts, record: FenceRecord, *, is_lost: bool) -> None:
             f"{parts.name}: has read {record.range or 'all names'}, and the configuration has"
             f" {names or 'no range'}; set `range` back"
         )
+
+
+def without_requested(state: SourceState) -> SourceState:
+    """Return the state without files of requests: these select them anew."""
+    for request in requests_of(state):
+        state = without_request(state, request)
+    return state
+
+
+def window_of(
+    progress: Progress, evidence: Evidence, flying: Sequence[Batch]
+) -> tuple[tuple[str, float], ...]:
+    """Return the batches by which the checkpoint names many names in grace, as it always does.
+
+    Only of a scan whose names the journal has, every one: the others it goes on to list.
+    """
+    unfinished = {batch.batch for batch in flying}
+    records = [record for record in evidence.records if record.batch not in unfinished]
+    told = {(record.seen_ts, path) for record in records for path in record.settled}
+    names = {
+        (at, joined(partition, name))
+        for partition, known in progress.partitions.items()
+        for name, at in known.done.items()
+    }
+    times = {at for at, _ in names} - {at for at, _ in names - told}
+    return tuple((record.batch, record.seen_ts) for record in records if record.seen_ts in times)

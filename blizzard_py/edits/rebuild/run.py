@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from blizzard_core.checkpoint import document as checkpoint
@@ -11,7 +11,7 @@ from blizzard_core.checkpoint.fence import writer_of
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.partition_time import lookback_floor
-from blizzard_core.watermark.paths import joined, partition_key
+from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, whoever
@@ -33,7 +33,9 @@ from blizzard_py.edits.rebuild.names import (
     check_record,
     segment_paths,
     unfolded_without,
+    window_of,
     with_segments,
+    without_requested,
 )
 from blizzard_py.edits.rebuild.query import members_of, mended, paths_of
 from blizzard_py.requests.progress import open_of, without
@@ -51,7 +53,6 @@ from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.members import with_source
 from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
 from blizzard_py.state.stream_query import check_query
-from blizzard_py.state.transitions import requests_of, without_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class Rebuild:
             for each in batches
             if each.judgement != "done" and not _is_begun_anew(each.batch)
         )
-        old = None if found.state is None else _without_requested(found.state)
+        old = None if found.state is None else without_requested(found.state)
         known = self._known(evidence, flying, old or SourceState(), done_before)
         state = self._state(old, evidence, known, flying, now)
         check_ranges(self._parts, state, now, is_new=True)
@@ -288,7 +289,7 @@ class Rebuild:
         source = self._parts.files
         before = SourceState(totals=Totals()) if old is None else old
         progress, origin = self._progress(before, evidence, known, now)
-        window = _window(progress, evidence, flying)
+        window = window_of(progress, evidence, flying)
         flying = tuple(
             replace(
                 b, files=tuple(e if e.modified else known.listed.get(e.path, e) for e in b.files)
@@ -395,32 +396,6 @@ def _is_begun_anew(batch: Batch) -> bool:
 
 def _settled_by(batch: Batch) -> set[str]:
     return {file.path for file in batch.finished if file.outcome != "retry"}
-
-
-def _without_requested(state: SourceState) -> SourceState:
-    """The state without files that requests have still to do: these select them anew."""
-    for request in requests_of(state):
-        state = without_request(state, request)
-    return state
-
-
-def _window(
-    progress: Progress, evidence: Evidence, flying: Sequence[Batch]
-) -> tuple[tuple[str, float], ...]:
-    """Of many names in grace the checkpoint names the batches, as it always does.
-
-    Only of a scan whose names the journal has, every one: the others it goes on to list.
-    """
-    unfinished = {batch.batch for batch in flying}
-    records = [record for record in evidence.records if record.batch not in unfinished]
-    told = {(record.seen_ts, path) for record in records for path in record.settled}
-    names = {
-        (at, joined(partition, name))
-        for partition, known in progress.partitions.items()
-        for name, at in known.done.items()
-    }
-    times = {at for at, _ in names} - {at for at, _ in names - told}
-    return tuple((record.batch, record.seen_ts) for record in records if record.seen_ts in times)
 
 
 def _any_below(origin: str, listed: Iterable[str]) -> bool:

@@ -377,7 +377,11 @@ class Rebuild:
         )
         by_polls = {p: at for p, at in known.done.items() if p not in known.requested}
         progress = remade(known.listed.keys() - known.requested, by_polls, known.held, frame)
-        if before.origin is None and not known.history and not _any_below(origin, known.listed):
+        if (
+            before.origin is None
+            and not known.history
+            and not any(order_key(path) < partition_key(origin) for path in known.listed)
+        ):
             origin = ""  # whatever comes there comes late
         return progress, origin
 
@@ -396,7 +400,3 @@ def _is_begun_anew(batch: Batch) -> bool:
 
 def _settled_by(batch: Batch) -> set[str]:
     return {file.path for file in batch.finished if file.outcome != "retry"}
-
-
-def _any_below(origin: str, listed: Iterable[str]) -> bool:
-    return any(order_key(path) < partition_key(origin) for path in listed)

@@ -377,11 +377,8 @@ class Rebuild:
         )
         by_polls = {p: at for p, at in known.done.items() if p not in known.requested}
         progress = remade(known.listed.keys() - known.requested, by_polls, known.held, frame)
-        if (
-            before.origin is None
-            and not known.history
-            and not any(order_key(path) < partition_key(origin) for path in known.listed)
-        ):
+        has_older = any(order_key(path) < partition_key(origin) for path in known.listed)
+        if before.origin is None and not (known.history or has_older):
             origin = ""  # whatever comes there comes late
         return progress, origin
 

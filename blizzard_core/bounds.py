@@ -229,6 +229,11 @@ REQUEST_UNITS = 20_000
 Beyond: the request is refused; mark fewer at once
 Test: test_request_document.py::test_too_many_units_are_refused
 """
+REQUEST_CHUNKS = 10_000
+"""Chunks of a range of values that a request reads, each a page and a commit
+Beyond: the request is rejected; give a longer --chunk
+Test: test_value_ranges.py::test_a_range_that_would_double_rows_is_rejected
+"""
 
 # --- Listings and the status page ------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from blizzard_core.bounds import REQUEST_CHUNKS
 from blizzard_core.errors import BlizzardError, ConfigurationError
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.protocol import Bound
@@ -24,8 +25,6 @@ from blizzard_py.slices.cutting import chunks
 from blizzard_py.sources.tables.windows import TIES, from_stored, to_stored
 from blizzard_py.state.column_state import Chunk, ColumnState, StoredWindow
 
-# A request that has more chunks would write as many pages and commits.
-_CHUNKS_AT_MOST = 10_000
 _TICK = dt.timedelta(microseconds=1)
 # Types of a column's values, what reads one of a text, and its name. Times are dates, too.
 _KINDS: tuple[tuple[Any, Callable[[str], Any], str], ...] = (
@@ -76,10 +75,10 @@ def range_of(asking: Asking, ends: tuple[str, str], chunk: str, bound: Bound) ->
         raise RangeRefused(f"--chunk: {error}") from error
     if not parts:
         raise RangeRefused("--from must lie below --to")
-    if len(parts) > _CHUNKS_AT_MOST:
+    if len(parts) > REQUEST_CHUNKS:
         raise RangeRefused(
             f"{len(parts):,} chunks of {chunk} are too many for one request, which has"
-            f" {_CHUNKS_AT_MOST:,} at most; give a longer --chunk"
+            f" {REQUEST_CHUNKS:,} at most; give a longer --chunk"
         )
     if any(type(value) is not type(begin) for value, _ in parts):
         raise RangeRefused(f"--chunk: {chunk} cuts finer than the values of {column} are")

@@ -41,6 +41,7 @@ from blizzard_py.streaming.staged_times import Tally, tally
 from blizzard_py.streaming.watched import WatchedJobs, after
 from tests.support.direct_engine import DirectEngine
 from tests.support.event_world import BASE, TUMBLING, EventWorld, row
+from tests.support.request_world import submit
 
 WATCHED = {"column": "ts", "delay": "10 seconds"}
 
@@ -266,13 +267,17 @@ def test_sources_that_were_watched_do_not_come_to_share_a_query(tmp_path: Path) 
         world.drain()
 
 
-def test_replays_and_backfills_watch_nothing(tmp_path: Path) -> None:
-    config = world_of(tmp_path).config()
-    live, replay = (
-        parts_of(config, ("pages", "web"), NoEngine(), suffix=suffix) for suffix in ("", "~x")
-    )
-    assert live.watch == Watch("ts", 10_000_000, micros("1 day"))
-    assert replay.watch is None
+def test_what_a_request_brings_moves_and_counts_nothing(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    name = world.put([row(100)])
+    world.drain()
+    before = world.stream()
+    parts = parts_of(world.config(), ("pages", "web"), world.engine)
+    assert parts.watch == Watch("ts", 10_000_000, micros("1 day"))
+    submit(parts, {"files": [name]}, mode="again")
+    world.drain()
+    assert len(world.table()) == 2
+    assert world.stream() == before
 
 
 def written(folder: Path, times: Sequence[int | None], *, group: int = 2) -> StagedOutput:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 # A command that died or was refused is given again after so long, so often.
 AGAIN_SECS = 40.0
 TIMES = 4
+# Whoever follows a request looks often for so long, and then seldom.
+_SOON_SECS, _SELDOM_SECS = 3600.0, 600.0
 
 
 def run(director: Director, found: Event) -> None:
@@ -109,8 +111,14 @@ def replayed(_director: Director, found: Event, process: Process) -> None:
 def requested(process: Process, number: int, order: Order, how: str = "followed") -> RequestResult:
     """Submit a request of a source: follow it, leave it to the daemon, or insist on doing it."""
     world = process.world
+    began = world.now
+
+    def look_later(secs: float) -> None:
+        # A daemon may pause for days, and a run has an end.
+        world.scheduler.sleep(secs if world.now - began < _SOON_SECS else _SELDOM_SECS)
+
     waits = Waits(
-        world.scheduler.sleep,
+        look_later,
         process.clock,
         lambda line: world.tell(f"{process.name}: {line}"),
         wait=how != "left",

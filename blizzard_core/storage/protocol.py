@@ -52,7 +52,7 @@ class Page:
 
 
 class Listing(Protocol):
-    """What can be listed."""
+    """A store, or a part of one, whose files can be listed."""
 
     def list_range(self, after: str, until: str | None) -> Iterator[Page]:
         """All files with ``after < path < until`` in UTF-8 byte order.

@@ -143,7 +143,7 @@ def _reingest(
     parts: Parts, source: Source[Any], state: SourceState, request: Request, _now: float
 ) -> Applied:
     if request.select.get("values"):
-        return value_ranges.begun(parts, source, state, request)
+        return value_ranges.accept_range(parts, source, state, request)
     if parts.query is not None:
         raise RequestRefused(
             f"{parts.name}: a query over event time has passed what would come, so nothing is"

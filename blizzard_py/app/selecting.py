@@ -167,7 +167,7 @@ def preview(
 ) -> Iterator[ReportLine]:
     """Yield what a request would do with each file, as things are; raises as `select` does."""
     if request.select.get("values"):
-        yield from value_ranges.previewed(parts, source, state, request)
+        yield from value_ranges.preview_range(parts, source, state, request)
         return
     saved = parts.stores.sink.stat(checkpoint_path(parts.id))
     # A machine's clock may be anywhere: it is not before the last save.

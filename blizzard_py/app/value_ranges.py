@@ -20,16 +20,16 @@ from blizzard_py.state.column_state import Chunk, ColumnState, Stored
 from blizzard_py.state.source_state import SourceState
 
 
-def begun(parts: Parts, source: object, state: SourceState, request: Request) -> Applied:
+def accept_range(parts: Parts, source: object, state: SourceState, request: Request) -> Applied:
     """Return the state with a request for values accepted; of rows that are replaced it is done.
 
     Asks the server. Raises `RequestRefused`, `StorageError`.
     """
-    found = _asked(parts, source)
+    found = _table_source(parts, source)
     try:
         if request.options.get("mode", "add") == "replace":
-            return Applied(_lowered(found, state, request), {})
-        return Applied(_accepted(found, state, request), {}, is_running=True)
+            return Applied(_lower_watermark(found, state, request), {})
+        return Applied(_accept_chunks(found, state, request), {}, is_running=True)
     except (RangeRefused, WatermarkError) as error:
         raise RequestRefused(f"{parts.name}: {error}") from error
 
@@ -38,18 +38,18 @@ def select_chunk(
     parts: Parts, source: object, state: SourceState, request: Request, wanted: Selection
 ) -> Selected:
     """Return the next chunk of a request as a page. Raises `RequestRefused`, `StorageError`."""
-    found = _asked(parts, source)
+    found = _table_source(parts, source)
     known = state.columns or ColumnState()
     try:
         asked = _range_of(found, request)
         _check(state.columns, asked.column, ranges.last_of(found.asking, asked.end))
-        begin = _value(wanted.cursor, asked.column) if wanted.cursor else asked.begin
+        begin = _cursor_value(wanted.cursor, asked.column) if wanted.cursor else asked.begin
         piece = next(ranges.pieces(asked, known, begin))
         name = f"{wanted.request_id}-{state.requests[wanted.request_id].pages:06}"
         chunk = None if piece.is_covered else _chunk(found, asked, piece, name, wanted.now)
     except (RangeRefused, WatermarkError) as error:
         raise RequestRefused(f"{parts.name}: {error}") from error
-    told = _told(asked, piece)
+    told = _values_text(asked, piece)
     files: tuple[Entry, ...] = ()
     if chunk is not None:
         files = tuple(Entry(item, task.size, wanted.now) for item, task in chunk.items.items())
@@ -59,23 +59,23 @@ def select_chunk(
     empty = ReportLine(told, "present" if piece.is_covered else "empty")
     lines = tuple(ReportLine(entry.path, "taken", told) for entry in files) or (empty,)
     is_last = piece.end == asked.end
-    return Selected(files, lines, _text(asked.column, piece.end), is_last, columns=known)
+    return Selected(files, lines, _cursor_text(asked.column, piece.end), is_last, columns=known)
 
 
-def previewed(
+def preview_range(
     parts: Parts, source: object, state: SourceState, request: Request
 ) -> Iterator[ReportLine]:
-    """Yield what a request would do with each part of its range. Raises as `begun` does."""
-    state = begun(parts, source, state, request).state
+    """Yield what a request would do with each part of its range. Raises as `accept_range` does."""
+    state = accept_range(parts, source, state, request).state
     if request.options.get("mode", "add") == "replace":
         yield ReportLine(request.select["values"][0], "taken", "and all that lies above")
         return
-    asked, known = _range_of(_asked(parts, source), request), state.columns or ColumnState()
+    asked, known = _range_of(_table_source(parts, source), request), state.columns or ColumnState()
     for piece in ranges.pieces(asked, known, asked.begin):
-        yield ReportLine(_told(asked, piece), "present" if piece.is_covered else "taken")
+        yield ReportLine(_values_text(asked, piece), "present" if piece.is_covered else "taken")
 
 
-def _asked(parts: Parts, source: object) -> AskedSource:
+def _table_source(parts: Parts, source: object) -> AskedSource:
     if not isinstance(source, AskedSource) or source.asking.snapshot:
         raise RequestRefused(f"{parts.name}: is no table or API that is read above a watermark")
     return source
@@ -106,7 +106,7 @@ def _chunk(
     return Chunk(name, windows.to_stored(begin), windows.to_stored(end), window, tuple(tasks))
 
 
-def _accepted(source: AskedSource, state: SourceState, request: Request) -> SourceState:
+def _accept_chunks(source: AskedSource, state: SourceState, request: Request) -> SourceState:
     """The state of a source that is to read a range for the first time."""
     asking = source.asking
     if asking.replaces:
@@ -128,7 +128,7 @@ def _accepted(source: AskedSource, state: SourceState, request: Request) -> Sour
     return state
 
 
-def _lowered(source: AskedSource, state: SourceState, request: Request) -> SourceState:
+def _lower_watermark(source: AskedSource, state: SourceState, request: Request) -> SourceState:
     """The state of a source whose rows are replaced, with its watermark below ``values``."""
     asking, known = source.asking, state.columns or ColumnState()
     first, last = request.select["values"]
@@ -148,13 +148,13 @@ def _lowered(source: AskedSource, state: SourceState, request: Request) -> Sourc
     return set_columns(state, below, asking.columns)
 
 
-def _told(asked: ValueRange, piece: Piece) -> str:
+def _values_text(asked: ValueRange, piece: Piece) -> str:
     return f"{asked.column} from {piece.begin} up to {piece.end}"
 
 
-def _text(column: str, value: object) -> str:
+def _cursor_text(column: str, value: object) -> str:
     return json.dumps(windows.to_stored({column: value}))
 
 
-def _value(cursor: str, column: str) -> object:
+def _cursor_value(cursor: str, column: str) -> object:
     return windows.from_stored(json.loads(cursor))[column]

@@ -156,7 +156,7 @@ def failed(state: SourceState, request_id: str, reason: str, now: float) -> Sour
     return replace(without_request(state, request_id), requests=known)
 
 
-def given_up(state: SourceState, batch: Batch, error: BlizzardError, now: float) -> SourceState:
+def fail_request(state: SourceState, batch: Batch, error: BlizzardError, now: float) -> SourceState:
     """Return the state without a batch of a request that failed for good, and that request over.
 
     What its rows are refused for would stop the source, and is said of none of its own. Raises

@@ -49,7 +49,7 @@ from blizzard_core.storage.clock import StoreClock
 from blizzard_py.ingest.batch_runner import BatchRunner, Ingesting
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
 from blizzard_py.ingest.request_runner import RequestRunner
-from blizzard_py.ingest.request_steps import RequestEffects, given_up, without_failing
+from blizzard_py.ingest.request_steps import RequestEffects, fail_request, without_failing
 from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.ingest.start import Start
 from blizzard_py.ingest.turns import Turns
@@ -299,7 +299,7 @@ class SourcePipeline(SourceView):
                     try:
                         state, ready, started = self._batches.prepare(state, ingesting)
                     except _REFUSALS as error:
-                        return self._given_up(state, ingesting.batch, error), finished
+                        return self._fail_request(state, ingesting.batch, error), finished
                     ingesting = None
                     # Where nothing of a batch could be read the store is rather down than the
                     # files bad: what else waits is not tried one after the other.
@@ -334,8 +334,8 @@ class SourcePipeline(SourceView):
         batch = Batch(name, 1, "running", begun, turn.files, seen_ts, request=turn.request)
         return begin_batch(state, batch), batch
 
-    def _given_up(self, state: SourceState, batch: Batch, error: BlizzardError) -> SourceState:
-        after = given_up(state, batch, error, self._clock())
+    def _fail_request(self, state: SourceState, batch: Batch, error: BlizzardError) -> SourceState:
+        after = fail_request(state, batch, error, self._clock())
         self._log.error("request_failed", request=batch.request, reason=str(error))
         return self._save(after)
 
@@ -385,7 +385,7 @@ class SourcePipeline(SourceView):
             try:
                 state = self._batches.recover(state, batch)
             except _REFUSALS as error:
-                state = self._given_up(state, batch, error)
+                state = self._fail_request(state, batch, error)
         if found is not None:
             self._batches.clear_older()
             checkpoint.sweep_temporaries(self.sink, self.checkpoint_path)

@@ -14,6 +14,7 @@ from itertools import islice
 
 from blizzard_core.errors import Unavailable
 from blizzard_core.storage.protocol import Entry, is_bare, is_hidden
+from blizzard_core.watermark.name_range import LAST
 from blizzard_core.watermark.progress import Gap
 from blizzard_py.dead_letters.reasons import closed_ids
 from blizzard_py.requests.document import Request
@@ -22,8 +23,6 @@ from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.record_names import is_of_records
 
-# Sorts above everything that can follow a prefix.
-_LAST = "\U0010ffff"
 # Files of a page: the checkpoint lists them until they are done.
 PAGE_FILES = 500
 # So many letter objects are read for a page.
@@ -105,7 +104,7 @@ def _listed(parts: Parts, first: str, last: str, cursor: str) -> Iterator[Entry]
         entry = source.stat(first)
         if entry is not None:
             yield entry
-    gap = Gap(cursor or first, f"{last}{_LAST}")
+    gap = Gap(cursor or first, f"{last}{LAST}")
     for page in source.list_range(gap.after, gap.until):
         for entry in page.entries:
             if accept(entry.path) and not is_hidden(entry.path):

@@ -69,8 +69,8 @@ def june(**live: Any) -> World:
     return world
 
 
-def told(parts: Callable[[], Parts]) -> str:
-    """What a start is refused with, before anything is written and as `plan` says it."""
+def refusal_of(parts: Callable[[], Parts]) -> str:
+    """Return the refusal of a start, before anything is written and as `plan` gives it."""
     with pytest.raises(ConfigError) as refused:
         source_pipeline(parts()).cycle(threading.Event())
     with pytest.raises(ConfigError) as planned:
@@ -112,7 +112,7 @@ def test_range_above_the_begin_of_a_live_source_is_refused(ends: dict[str, str])
     world = june()
     world.drain()
     history = Beside(world, range=ends)
-    said = told(history.parts)
+    said = refusal_of(history.parts)
     assert "pipelines.events.sources.history" in said
     assert "events/main (mem://lake/_blizzard/events_main_checkpoint.json)" in said
     assert "reads names from date=2025-06-14 of the same files, so rows would come twice" in said
@@ -123,7 +123,7 @@ def test_range_above_the_begin_of_a_live_source_is_refused(ends: dict[str, str])
 def test_range_beside_a_source_of_all_names_is_refused() -> None:
     world = june(partition_filter=None)
     world.drain()
-    assert "reads all names of the same files" in told(Beside(world, range=PAST).parts)
+    assert "reads all names of the same files" in refusal_of(Beside(world, range=PAST).parts)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_range_beside_a_source_of_all_names_is_refused() -> None:
 def test_live_source_that_would_read_a_range_is_refused(live: dict[str, Any]) -> None:
     world = june(**live)
     Beside(world, range=PAST).drain()
-    said = told(world.parts)
+    said = refusal_of(world.parts)
     assert "pipelines.events.sources.main" in said
     assert "events/history (mem://lake/_blizzard/events_history_checkpoint.json)" in said
     assert "reads names to date=2025-06-13 of the same files" in said
@@ -146,7 +146,7 @@ def test_live_source_that_would_read_a_range_is_refused(live: dict[str, Any]) ->
 def test_lookback_that_reaches_into_a_range_is_refused() -> None:
     world = june(partition_filter={**LOOKBACK, "lookback": 3})
     Beside(world, range=PAST).drain()
-    assert "events/history" in told(world.parts)
+    assert "events/history" in refusal_of(world.parts)
 
 
 def test_fresh_start_does_not_insist_on_a_range() -> None:
@@ -168,7 +168,7 @@ def test_others_see_a_range_that_changes_before_its_first_file() -> None:
     for day in (*OLD, *NEW):
         world.put(f"date=2025-06-{day}/1.json", day)
     reads_ten = Beside(world, "ten", range={"from": "date=2025-06-10", "to": "date=2025-06-13"})
-    assert "events/history" in told(reads_ten.parts)
+    assert "events/history" in refusal_of(reads_ten.parts)
     history.drain()
     world.drain()
     assert world.rows() == [*OLD, *NEW]
@@ -177,7 +177,7 @@ def test_others_see_a_range_that_changes_before_its_first_file() -> None:
 def test_set_of_names_reads_all_whatever_its_lookback() -> None:
     world = june(use_watermark=False)
     Beside(world, range=PAST).drain()
-    assert "events/history" in told(world.parts)
+    assert "events/history" in refusal_of(world.parts)
     assert world.rows() == [*OLD]
 
 
@@ -194,7 +194,7 @@ def test_rename_that_died_hides_no_range(step: int) -> None:
         Rename(renamed, "events_history").run()
     dying.arm(-1)
     other = Beside(world, "other", range={"to": "date=2025-06-10"})
-    assert "history" in told(other.parts)
+    assert "history" in refusal_of(other.parts)
 
 
 def test_neighbour_whose_checkpoint_is_lost_holds_its_range() -> None:
@@ -203,7 +203,7 @@ def test_neighbour_whose_checkpoint_is_lost_holds_its_range() -> None:
     history.drain()
     world.sink.delete(history.state)
     other = Beside(world, "other", range={"to": "date=2025-06-10"})
-    assert "events_history" in told(other.parts)
+    assert "events_history" in refusal_of(other.parts)
     world.drain()
     assert preview_files(world.parts(), "date=2025-06-10/1.json") == ["left"]
     assert world.rows() == [*OLD, *NEW]
@@ -214,7 +214,7 @@ def test_range_beside_a_lost_checkpoint_of_all_names_is_refused() -> None:
     world.drain()
     world.sink.delete("_blizzard/events_main_checkpoint.json")
     history = Beside(world, range=PAST)
-    assert "nobody knows which names events_main has read" in told(history.parts)
+    assert "nobody knows which names events_main has read" in refusal_of(history.parts)
 
 
 def test_checkpoint_that_names_no_files_is_refused_by_a_range() -> None:
@@ -224,7 +224,7 @@ def test_checkpoint_that_names_no_files_is_refused_by_a_range() -> None:
     document = json.loads(world.sink.read(path))
     del document["source"]
     world.sink.put_atomic(path, json.dumps(document).encode())
-    assert "does not say of which files it is" in told(Beside(world, range=PAST).parts)
+    assert "does not say of which files it is" in refusal_of(Beside(world, range=PAST).parts)
 
 
 def test_machine_clock_that_is_ahead_moves_no_begin() -> None:
@@ -267,7 +267,7 @@ def test_files_that_a_request_brought_are_not_read_again() -> None:
     world.drain()
     assert ingest_files(world.parts(), "date=2025-06-10/1.json") == ["ingested"]
     polls(world)
-    assert "events/main" in told(Beside(world, range=PAST).parts)
+    assert "events/main" in refusal_of(Beside(world, range=PAST).parts)
     Beside(world, range={"to": "date=2025-06-09"}).drain()
     assert world.rows() == ["08", "09", "10", *NEW]
 
@@ -279,7 +279,7 @@ def test_files_that_a_request_brought_outlive_a_rebuild() -> None:
     world.sink.delete("_blizzard/events_main_checkpoint.json")
     rebuild = Rebuild(world.parts())
     rebuild.write(rebuild.plan(None))
-    assert "events/main" in told(Beside(world, range=PAST).parts)
+    assert "events/main" in refusal_of(Beside(world, range=PAST).parts)
 
 
 @pytest.mark.parametrize("mode", ["add", "again"])
@@ -356,7 +356,7 @@ def test_ranges_of_one_name_are_refused() -> None:
     world.drain()
     history = Beside(world, "main", range=PAST)
     history.settings["id"] = "events_history"
-    assert "is of a source events/main, too" in told(history.parts)
+    assert "is of a source events/main, too" in refusal_of(history.parts)
 
 
 def test_start_with_a_range_costs_a_request_for_each_other() -> None:

@@ -71,7 +71,7 @@ class RangeWorld(AskedWorld):
 
 
 def ended(world: AskedWorld, request_id: str) -> RequestState | End:
-    """What the mailbox or the checkpoint says of a request."""
+    """Return the end of a request by the mailbox, or its state by the checkpoint."""
     found = Mailbox(world.sink, world.parts().id).ended(request_id)
     if found is not None:
         return found

@@ -47,12 +47,12 @@ def native(target: Path) -> None:
 
 def _compile(options: Sequence[str], target: Path, source: Path) -> None:
     command = [sys.executable, "-m", "ziglang", "cc", *options, *_WARNINGS]
-    # Its caches stay among temporary files: what is compiled may not depend on them.
-    cache = Path(tempfile.gettempdir()) / f"blizzard-zig-{os.getuid()}"
-    caches = {"ZIG_GLOBAL_CACHE_DIR": str(cache), "ZIG_LOCAL_CACHE_DIR": str(cache)}
-    subprocess.run(
-        [*command, "-o", str(target), str(source)], check=True, env={**os.environ, **caches}
-    )
+    # Nothing may depend on what was compiled before, and each run would leave 60 MB.
+    with tempfile.TemporaryDirectory(prefix="blizzard-zig-") as cache:
+        caches = {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
+        subprocess.run(
+            [*command, "-o", str(target), str(source)], check=True, env={**os.environ, **caches}
+        )
 
 
 if __name__ == "__main__":

@@ -170,6 +170,9 @@ class Engine(Protocol):
         """
 
 
+# The stage of a file whose rows may be in or not: outputs of its batch are lost.
+GIVEN_UP = "given_up"
+
 Outcome = Literal["ingested", "quarantined", "retry", "reported"]
 
 
@@ -184,8 +187,8 @@ class FinishedFile:
     * ``reported``: none of its rows are: it came late, and is left where it is.
 
     ``bytes_read`` counts decompressed bytes. ``stage`` says where it failed:
-    ``read``, ``decompress``, ``parse``, ``partition``, ``transform``, ``late``. ``error`` of an
-    ingested file is that of its first bad line.
+    ``read``, ``decompress``, ``parse``, ``partition``, ``transform``, ``late``, ``publish``,
+    ``given_up``. ``error`` of an ingested file is that of its first bad line.
     """
 
     path: str

@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 from blizzard_core.bounds import REQUEST_BYTES, REQUEST_CHARACTERS
 from blizzard_core.errors import Conflict, NotFound, StorageError
-from blizzard_core.storage.protocol import Storage, listed
+from blizzard_core.storage.protocol import Entry, Storage, listed
 from blizzard_core.text import shortened
 from blizzard_py.requests.codec import RequestInvalid, encoded
 from blizzard_py.requests.contents import (
@@ -39,7 +39,13 @@ from blizzard_py.requests.contents import (
 from blizzard_py.requests.document import Request, digest, inputs, request_of
 from blizzard_py.requests.progress import RequestState, is_over
 from blizzard_py.requests.records import Cancel, End, cancel_of, end_of
-from blizzard_py.requests.report import ReportLine, current_names, lines_of, lines_to_bytes
+from blizzard_py.requests.report import (
+    ReportLine,
+    batch_of,
+    current_names,
+    lines_of,
+    lines_to_bytes,
+)
 
 REQUESTS_FOLDER = "_blizzard/requests"
 
@@ -192,9 +198,21 @@ class Mailbox:
         """
         folder = f"{self._folder}/{checked(request_id)}/"
         entries = listed(self._sink, folder, f"{folder}\U0010ffff")
-        for name in current_names(entry.path.removeprefix(folder) for entry in entries):
-            path = f"{folder}{name}"
-            yield from lines_of(self._sink.read(path), f"{self._sink.uri}/{path}")
+        found = {entry.path.removeprefix(folder): entry for entry in entries}
+        for name in current_names(found):
+            yield from self.lines(found[name])
+
+    def outcomes(self) -> Iterator[tuple[str, Entry]]:
+        """Yield the batches that told their outcomes to a request, with the object of each."""
+        for entries in self._found("").values():
+            for rest, entry in entries.items():
+                batch = batch_of(rest.removeprefix("/"))
+                if batch is not None:
+                    yield batch, entry
+
+    def lines(self, entry: Entry) -> Iterator[ReportLine]:
+        """Yield the lines of one object of a report. Raises `RequestInvalid`."""
+        yield from lines_of(self._sink.read(entry.path), f"{self._sink.uri}/{entry.path}")
 
     def prune(self, before: float) -> list[str]:
         """Remove requests whose end record is older than a time of the store; return their ids.

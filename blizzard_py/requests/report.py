@@ -21,6 +21,7 @@ from blizzard_core.errors import StateError
 from blizzard_py.requests.codec import canonical, fitted, invalid
 
 _PAGE = re.compile(r"(?P<page>[0-9]{6})-(?P<epoch>[0-9]{8})\.ndjson")
+_OUTCOMES = re.compile(r"(?P<batch>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.ndjson")
 _REMEDY = "restore it as it was written"
 
 
@@ -49,6 +50,12 @@ def page_name(page: int, epoch: int) -> str:
 def outcomes_name(batch: str) -> str:
     """Return the name of the outcomes of a batch."""
     return f"{batch}.ndjson"
+
+
+def batch_of(name: str) -> str | None:
+    """Return whose outcomes a name is of, None for a page or a foreign object."""
+    match = _OUTCOMES.fullmatch(name)
+    return None if match is None else match["batch"]
 
 
 def current_names(names: Iterable[str]) -> list[str]:

@@ -28,8 +28,9 @@ from blizzard_py.state.transitions import is_below_origin
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 _UNKNOWN = (
-    "it was passed over before there was a ledger, so nobody knows whether its rows are in; look"
-    " into the table, and give --assume-missing if they are not"
+    "nobody knows whether its rows are in: it was passed over before there was a ledger, or a"
+    " rebuild gave it up. Look into the table, and give it to `blizzard ingest --assume-missing` if"
+    " they are not"
 )
 
 

@@ -14,6 +14,7 @@ from blizzard_core.errors import BlizzardError, NotFound
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
+from blizzard_py.job import GIVEN_UP
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.sources.files.lines import read_lines
 from blizzard_py.sources.parts import Parts
@@ -39,7 +40,8 @@ class Candidate:
     """A file that a request names; ``entry`` is None of one that is not there.
 
     Of one that a ``letter`` tells of: it has ``failed`` without a row, or rows of before were
-    ``kept``. With a ``problem`` nothing of the letter can be brought, and ``path`` is its own.
+    ``kept``; neither of one that was given up, whose rows may be in. With a ``problem`` nothing
+    of the letter can be brought, and ``path`` is its own.
     """
 
     path: str
@@ -106,7 +108,7 @@ class LetterFiles:
                     )
             if path not in seen:
                 seen.add(path)
-                failed = found.kind == "files" and not letter.kept
+                failed = found.kind == "files" and not letter.kept and letter.stage != GIVEN_UP
                 yield Candidate(path, self._stat(path), found.id, failed=failed, kept=letter.kept)
 
     @property

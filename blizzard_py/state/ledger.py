@@ -13,7 +13,7 @@ kept as digests of the path behind a mark:
 path           a batch has settled it
 ``none``       … and no row of it came of that: a dead letter, or a report
 ``rows``       … and at another time rows did
-``noted``      it was passed before there was a ledger
+``noted``      it was passed before there was a ledger, or given up: nobody knows of its rows
 ``history``    it lay below the origin of the cold start, which nobody asked for
 ``changed``    a sweep has told that it was changed since, as it is now
 =============  =================================================================
@@ -106,28 +106,38 @@ class Ledger:
         if expected is not None:
             counted = (b for b in fresh if b not in ignored and not (last and b > last))
             check_tally(expected, counted, self._journal.where)
-        for record in self._journal.read(fresh):
-            self._take(record)
+        self.take(self._journal.read(fresh))
 
-    def _take(self, record: Record) -> None:
+    def take(self, records: Iterable[Record]) -> None:
+        """Take in batches that the journal has lost, for this process only."""
+        for record in records:
+            self._beside.update(self._names_of(record))
+
+    def _names_of(self, record: Record) -> set[str]:
         settled = record.settled
         if record.replaces:
             settled = [path for path in settled if record.outcomes[path] == "ingested"]
         fresh = set(self._without("", settled))
         empty = set(settled) - set(self._without(_NONE, settled))
+        names = {f"{_BATCH}{record.batch}", *(f"{_NOTED}{path}" for path in record.unknown)}
+        settled = [path for path in settled if path not in record.unknown]
+        names.update(settled)
         for path in settled:
             ingested = record.outcomes[path] == "ingested"
             if not ingested and path in fresh:
-                self._beside.add(f"{_NONE}{path}")
+                names.add(f"{_NONE}{path}")
             elif path not in fresh and ingested == (path in empty):
                 # Settled with rows the one time and without the other.
-                self._beside.add(f"{_ROWS}{path}")
-        self._beside.update(settled)
-        self._beside.add(f"{_BATCH}{record.batch}")
+                names.add(f"{_ROWS}{path}")
+        return names
 
-    def note(self, paths: Iterable[str]) -> tuple[Segment, ...] | None:
-        """These are not to be looked at again; the segments to save, then `saved`."""
-        return self._set.adding(f"{_NOTED}{path}" for path in paths)
+    def note(self, paths: Iterable[str], lost: Iterable[Record] = ()) -> tuple[Segment, ...] | None:
+        """These are not to be looked at again; the segments to save, then `saved`.
+
+        ``lost`` are batches that the journal has no more.
+        """
+        names = {f"{_NOTED}{path}" for path in paths}
+        return self._set.adding(names.union(*map(self._names_of, lost)))
 
     def note_history(self, paths: Iterable[str]) -> tuple[Segment, ...] | None:
         """These lie below the origin of the cold start; the segments to save, then `saved`."""
@@ -183,9 +193,12 @@ class Ledger:
         """Return what came of a path: rows, none, or what nobody knows. None: nothing yet."""
         if not self._without(_ROWS, [path]):
             return "rows"
-        if not self._without("", [path]):
-            return "rows" if self._without(_NONE, [path]) else "none"
-        return None if self._without(_NOTED, [path]) else "noted"
+        is_settled = not self._without("", [path])
+        if is_settled and self._without(_NONE, [path]):
+            return "rows"
+        if not self._without(_NOTED, [path]):
+            return "noted"
+        return "none" if is_settled else None
 
     def _without(self, mark: str, paths: Sequence[str]) -> list[str]:
         marked = [f"{mark}{path}" for path in paths]

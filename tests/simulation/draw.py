@@ -18,7 +18,11 @@ from tests.simulation.writers import write
 
 def draw(seed: int) -> Plan:
     """The plan of a seed."""
-    return with_requests(with_losses(drawn(seed)))
+    plan = with_requests(with_losses(drawn(seed)))
+    if any(map(_delays, plan.events)) and not plan.settings.reconcile:
+        # What was drawn on top publishes late, which only sweeps find.
+        plan = replace(plan, settings=replace(plan.settings, reconcile=400.0))
+    return plan
 
 
 def drawn(seed: int) -> Plan:

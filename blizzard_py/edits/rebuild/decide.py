@@ -19,8 +19,9 @@ from blizzard_core.watermark.progress import (
     settled,
 )
 from blizzard_core.watermark.scan import FLAT_KEYS
-from blizzard_py.job import FinishedFile
+from blizzard_py.job import GIVEN_UP, FinishedFile
 from blizzard_py.sources.files.sweep import is_passed
+from blizzard_py.state.journal import Record
 from blizzard_py.state.source_state import Batch, Replaced, SourceState, under_way
 from blizzard_py.state.transitions import is_below_origin
 
@@ -219,7 +220,7 @@ def _given_up(file: FinishedFile, why: str) -> FinishedFile:
     # A file without rows is in no output.
     if file.outcome != "ingested" or not file.rows:
         return file
-    return FinishedFile(file.path, "quarantined", error=why, stage="publish")
+    return FinishedFile(file.path, "quarantined", error=why, stage=GIVEN_UP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +241,7 @@ class Rebuilt:
     ``new`` names those that the next polls will find. ``said`` are those that are
     done only because the operator, or the checkpoint that is there, says so.
     ``is_newest`` tells whether the checkpoint that is there is known to be the newest one.
+    ``reported`` are batches that only the report of their request tells of.
     """
 
     found: Found
@@ -252,3 +254,4 @@ class Rebuilt:
     batches: tuple[Judged, ...]
     settled: tuple[str, ...]
     is_newest: bool = True
+    reported: tuple[Record, ...] = ()

@@ -14,6 +14,7 @@ from blizzard_core.table.committed import added, committed_versions
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Doubt, Place
 from blizzard_py.ingest.group_publishing import Groups
+from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World, newer_work, world_of
 from blizzard_py.state import processed_set
@@ -60,6 +61,8 @@ class Evidence:
         self.unfolded = self.ledger.not_folded(self.batches)
         self.folded = frozenset(self.batches).difference(self.unfolded)
         self.ledger.look()
+        self.reported = self._reported()
+        self.ledger.take(self.reported)
         self.world = world or world_of(parts, state)
         self._groups = Groups(self._sink, parts.letters_id)
         self.records: list[Record] = [
@@ -91,6 +94,36 @@ class Evidence:
         """Return which of the paths the source itself has not settled."""
         return self._set.unseen(self.ledger.not_settled(paths))
 
+    def _reported(self) -> tuple[Record, ...]:
+        """What requests tell of rows that came of batches which the journal has lost.
+
+        A replay would bring these rows once more. Nothing from before a start over counts, nor
+        what may not be published yet.
+        """
+        mailbox = Mailbox(self._sink, self._parts.id)
+        told = {
+            batch: entry
+            for batch, entry in mailbox.outcomes()
+            if self._anew_ts < min(entry.modified, moment_of(batch))
+        }
+        waiting = {path.split("/")[1] for path in self._staged_paths() if path.count("/") > 1}
+        if self._state is not None:
+            waiting.update(batch.batch for batch in self._state.in_flight)
+        lost = self.ledger.not_folded(sorted(told.keys() - self._written.keys() - waiting))
+        return tuple(
+            Record(
+                batch,
+                seen_ts=0.0,
+                finished_ts=told[batch].modified,
+                outcomes={
+                    line.path: line.state
+                    for line in mailbox.lines(told[batch])
+                    if line.state == "ingested"
+                },
+            )
+            for batch in lost
+        )
+
     def epochs(self) -> int:
         """The highest epoch that anything of the source was written in."""
         names = [segment.segment for found in self._found for segment in found]
@@ -106,7 +139,8 @@ class Evidence:
         ``more`` are these. A batch of a request moves no mark, and polls may still reach its files.
         """
         own = {p for r in self.records if not r.request for p in r.settled}
-        return {p for r in self.records if r.request for p in r.settled}.union(more) - own
+        records = [*self.reported, *(r for r in self.records if r.request)]
+        return {p for r in records for p in r.settled}.union(more) - own
 
     def last_written(self) -> float | None:
         """The store's time of the last trace of the source; None if it has left none.
@@ -144,24 +178,8 @@ class Evidence:
                 self._parts.stores.dlq.stat(path) is not None
                 for path in put_away(self._parts.letters_id, batch.batch)
             )
-            yield (
-                Batch(
-                    batch.batch,
-                    batch.attempt,
-                    "publishing",
-                    batch.started_ts,
-                    batch.files,
-                    batch.seen_ts,
-                    batch.outputs,
-                    batch.finished,
-                    kept,
-                    batch.committed_ts,
-                    group=batch.group,
-                    names_root=batch.names_root,
-                    request=batch.request,
-                ),
-                bool(kept) or lacks_letters,
-            )
+            published = replace(batch, phase="publishing", letters=kept)
+            yield published, bool(kept) or lacks_letters
 
     def _is_of_a_fork(self, batch: Batch) -> bool:
         """Whether a sleeper committed the batch, who was refused before it published any of it."""

@@ -14,6 +14,7 @@ from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state import processed_set
 from blizzard_py.state.fence_record import FenceRecord
+from blizzard_py.state.journal import Record
 from blizzard_py.state.journal_tally import JournalTally, tally_of
 from blizzard_py.state.ledger import Ledger
 from blizzard_py.state.source_state import Batch, SourceState
@@ -44,21 +45,22 @@ def with_segments(
     sink: Storage,
     source_id: str,
     states: tuple[SourceState, SourceState],
-    said: Iterable[str],
-    settled: Iterable[str],
+    done: tuple[Iterable[str], Iterable[str], Iterable[Record]],
     epoch: int,
 ) -> SourceState:
     """The second of the states, the first one's successor, with its names in segments that stay.
 
-    What the checkpoint did not name a daemon that runs takes for rubbish of an older epoch,
+    ``done`` are names that somebody said, all that are settled, and batches that the journal has
+    lost. What the checkpoint did not name a daemon that runs takes for rubbish of an older epoch,
     also after it was fenced: such segments are written again in an epoch of ours.
     """
     old, state = states
+    said, settled, reported = done
     paths = StatePaths(source_id)
     ledger = Ledger(sink, source_id)
     ledger.load(state.ledger)
     # Names in grace among them would be late once that is over, whatever a sweep took for done.
-    noted = ledger.note(said) or state.ledger
+    noted = ledger.note(said, reported) or state.ledger
     again = processed_set.written_again(sink, paths.ledger, noted, old.ledger, epoch)
     for segment in set(noted).difference(state.ledger):
         sink.delete(processed_set.path_of(paths.ledger, segment.segment))  # it has been copied

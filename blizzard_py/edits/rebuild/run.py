@@ -148,6 +148,7 @@ class Rebuild:
             batches,
             tuple(known.done),
             evidence.is_confirmed(),
+            evidence.reported,
         )
 
     def _check_name(self, world: World) -> None:
@@ -203,14 +204,15 @@ class Rebuild:
         state, old = rebuilt.state, rebuilt.found.state or SourceState()
         after = {parts.source_name: own for parts, own in members_of(self._parts, state)}
         for parts, before in members_of(self._parts, old):
-            said, settled = (
-                paths_of(self._parts, parts, paths) for paths in (rebuilt.said, rebuilt.settled)
-            )
+            said = paths_of(self._parts, parts, rebuilt.said)
+            settled = paths_of(self._parts, parts, rebuilt.settled)
             stay = before if rebuilt.is_newest else replace(before, ledger=(), processed=None)
             states = stay, after[parts.source_name]
-            if states[0] == states[1] and not said:
+            if states[0] == states[1] and not (said or rebuilt.reported):
                 continue  # it was left as it is
-            own = with_segments(self._sink, parts.id, states, said, settled, rebuilt.epoch)
+            own = with_segments(
+                self._sink, parts.id, states, (said, settled, rebuilt.reported), rebuilt.epoch
+            )
             state = with_source(state, parts.source_name, own) if self._parts.members else own
         return state
 

@@ -441,6 +441,40 @@ def test_lost_outputs_of_a_batch_that_is_partly_in_the_table_become_dead_letters
     assert world.rows() == ["a"]
 
 
+def half_published() -> RequestWorld:
+    """A batch with one of its two outputs in the table and the other one lost."""
+    for at in range(60):
+        world = RequestWorld()
+        world.put(f"{DAY}/6.json", "a")
+        world.put("date=2024-01-02/1.json", "b")
+        Dying(world.sink).arm(at)
+        with contextlib.suppress(Died):
+            world.drain()
+        if world.rows() == ["1", "5", "52", "a"]:
+            break
+    [batch] = world.checkpoint()["in_flight"]
+    [lost] = [o for o in batch["outputs"] if o["final"] not in world.sink.objects]
+    world.sink.delete(lost["staged"])
+    return world
+
+
+def test_a_replay_refuses_what_was_given_up() -> None:
+    world = half_published()
+    rebuilt(world)
+    world.drain()
+    given_up = {f"{DAY}/6.json", "date=2024-01-02/1.json"}
+    assert {letter["stage"] for letter in world.letters()} == {"given_up"}
+    assert world.replay() == dict.fromkeys(given_up, "refused")
+    assert world.ingest(*given_up) == ["refused", "refused"]
+    assert world.rows() == ["1", "5", "52", "a"]
+    assert len(world.open_letters()) == 1
+    # Somebody looked into the table.
+    assert world.ingest("date=2024-01-02/1.json", assume_missing=True) == ["ingested"]
+    assert world.replay() == {f"{DAY}/6.json": "refused", "date=2024-01-02/1.json": "present"}
+    world.go_on()
+    assert world.rows() == ["1", "5", "52", "a", "b"]
+
+
 # -- where it would be guessing --------------------------------------------------------
 
 

@@ -10,9 +10,11 @@ from blizzard_core.errors import StateError, Unfinished
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
+from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.state import checkpoint_document
 from tests.support.blizzard_world import World
 from tests.support.memory_store import Died
+from tests.support.request_world import RequestWorld
 
 DAY = "date=2024-01-01"
 JOURNAL = "_blizzard/journal/events_main/"
@@ -64,9 +66,8 @@ def test_a_file_that_comes_late_after_a_rebuild_is_told() -> None:
     assert [letter["stage"] for letter in world.letters()] == ["late"]
 
 
-def test_a_batch_taken_over_is_read_where_one_object_is_lost() -> None:
-    world = World(grace_period="1s")
-    world.put(f"{DAY}/1.json", "1")
+def dies_before_a_copy(world: World) -> None:
+    """Its journal entry is written then, and no output is published."""
 
     def dies(op: str, _path: str) -> None:
         if op == "copy":
@@ -76,6 +77,12 @@ def test_a_batch_taken_over_is_read_where_one_object_is_lost() -> None:
     with pytest.raises(Died):
         world.drain()
     world.sink.before_mutation = lambda _op, _path: None
+
+
+def test_a_batch_taken_over_is_read_where_one_object_is_lost() -> None:
+    world = World(grace_period="1s")
+    world.put(f"{DAY}/1.json", "1")
+    dies_before_a_copy(world)
     world.drain()
     batches = [p for p in world.sink.objects if p.startswith(JOURNAL)]
     assert len(batches) == 2
@@ -107,3 +114,35 @@ def test_names_in_grace_that_the_journal_lacks_are_listed(monkeypatch: pytest.Mo
     sweeps(world)
     assert world.rows() == ["1", "2", "3"]
     assert not world.letters()
+
+
+def test_what_a_lost_batch_of_a_request_brought_does_not_come_again() -> None:
+    world = RequestWorld()
+    world.put(f"{DAY}/6.json", "bad")
+    world.drain()
+    [letter] = world.open_letters()
+    before = {path for path in world.sink.objects if path.startswith(JOURNAL)}
+    world.put(f"{DAY}/6.json", "mended")
+    assert world.ingest(f"{DAY}/6.json") == ["ingested"]
+    [lost] = {path for path in world.sink.objects if path.startswith(JOURNAL)} - before
+    del world.sink.objects[lost]
+    # Without its checkpoint only the output is in doubt: no table has committed it here.
+    assert ["output" in doubt.what for doubt in Evidence(world.parts(), None).doubts()] == [True]
+    rebuilt(world)
+    assert world.replay(letter.id) == {f"{DAY}/6.json": "present"}
+    world.go_on()
+    assert world.rows() == ["1", "5", "52", "mended"]
+
+
+def test_what_a_request_told_of_a_batch_that_is_at_work_does_not_count() -> None:
+    world = RequestWorld()
+    world.put(f"{DAY}/3.json", "3")
+    world.submit(f"{DAY}/3.json")
+    dies_before_a_copy(world)
+    [batch] = world.checkpoint()["in_flight"]
+    [staged] = [output["staged"] for output in batch["outputs"]]
+    for path in (staged, f"{JOURNAL}{batch['batch']}.json"):
+        world.sink.delete(path)
+    rebuilt(world)
+    world.go_on()
+    assert world.rows() == ["1", "3", "5", "52"]

@@ -171,7 +171,7 @@ class Engine(Protocol):
 
 
 # The stage of a file whose rows may be in or not: outputs of its batch are lost.
-GIVEN_UP = "given_up"
+ROWS_UNKNOWN = "rows_unknown"
 
 Outcome = Literal["ingested", "quarantined", "retry", "reported"]
 
@@ -188,7 +188,7 @@ class FinishedFile:
 
     ``bytes_read`` counts decompressed bytes. ``stage`` says where it failed:
     ``read``, ``decompress``, ``parse``, ``partition``, ``transform``, ``late``, ``publish``,
-    ``given_up``. ``error`` of an ingested file is that of its first bad line.
+    ``rows_unknown``. ``error`` of an ingested file is that of its first bad line.
     """
 
     path: str

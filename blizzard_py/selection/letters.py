@@ -14,7 +14,7 @@ from blizzard_core.errors import BlizzardError, NotFound
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
-from blizzard_py.job import GIVEN_UP
+from blizzard_py.job import ROWS_UNKNOWN
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.sources.files.lines import read_lines
 from blizzard_py.sources.parts import Parts
@@ -108,7 +108,7 @@ class LetterFiles:
                     )
             if path not in seen:
                 seen.add(path)
-                failed = found.kind == "files" and not letter.kept and letter.stage != GIVEN_UP
+                failed = found.kind == "files" and not letter.kept and letter.stage != ROWS_UNKNOWN
                 yield Candidate(path, self._stat(path), found.id, failed=failed, kept=letter.kept)
 
     @property

@@ -46,7 +46,7 @@ from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.published import first_name
 from blizzard_core.storage.protocol import Entry, Storage, join, listed
 from blizzard_core.watermark.progress import CLOCK_STEP_SECS
-from blizzard_py.job import GIVEN_UP, FinishedFile, Outcome, StagedBadRecords
+from blizzard_py.job import ROWS_UNKNOWN, FinishedFile, Outcome, StagedBadRecords
 from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_state import SettledBatch
@@ -240,7 +240,7 @@ class Journal:
                 found.group is not None,
                 {file.path: (file.size, file.modified) for file in found.files},
                 found.request,
-                frozenset(file.path for file in found.files if file.stage == GIVEN_UP),
+                frozenset(file.path for file in found.files if file.stage == ROWS_UNKNOWN),
             )
 
     def committed(self, batches: Iterable[str]) -> Iterator[Batch]:

@@ -19,7 +19,7 @@ from blizzard_core.watermark.progress import (
     settled,
 )
 from blizzard_core.watermark.scan import FLAT_KEYS
-from blizzard_py.job import GIVEN_UP, FinishedFile
+from blizzard_py.job import ROWS_UNKNOWN, FinishedFile
 from blizzard_py.sources.files.sweep import is_passed
 from blizzard_py.state.journal import Record
 from blizzard_py.state.source_state import Batch, Replaced, SourceState, under_way
@@ -198,7 +198,7 @@ def judged(
         " enough to say whether they were committed"
     )
     left = tuple(o for o, place in zip(batch.outputs, places, strict=True) if place != "nowhere")
-    finished = tuple(_given_up(file, f"batch {batch.batch}: {why}") for file in batch.finished)
+    finished = tuple(_dead_lettered(file, f"batch {batch.batch}: {why}") for file in batch.finished)
     return Judged(replace(_keeping(batch), outputs=left, finished=finished), "letters", why)
 
 
@@ -216,11 +216,11 @@ def _again(file: FinishedFile) -> FinishedFile:
     return FinishedFile(file.path, "retry", error=error, stage="publish")
 
 
-def _given_up(file: FinishedFile, why: str) -> FinishedFile:
+def _dead_lettered(file: FinishedFile, why: str) -> FinishedFile:
     # A file without rows is in no output.
     if file.outcome != "ingested" or not file.rows:
         return file
-    return FinishedFile(file.path, "quarantined", error=why, stage=GIVEN_UP)
+    return FinishedFile(file.path, "quarantined", error=why, stage=ROWS_UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)

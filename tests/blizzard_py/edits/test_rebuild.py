@@ -462,10 +462,10 @@ def test_a_replay_refuses_what_was_given_up() -> None:
     world = half_published()
     rebuilt(world)
     world.drain()
-    given_up = {f"{DAY}/6.json", "date=2024-01-02/1.json"}
-    assert {letter["stage"] for letter in world.letters()} == {"given_up"}
-    assert world.replay() == dict.fromkeys(given_up, "refused")
-    assert world.ingest(*given_up) == ["refused", "refused"]
+    files = {f"{DAY}/6.json", "date=2024-01-02/1.json"}
+    assert {letter["stage"] for letter in world.letters()} == {"rows_unknown"}
+    assert world.replay() == dict.fromkeys(files, "refused")
+    assert world.ingest(*files) == ["refused", "refused"]
     assert world.rows() == ["1", "5", "52", "a"]
     assert len(world.open_letters()) == 1
     # Somebody looked into the table.

@@ -104,7 +104,7 @@ soak: ## ten minutes of arrivals and restarts: flat memory, bounded lag, exact c
 
 image: ## the container image, with docker, podman or buildah (ARGS="--build-arg BASE=...")
 	@case '$(ARGS)' in *BASE=*@sha256:*) ;; *) \
-		echo "image: BASE is a tag, which may move; docs/kubernetes.md, What runs" >&2;; esac
+		echo "image: BASE is a tag, which may move; docs/guides/kubernetes.md, What runs" >&2;; esac
 	@for tool in docker podman buildah; do \
 		$$tool info >/dev/null 2>&1 && exec $$tool build -t blizzard-penguin $(ARGS) .; \
 	done; echo "image: none of docker, podman and buildah works here (TOOL info says why)" >&2; exit 1
@@ -133,7 +133,7 @@ lock: ## compile pyproject.toml into the requirements*.lock files
 	$(DEV) $(COMPILE) pyproject.toml -c requirements-dev.lock -o requirements.lock
 	$(DEV) $(COMPILE) pyproject.toml --extra azure $(TABLES) -c requirements-dev.lock -o requirements-image.lock
 
-docs: ## write docs/configuration.md and configs/example.yaml from the settings
+docs: ## write docs/reference/configuration.md and configs/example.yaml from the settings
 	$(DEV) python -m blizzard_core.settings.reference
 
 clean: ## remove .venv and everything generated

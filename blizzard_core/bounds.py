@@ -5,8 +5,9 @@ here stands how much of that this process goes along with. The code takes its bo
 and from nowhere else. What is beyond a bound is refused with its reason, and costs nobody beside
 it anything. A bound that somebody may need to move has a configuration key, whose default it is.
 
-`docs/limits.md` is made of the sections and of the text below each constant: what it bounds, what
-happens beyond it, its key, and the test that shows it (`blizzard_core.settings.limits`).
+`docs/reference/limits.md` is made of the sections and of the text below each constant: what it
+bounds, what happens beyond it, its key, and the test that shows it
+(`blizzard_core.settings.limits`).
 """
 
 # --- Source files ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
 """Blizzard: finds new NDJSON files, has Spark turn them into Parquet, publishes them.
 
-The promise, the batch protocol and the layers are in ``docs/architecture.md``.
+The promise, the batch protocol and the layers are in ``docs/design/architecture.md``.
 """

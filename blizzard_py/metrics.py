@@ -1,4 +1,4 @@
-"""Blizzard's metrics. Declarations only; ``docs/metrics.md`` lists them."""
+"""Blizzard's metrics. Declarations only; ``docs/reference/metrics.md`` lists them."""
 
 from __future__ import annotations
 

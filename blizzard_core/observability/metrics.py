@@ -1,6 +1,6 @@
 """Prometheus metrics of both daemons. Declarations only.
 
-``docs/metrics.md`` lists them all; what only one daemon counts is in its own ``metrics``.
+``docs/reference/metrics.md`` lists them all; what only one daemon counts is in its own ``metrics``.
 
 Names follow the original where it has them. The label ``target`` is
 ``pipeline/source``, or the table; every label has few values, whatever arrives.

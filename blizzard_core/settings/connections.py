@@ -29,7 +29,7 @@ class DatabaseConnection(WithBackward):
     """
 
     driver: DatabaseDriver = Field(examples=["postgresql"])
-    """What reads it: docs/tables.md."""
+    """What reads it: docs/reference/tables.md."""
     uri: str = Field(min_length=1, examples=["postgresql://reader@db:5432/shop"])
     """Where it is; for sqlite a path, for jdbc a `jdbc:` URL."""
     user: str | None = Field(default=None, examples=["reader"])

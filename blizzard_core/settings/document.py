@@ -41,7 +41,7 @@ AnySource: TypeAlias = Annotated[
 
 
 class ErrorAdvanced(Settings):
-    """Limits of a file that fails, or beyond which it is quarantined: docs/limits.md."""
+    """Limits of a file that fails, or beyond which it is quarantined: docs/reference/limits.md."""
 
     max_retries: int = Field(default=3, ge=0)
     """Further tries after a failure that may pass (a time-out, a 5xx)."""
@@ -93,7 +93,7 @@ class PipelineSettings(Settings):
     sink: SinkSettings
     """The table that all of them feed."""
     schema_: SchemaSettings = Field(alias="schema", examples=[{"fields": COLUMNS}])
-    """docs/schema.md has the table of types."""
+    """docs/reference/schema.md has the table of types."""
     deduplicate_by: list[str] = Field(default_factory=list)
     """Fields; within a batch the first record of a key stays."""
     transform: str | None = Field(
@@ -101,10 +101,10 @@ class PipelineSettings(Settings):
         min_length=1,
         examples=["SELECT time, upper(user) AS user, added FROM source"],
     )
-    """A query over `source`, row by row; docs/engine.md."""
+    """A query over `source`, row by row; docs/design/engine.md."""
     event_time: EventTimeSettings | None = Field(default=None, examples=[EVENT_TIME])
     """Windows, duplicates and joins by the time that rows tell, or only how far that has come;
-    docs/event-time.md."""
+    docs/reference/event-time.md."""
     error_handling: ErrorSettings = ErrorSettings()
     """What happens to records and files that fail."""
 
@@ -250,12 +250,12 @@ class SparkSettings(Settings):
     """The Spark session.
 
     ``master`` is ``local[N]``, ``spark://host:7077``, ``k8s://https://host:443`` or, for
-    Spark Connect, ``sc://host:15002``; see docs/engine.md. ``conf`` is Spark's own
+    Spark Connect, ``sc://host:15002``; see docs/design/engine.md. ``conf`` is Spark's own
     configuration and wins over ours.
     """
 
     master: str = "local[*]"
-    """Or `spark://host:7077`, `k8s://https://host`, `sc://host:15002`; docs/engine.md."""
+    """Or `spark://host:7077`, `k8s://https://host`, `sc://host:15002`; docs/design/engine.md."""
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
     """Spark's own configuration, which wins over ours."""
 
@@ -310,7 +310,7 @@ class Config(Settings):
     tables: dict[Name, TableSettings] = Field(default_factory=dict, examples=["events"])
     """What Penguin commits to; without it every sink is a table."""
     spark: SparkSettings = SparkSettings()
-    """The master and what executors need: docs/engine.md."""
+    """The master and what executors need: docs/design/engine.md."""
     global_: GlobalSettings = Field(default=GlobalSettings(), alias="global")
     """Limits that all pipelines of a process share."""
     metrics: MetricsSettings | None = None

@@ -223,7 +223,7 @@ class EventTimeAdvanced(Settings):
 
 
 class EventTimeSettings(Settings):
-    """A watermark over a column, and what is computed behind it: docs/event-time.md.
+    """A watermark over a column, and what is computed behind it: docs/reference/event-time.md.
 
     The watermark is the newest time seen, less ``delay``. It is what the pipeline believes to
     be over: what lies behind it is published once and forgotten, and a row that comes for it

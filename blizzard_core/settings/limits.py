@@ -1,4 +1,4 @@
-"""``docs/limits.md`` from the named bounds that the code itself takes: `blizzard_core.bounds`."""
+"""Generator of ``docs/reference/limits.md`` from the constants of `blizzard_core.bounds`."""
 
 from __future__ import annotations
 

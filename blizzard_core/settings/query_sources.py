@@ -131,8 +131,8 @@ class TableWatermark(QueryWatermark):
     With several columns a row is new if any of them is. ``bound`` is where a window ends,
     fixed before it is read: below the oldest open transaction (``settled``), ``settle``
     before the server's time (``clock``), a version of the table (``version``), the highest
-    value there is (``max``) or that was read (``rows``); docs/tables.md says what each can
-    miss. With a look-back rows are read again, and ``reread: new_only`` keeps those
+    value there is (``max``) or that was read (``rows``); docs/reference/tables.md says what
+    each can miss. With a look-back rows are read again, and ``reread: new_only`` keeps those
     apart by ``key`` that were published before; ``reread: replace`` puts what is read in the
     place of what was published.
     """

@@ -1,6 +1,6 @@
-"""``docs/configuration.md`` and ``configs/example.yaml``, made from the settings.
+"""``docs/reference/configuration.md`` and ``configs/example.yaml``, made from the settings.
 
-``python -m blizzard_core.settings.reference`` writes them, and ``docs/limits.md``
+``python -m blizzard_core.settings.reference`` writes them, and ``docs/reference/limits.md``
 (`blizzard_core.settings.limits`). Types, defaults and bounds come from the models, the prose from
 their docstrings and the remarks from those of the fields. With ``--check`` nothing is written, and
 what is out of date is an error.
@@ -46,7 +46,7 @@ from blizzard_core.settings.sources import FileUnits, SourceSettings, UnitSettin
 
 _EXAMPLE_HEAD = """\
 # Every key, at its default. What is commented out has none and is shown with an example.
-# Generated from the settings by `make docs`; docs/configuration.md says more of each.
+# Generated from the settings by `make docs`; docs/reference/configuration.md says more of each.
 # ${VAR} and ${VAR:-default} are filled in from the environment; $${ is a literal ${.
 # ${file:/run/secrets/NAME} is filled in from that file; when it is renewed a daemon starts again.
 # `blizzard validate` and `penguin validate` report every problem at once.
@@ -334,9 +334,9 @@ def _bound(found: Any) -> str:
 def generated() -> dict[str, str]:
     """The files that are made of the settings and bounds, by their paths in the repository."""
     return {
-        "docs/configuration.md": configuration_reference(),
+        "docs/reference/configuration.md": configuration_reference(),
         "configs/example.yaml": example_configuration(),
-        "docs/limits.md": limits_reference(),
+        "docs/reference/limits.md": limits_reference(),
     }
 
 

@@ -66,7 +66,7 @@ class TypeSettings(Settings):
     """
 
     type: Annotated[str, AfterValidator(_known_type)]
-    """One of the table in docs/schema.md."""
+    """One of the table in docs/reference/schema.md."""
     nullable: bool = True
     """false: a record without it is bad."""
     fields: list[FieldSettings] | None = None

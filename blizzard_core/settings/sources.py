@@ -374,7 +374,8 @@ class UnitSettings(Settings):
     """Work units: each partition of ``range`` with each of ``values`` is read by itself.
 
     Each has a high watermark of its own, is tried again alone, and may be read again: what it
-    published before is then replaced, in one commit. docs/units.md tells what is read when.
+    published before is then replaced, in one commit. docs/reference/units.md tells what is read
+    when.
     """
 
     range: UnitRangeSettings = UnitRangeSettings()

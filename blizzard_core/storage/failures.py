@@ -195,7 +195,8 @@ def _answered(uri: str, code: str, *, absent: bool) -> StorageError | None:
     if code in _LACKING:
         return StorageError(
             f"{uri}: this store does not implement what is asked of it ({code}); use a server, or a"
-            " version of it, that has conditional PUT and ListObjectsV2 (docs/guarantees.md)"
+            " version of it, that has conditional PUT and ListObjectsV2; see"
+            " docs/reference/guarantees.md"
         )
     if code in _CONFLICT:
         return Conflict(f"{uri}: changed by another writer")

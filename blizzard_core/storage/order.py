@@ -31,7 +31,7 @@ class Ascending:
                 raise StorageError(
                     f"{self._uri}/: this store does not list keys in the order of their bytes: it"
                     f" lists {path!r} behind {self._last!r}, so new files would never be found;"
-                    " use a store or a server version that does (docs/guarantees.md)"
+                    " use a store or a server version that does (docs/reference/guarantees.md)"
                 )
             self._last, last, self._may_repeat = path, key, False
 

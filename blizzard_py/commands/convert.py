@@ -48,7 +48,7 @@ def convert(files: tuple[Path, ...], output: Path, force: bool) -> int:
 
     Both daemons' files become one. Each key is taken over or named with the reason why not; one
     that is unknown is refused, and then nothing is written. Secrets that stand in FILEs become
-    references to the environment. Its checkpoints are gone on with: docs/moving.md.
+    references to the environment. Its checkpoints are gone on with: docs/guides/moving.md.
     """
     if output.exists() and not force:
         raise ConfigError(str(output), ["is there already; give another --output, or --force"])
@@ -97,7 +97,7 @@ def _is_ours(data: Mapping[str, Any]) -> bool:
 def _write(output: Path, found: Converted, files: tuple[Path, ...]) -> None:
     head = (
         f"From {', '.join(path.name for path in files)} of the original, by blizzard convert.",
-        "Every key with its default and meaning: docs/configuration.md",
+        "Every key with its default and meaning: docs/reference/configuration.md",
         *found.notes,
     )
     text = "".join(f"# {commented(line)}\n" for line in head)

@@ -52,7 +52,7 @@ _OPTIONS = {
     "AZURE_CLIENT_SECRET": "AZURE_STORAGE_CLIENT_SECRET",
     "AZURE_TENANT_ID": "AZURE_STORAGE_TENANT_ID",
 }
-_UNKNOWN = "; take it out, and see docs/configuration.md for what it was to do"
+_UNKNOWN = "; take it out, and see docs/reference/configuration.md for what it was to do"
 _VARIABLE = re.compile(
     r"\$\$|\$\{(?P<braced>[A-Za-z_]\w*)(?:(?P<how>:?-)(?P<default>[^}]*))?\}|\$(?P<bare>[A-Za-z_]\w*)"
 )
@@ -226,7 +226,7 @@ def _source(block: _Block, told: Converted) -> dict[str, Any]:
         told.note(
             block.place,
             "without use_watermark the original kept what it had read in memory alone, so a first"
-            " start reads all that is there; docs/moving.md, What was read already",
+            " start reads all that is there; docs/guides/moving.md, What was read already",
         )
     found["advanced"] = {"compression": block.take("compression") or "gzip"}
     found |= _lasting(block, "poll_interval_secs") | _filter(block)

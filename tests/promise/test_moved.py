@@ -1,4 +1,4 @@
-"""Coming from another loader without reading twice, as docs/moving.md tells it."""
+"""Coming from another loader without reading twice, as docs/guides/moving.md tells it."""
 
 from __future__ import annotations
 

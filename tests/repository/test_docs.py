@@ -30,14 +30,14 @@ def test_what_is_generated_from_the_settings_is_up_to_date(
 ) -> None:
     monkeypatch.chdir(ROOT)
     assert reference.main(["--check"]) is None
-    for folder in ("docs", "configs"):
-        (tmp_path / folder).mkdir()
+    for folder in ("docs/reference", "configs"):
+        (tmp_path / folder).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     reference.main([])
     assert reference.main(["--check"]) is None
-    Path("docs/configuration.md").write_text("an older one")
+    Path("docs/reference/configuration.md").write_text("an older one")
     told = reference.main(["--check"])
-    assert told == "docs/configuration.md: not what the settings say; run `make docs`"
+    assert told == "docs/reference/configuration.md: not what the settings say; run `make docs`"
 
 
 def blocks(model: type[BaseModel]) -> set[type[BaseModel]]:
@@ -153,7 +153,7 @@ def defined_in(file: str) -> frozenset[str]:
 
 
 def named_tests() -> list[tuple[str, str]]:
-    text = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/reference/guarantees.md").read_text(encoding="utf-8")
     return re.findall(r"`(test_\w+\.py)::(\w+)`", text)
 
 
@@ -166,7 +166,9 @@ def test_every_test_that_a_guarantee_names_exists() -> None:
 def test_every_guarantee_names_a_test() -> None:
     # The guards are held by the simulator itself.
     promises, _, _ = (
-        (ROOT / "docs/guarantees.md").read_text(encoding="utf-8").partition("## The guards")
+        (ROOT / "docs/reference/guarantees.md")
+        .read_text(encoding="utf-8")
+        .partition("## The guards")
     )
     rows = [
         line
@@ -178,7 +180,7 @@ def test_every_guarantee_names_a_test() -> None:
 
 
 def test_every_line_of_the_threat_model_names_a_test_that_exists() -> None:
-    text = (ROOT / "docs/threat-model.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/design/threat-model.md").read_text(encoding="utf-8")
     rows = [
         line
         for line in text.splitlines()
@@ -194,7 +196,11 @@ def test_every_line_of_the_threat_model_names_a_test_that_exists() -> None:
 
 @pytest.mark.parametrize(
     "document",
-    ["README.md", "SECURITY.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))],
+    [
+        "README.md",
+        "SECURITY.md",
+        *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")),
+    ],
 )
 def test_links_and_make_targets_exist(document: str) -> None:
     path = ROOT / document

@@ -346,7 +346,7 @@ def test_only_the_driver_reaches_the_api_server(spark: Objects) -> None:
 
 def test_the_rights_in_the_docs_are_those_of_the_driver(spark: Objects) -> None:
     (rule,) = spark["Role", "blizzard-driver"]["rules"]
-    for name in ("engine.md", "kubernetes.md"):
+    for name in ("design/engine.md", "guides/kubernetes.md"):
         text = " ".join((FOLDER.parents[1] / "docs" / name).read_text().split())
         told = re.findall(
             r"may ((?:`\w+`(?:, | and )?)+) (pods|\w+) of the executors' namespace", text

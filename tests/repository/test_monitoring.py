@@ -39,9 +39,9 @@ def expressions(path: Path) -> list[str]:
 
 
 def documented() -> set[str]:
-    """The metrics of docs/metrics.md, histograms and summaries as Prometheus names their parts."""
+    """Return the metrics of docs/reference/metrics.md, by the names that Prometheus gives."""
     names = set()
-    for line in (ROOT / "docs" / "metrics.md").read_text().splitlines():
+    for line in (ROOT / "docs/reference/metrics.md").read_text().splitlines():
         if row := re.match(r"\| `((?:blizzard|penguin)_\w+)` \| (\w+)", line):
             name, kind = row.groups()
             suffixes = SUFFIXES.get(kind, ("",))
@@ -88,7 +88,7 @@ def test_every_rule_that_wakes_somebody_is_seen_firing() -> None:
 
 def test_every_rule_says_what_to_do() -> None:
     names = [rule["alert"] for rule in rules()]
-    runbook = (ROOT / "docs" / "operations.md").read_text()
+    runbook = (ROOT / "docs/guides/operations.md").read_text()
     sections = dict(re.findall(r"^### (\w+)$\n(\w+)\.", runbook, re.MULTILINE))
     severities = {"Page": "critical", "Ticket": "warning"}
     assert {name: severities[word] for name, word in sections.items()} == {
@@ -98,7 +98,7 @@ def test_every_rule_says_what_to_do() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in {"critical", "warning"}
         assert rule["annotations"]["summary"]
-        place = "{{ with $externalLabels.runbooks }}{{ . }}/{{ end }}docs/operations.md"
+        place = "{{ with $externalLabels.runbooks }}{{ . }}/{{ end }}docs/guides/operations.md"
         assert rule["annotations"]["runbook_url"] == f"{place}#{rule['alert'].lower()}"
 
 

@@ -29,13 +29,13 @@ def logged() -> dict[str, set[str]]:
 
 
 def listed() -> dict[str, set[str]]:
-    text = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("### Every event")[2]
+    text = (ROOT / "docs/guides/operations.md").read_text("utf-8").partition("### Every event")[2]
     rows = re.findall(r"^\| `(\w+)` \| ([a-z, ]+) \|", text.partition("## Alerts")[0], re.MULTILINE)
     return {event: set(levels.split(", ")) for event, levels in rows}
 
 
 def test_every_event_is_listed_with_its_level_and_every_listed_one_is_logged() -> None:
-    assert listed() == logged(), "docs/operations.md, Every event"
+    assert listed() == logged(), "docs/guides/operations.md, Every event"
 
 
 def test_events_are_names_and_not_sentences() -> None:

@@ -31,7 +31,7 @@ def test_it_is_started_again_but_for_what_a_start_does_not_mend(daemon: str) -> 
     unit = told(daemon)
     assert (unit["Restart"], unit["StartLimitIntervalSec"]) == ("on-failure", "0")
     prevented = unit["RestartPreventExitStatus"].split()
-    table = (ROOT / "docs/operations.md").read_text("utf-8").partition("## Exit codes")[2]
+    table = (ROOT / "docs/guides/operations.md").read_text("utf-8").partition("## Exit codes")[2]
     codes = dict(re.findall(r"^\| (\d+) \| (.*) \|$", table.partition("\n## ")[0], re.MULTILINE))
     assert "configuration" in codes[prevented[0]]
     assert "another daemon has the source" in codes[prevented[1]]

@@ -1,7 +1,9 @@
-"""Check names and docstrings against docs/glossary.md: `python -m tests.repository.vocabulary`.
+"""Check names and docstrings against docs/reference/glossary.md.
+
+    python -m tests.repository.vocabulary [FOLDER] [--count]
 
 The glossary lists the words that no name may contain and the words that no docstring may begin
-with. With a folder as argument only files below it are checked; ``--count`` prints totals.
+with. With a folder only files below it are checked; ``--count`` prints totals.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-GLOSSARY = Path("docs/glossary.md")
+GLOSSARY = Path("docs/reference/glossary.md")
 PRODUCT = ("blizzard_core", "blizzard_py", "penguin_py")
 CODE = (*PRODUCT, "tests", "benchmarks", "demo")
 TEST_NAME_AT_MOST = 60

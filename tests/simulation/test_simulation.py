@@ -104,6 +104,6 @@ def test_a_failing_plan_is_shortened_to_what_a_person_can_read() -> None:
 
 
 def test_every_guard_is_named_among_the_guarantees() -> None:
-    text = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/reference/guarantees.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \| ", text, re.MULTILINE)) == {g.name for g in GUARDS}
     assert len(GUARDS) >= 25

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/event-time.md from what real streams do.
+"""Draws the pictures of docs/reference/event-time.md from what real streams do.
 
     python -m tests.support.event_time_picture docs
 

@@ -1,4 +1,4 @@
-"""The table of features in docs/penguin.md, from the contract that the tests hold.
+"""The table of features in docs/reference/penguin.md, from the contract that the tests hold.
 
 python -m tests.support.penguin_features     # writes it
 """
@@ -14,7 +14,7 @@ from blizzard_core.table.contract import (
     WRITER_VERSIONS,
 )
 
-DOCS = Path(__file__).parents[2] / "docs/penguin.md"
+DOCS = Path(__file__).parents[2] / "docs/reference/penguin.md"
 BEGIN, END = "<!-- features -->\n", "<!-- /features -->\n"
 
 

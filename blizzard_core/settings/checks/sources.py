@@ -35,7 +35,7 @@ UNIT_COLUMN = "_unit"
 # What the watermark's column of an API may be.
 _API_TIMES = frozenset({"timestamp", "date"})
 
-# The bounds that a driver can tell; docs/tables.md says what each can miss.
+# The bounds that a driver can tell; docs/reference/tables.md says what each can miss.
 _BOUNDS = {
     "postgresql": ("settled", "clock", "max"),
     "sqlite": ("clock", "max"),

@@ -26,7 +26,7 @@ from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.state.column_state import ColumnState, StoredWindow
 from blizzard_py.state.source_state import SourceState
 
-# What a bound of this kind may miss, for people (docs/tables.md has the whole table).
+# What a bound of this kind may miss, for people (docs/reference/tables.md has the whole table).
 PROMISES: Mapping[BoundKind, str] = {
     "version": "nothing is missed",
     "settled": "missed are times that the writer does not take from its transaction or later",

@@ -17,7 +17,7 @@ def configuration(source_uri: str, table_uri: str, found: Sample) -> str:
     return f"""\
 # Files that arrive below source_uri become rows of the Delta table at table_uri.
 # Try it: `blizzard validate`, `blizzard plan`, then `run --once` of blizzard and penguin.
-# Every key with its default and meaning: docs/configuration.md
+# Every key with its default and meaning: docs/reference/configuration.md
 # ${{VAR}} and ${{VAR:-default}} are filled in from the environment.
 
 pipelines:

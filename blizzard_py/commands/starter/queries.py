@@ -132,7 +132,7 @@ def configuration(target: Target, table_uri: str, found: Found, since: str | Non
         [
             f"# Rows of {commented(target.what)} become rows of the Delta table at table_uri.",
             "# Try it: `blizzard validate`, `blizzard plan`, then both daemons with `run --once`.",
-            f"# What it promises: docs/{promises}.md. Every key: docs/configuration.md",
+            f"# What it promises: docs/{promises}.md. Every key: docs/reference/configuration.md",
             "# ${VAR} and ${VAR:-default} are filled in from the environment.",
             "",
             "connections:",
@@ -183,7 +183,7 @@ def _watermark(target: Target, found: Found, since: str | None) -> Iterator[str]
         yield f"          # {commented(warning)}"
     if target.driver == "http":
         yield f"          push: {{ from: {{ param: {flow(since)} }} }}"
-        yield "          # give push.to, too, if the API has such a parameter: docs/apis.md"
+        yield "          # push.to: if the API has such a parameter (docs/reference/apis.md)"
     if found.bound in ("max", "rows") and found.key:
         yield f"          key: {flow(list(found.key))}    # tells rows with the highest value apart"
     yield "          # backward: 1d    # read rows again that came late, …"

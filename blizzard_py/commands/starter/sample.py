@@ -25,7 +25,7 @@ SAMPLE_BYTES = 1 << 20
 # What files have to be called, for who has others.
 _NAMES = (
     ".ndjson, .jsonl or .json, each also with .gz or .zst (CSV and Parquet are read as tables:"
-    " docs/tables.md)"
+    " docs/reference/tables.md)"
 )
 # How far a listing is followed: keys, and pages, of which a local directory is one.
 _KEYS = 10_000

@@ -68,7 +68,7 @@ def target(wanted: Wanted, environment: Mapping[str, str]) -> Target:
     if driver is None:
         problem = (
             f"no driver is known by its beginning; known are: {', '.join(_SCHEMES)}; a lake needs"
-            f" --driver ({', '.join(LAKES)}); jdbc is configured by hand: docs/tables.md"
+            f" --driver ({', '.join(LAKES)}); jdbc is configured by hand: docs/reference/tables.md"
         )
         raise ConfigError("--connection", [problem])
     if driver == "http":

@@ -53,7 +53,7 @@ def quickly_started(conf: Mapping[str, str]) -> dict[str, str]:
     """Spark's settings for a driver that hands out tasks and computes nothing itself.
 
     Its JVM stops at quickly compiled code: half of what a start costs is spent on making code
-    fast that then runs no more (docs/engine.md has figures). The user's own options win.
+    fast that then runs no more (docs/design/engine.md has figures). The user's own options win.
     """
     return {_DEFAULT_JAVA_OPTIONS: _QUICK, **conf}
 

@@ -106,7 +106,7 @@ def kubernetes_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return how executor pods find the driver and go with it, if the driver is a pod as well.
 
     The pod's manifest passes its own name, address and namespace down as ``POD_NAME``,
-    ``POD_IP`` and ``POD_NAMESPACE`` (docs/engine.md); what is not there is left to Spark.
+    ``POD_IP`` and ``POD_NAMESPACE`` (docs/design/engine.md); what is not there is left to Spark.
     The driver's name makes it the owner of its executors: Kubernetes removes them with it,
     also after a ``kill -9``.
     """

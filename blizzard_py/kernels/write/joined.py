@@ -6,7 +6,7 @@ what a file without rows would say. Whatever cannot be had so is a `Misfit`, and
 the rows anew.
 
 Why: to read and to write rows again takes as long as it took to parse them; to copy them, a
-tenth of that (`docs/benchmarks.md`).
+tenth of that (`docs/design/benchmarks.md`).
 
 Format: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift. Fields
 that hold places in the file are known by their numbers; one that is not known might be another.

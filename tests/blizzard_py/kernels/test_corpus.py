@@ -1,4 +1,4 @@
-"""Every input of the corpus ends as `docs/records.md` says, with the values Python's json has."""
+"""Every input of the corpus ends as `docs/reference/records.md` says, with json's values."""
 
 from __future__ import annotations
 

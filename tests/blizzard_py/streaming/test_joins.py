@@ -126,7 +126,7 @@ def test_each_side_may_have_fields_and_a_time_of_its_own(
 
 
 def test_the_table_of_the_documentation_is_so(tmp_path: Path, spark_engine: SparkEngine) -> None:
-    """docs/event-time.md, "Joins"."""
+    """docs/reference/event-time.md, "Joins"."""
     world, oracle = world_of(tmp_path, spark_engine, joining("full_outer"))
     a, b, c, d, e, f = range(6)
     steps = [

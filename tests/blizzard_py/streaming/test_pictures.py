@@ -1,4 +1,4 @@
-"""The pictures of docs/event-time.md are of what streams do today."""
+"""The pictures of docs/reference/event-time.md are of what streams do today."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beside other writers: each row of the table in docs/penguin.md, by its test."""
+"""Beside other writers: each row of the table in docs/reference/penguin.md, by its test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.faulty_log import alone, around
 from tests.support.penguin_readers import assert_all_read
 from tests.support.penguin_world import World, parquet
 
-DOCS = Path(__file__).parents[3] / "docs/penguin.md"
+DOCS = Path(__file__).parents[3] / "docs/reference/penguin.md"
 # What another engine on the same directory asks for: nothing is declared ours.
 SHARED: dict[str, Any] = {"own_prefixes": []}
 

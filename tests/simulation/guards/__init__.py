@@ -1,7 +1,7 @@
 """The test of the test: guards of the product, each of which can be taken away for a run.
 
 A guard's removal is a patch of the product. If no seed finds it, the simulator is too kind,
-or the guard guards nothing. Every guard is named in ``docs/guarantees.md``.
+or the guard guards nothing. Every guard is named in ``docs/reference/guarantees.md``.
 """
 
 from tests.simulation.guards import commit, penguin, requests, scans, stale, state

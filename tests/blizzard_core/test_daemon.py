@@ -177,6 +177,7 @@ def test_one_failing_worker_does_not_stop_the_others() -> None:
     assert next(healthy.script, None) is None
 
 
+@pytest.mark.promise("G-190")
 def test_a_fenced_worker_ends_the_daemon_after_the_others_steps() -> None:
     """Finding 26: it ended alone, `/health` stayed green, and nothing ever restarted it."""
     fencing = threading.Event()
@@ -252,6 +253,7 @@ def test_an_error_wins_over_a_renewed_secret_and_once_is_not_ended() -> None:
     assert run([scripted(True, False)], replace(loop, once=True), threading.Event()) == 0
 
 
+@pytest.mark.promise("G-025")
 def test_once_that_was_interrupted_is_not_done_and_a_daemon_that_was_stopped_is() -> None:
     stopped = threading.Event()
     stopped.set()

@@ -74,6 +74,7 @@ def test_a_damaged_commit_is_named(tmp_path: Path) -> None:
         found(tmp_path)
 
 
+@pytest.mark.promise("G-201")
 @pytest.mark.parametrize("there", [(0, 1, 3), (3, 4)])
 def test_a_log_that_lacks_a_commit_tells_no_transactions(there: tuple[int, ...]) -> None:
     storage = MemoryStorage()
@@ -84,6 +85,7 @@ def test_a_log_that_lacks_a_commit_tells_no_transactions(there: tuple[int, ...])
         newest_transactions(storage, 4)
 
 
+@pytest.mark.promise("G-201")
 @pytest.mark.parametrize("torn", [b"\n", b"\x00" * 60, b'{"txn":{"appId":"a","version":2'])
 def test_a_torn_commit_is_refused(torn: bytes) -> None:
     storage = MemoryStorage()
@@ -104,6 +106,7 @@ class _CleanedUp(MemoryStorage):
         raise NotFound(f"{self.uri}/{path}")
 
 
+@pytest.mark.promise("G-201")
 def test_a_checkpoint_that_goes_meanwhile_is_not_taken_for_no_log() -> None:
     storage = _CleanedUp()
     _put(storage, f"{5:020d}.checkpoint.parquet", _ACTIONS)
@@ -111,6 +114,7 @@ def test_a_checkpoint_that_goes_meanwhile_is_not_taken_for_no_log() -> None:
         newest_transactions(storage, 4)
 
 
+@pytest.mark.promise("G-201")
 def test_a_commit_that_goes_meanwhile_is_looked_for_again() -> None:
     storage = _CleanedUp()
     storage.put_atomic(commit_path(0), b'{"txn":{"appId":"a","version":1}}\n')

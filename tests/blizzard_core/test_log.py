@@ -29,6 +29,7 @@ def test_levels_below_the_chosen_one_are_silent() -> None:
     assert logged("warning", files=3) == []
 
 
+@pytest.mark.promise("G-186")
 @pytest.mark.parametrize(
     "facts",
     [

@@ -50,6 +50,7 @@ def test_times_that_no_calendar_has_are_said_to_be_that(moment: float) -> None:
     assert iso(moment) == in_utc(moment) == "a time that no calendar has"
 
 
+@pytest.mark.promise("G-039")
 def test_no_two_names_have_one_spelling() -> None:
     parts = ("\\", "udcff", "ud", "cff", "\udcff", "\udcfe", "é", "/")
     names = {

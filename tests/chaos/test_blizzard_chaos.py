@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.blizzard.pace import Pace
 from tests.chaos.blizzard.run import planned, run_local, run_s3
 from tests.support.s3_server import S3Server
@@ -23,10 +25,12 @@ def something_happened(counts: dict[str, int]) -> None:
     assert counts["actions"] > 0
 
 
+@pytest.mark.promise("G-020")
 def test_every_file_that_appears_in_time_is_there_once_after_chaos(tmp_path: Path) -> None:
     something_happened(run_local(tmp_path, planned(SECS, 2, PACE)))
 
 
+@pytest.mark.promise("G-020")
 def test_every_file_that_appears_in_time_is_there_once_although_answers_are_lost(
     tmp_path: Path, s3: S3Server
 ) -> None:

@@ -15,6 +15,7 @@ from tests.support.penguin_world import World, footer_pool
 from tests.support.s3_server import S3Server
 
 
+@pytest.mark.promise("G-027")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_row_is_there_once_after_chaos(tmp_path: Path, seed: int) -> None:
     found = run(tmp_path, rounds=15, seed=seed, process_rate=0.1)
@@ -28,6 +29,7 @@ def test_every_row_is_there_once_after_answers_were_lost_on_the_wire(s3: S3Serve
     assert found["requests lost on the wire"] > 0
 
 
+@pytest.mark.promise("G-027")
 @pytest.mark.parametrize("backfill", [False, True])
 def test_two_that_start_at_the_same_moment_commit_each_file_once(
     tmp_path: Path, backfill: bool

@@ -27,6 +27,7 @@ from tests.support.s3_server import S3Server
 
 
 # Arrow closes in destructors what a death leaves open, and nobody can catch what that raises.
+@pytest.mark.promise("G-084")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("seed", range(3))
 def test_each_version_holds_each_unit_as_of_one_reading(tmp_path: Path, seed: int) -> None:
@@ -35,6 +36,7 @@ def test_each_version_holds_each_unit_as_of_one_reading(tmp_path: Path, seed: in
     assert found["deaths"] > 0
 
 
+@pytest.mark.promise("G-085")
 def test_it_is_the_zero_retries_that_hold_it_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,6 +47,7 @@ def test_it_is_the_zero_retries_that_hold_it_up(
         world.tampered = True
 
 
+@pytest.mark.promise("G-085")
 def test_it_is_the_rewriting_that_holds_it_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def refusals(forecast: Forecast) -> dict[str, str]:
     return {rejection.entry.path: rejection.reason for rejection in forecast.rejections}
 
 
+@pytest.mark.promise("G-104")
 def test_a_plan_refuses_what_the_poll_refuses_and_for_the_same_reason(world: World) -> None:
     for path, (_, data) in BAD.items():
         world.put(path, data)
@@ -70,6 +71,7 @@ def test_a_plan_refuses_what_the_poll_refuses_and_for_the_same_reason(world: Wor
     assert world.paths() == {f"{DAY}/a.parquet", f"{DAY}/c.parquet"}
 
 
+@pytest.mark.promise("G-104")
 def test_a_dry_sweep_refuses_what_the_sweep_refuses(world: World) -> None:
     world.put(f"{DAY}/z.parquet", {"id": [9]})
     penguin = world.penguin(**BY_DATE, grace_period=0)

@@ -327,6 +327,7 @@ class Dead(BaseException):
     """The process is gone; nothing handles it."""
 
 
+@pytest.mark.promise("G-022")
 @pytest.mark.parametrize("first", [True, False])
 def test_a_lost_answer_to_a_commit_that_landed_is_recognised(world: World, first: bool) -> None:
     if not first:
@@ -489,6 +490,7 @@ def two_rounds(world: World, at: int) -> bool:
     return died
 
 
+@pytest.mark.promise("G-022")
 def test_death_at_every_step_loses_and_doubles_nothing(tmp_path: Path, pool: Executor) -> None:
     at, died = 0, True
     while died:
@@ -690,6 +692,7 @@ def test_new_columns_of_every_type(world: World) -> None:
     assert new["a b.c"] == 1
 
 
+@pytest.mark.promise("G-126")
 def test_a_poll_reads_each_footer_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     big = pa.table({f"a_long_column_name_{n}": [n] for n in range(1500)})
     world.put("a.parquet", {"id": [1], "pad": ["x" * 200_000]}, compression="none")
@@ -708,6 +711,7 @@ def test_a_poll_reads_each_footer_once(world: World, monkeypatch: pytest.MonkeyP
     assert len([1 for path, _ in reads if path == "b.parquet"]) == 2
 
 
+@pytest.mark.promise("G-186")
 def test_mirror_and_commit_info_hold_no_secrets(s3_world: World) -> None:
     s3_world.put("a.parquet", {"id": [1]})
     s3_world.run()

@@ -146,6 +146,7 @@ def test_azure_holds_a_table_from_its_first_commit_to_its_recovery(
     assert set(world.quarantined()) == {"date=2024-01-01/b.parquet", "date=2024-01-02/d.parquet"}
 
 
+@pytest.mark.promise("G-182")
 @pytest.mark.parametrize("interval", [None, 4])
 def test_azure_takes_commit_after_commit(
     azurite: AzuriteServer, pool: Executor, monkeypatch: pytest.MonkeyPatch, interval: int | None
@@ -163,6 +164,7 @@ def test_azure_takes_commit_after_commit(
     assert [row["id"] for row in world.rows()] == list(range(12))
 
 
+@pytest.mark.promise("G-182")
 def test_azure_says_what_to_do_where_startfrom_is_ignored(
     azurite: AzuriteServer, pool: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ def started(world: World, **settings: Any) -> TablePipeline:
 # A store that ignores the conditions of writes.
 
 
+@pytest.mark.promise("G-028")
 def test_a_store_that_ignores_conditions_is_refused_before_the_first_commit(
     wire: World, proxy: FaultProxy
 ) -> None:
@@ -64,6 +65,7 @@ def test_a_store_that_ignores_conditions_is_refused_before_the_first_commit(
     assert wire.paths() == {"a.parquet"}
 
 
+@pytest.mark.promise("G-028")
 def test_a_state_file_is_not_taken_over_where_conditions_are_ignored(
     wire: World, proxy: FaultProxy
 ) -> None:
@@ -109,6 +111,7 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return ahead
 
 
+@pytest.mark.promise("G-029")
 def test_a_clock_that_is_ahead_makes_no_file_of_others_old(wire: World, wrong: list[float]) -> None:
     wire.put("ours.parquet", {"id": [1]}, output_id="one")
     wire.put("theirs.parquet", {"id": [2]})
@@ -117,6 +120,7 @@ def test_a_clock_that_is_ahead_makes_no_file_of_others_old(wire: World, wrong: l
     assert wire.paths() == {"ours.parquet"}
 
 
+@pytest.mark.promise("G-029")
 def test_a_clock_that_is_behind_makes_no_file_young(
     wire: World, proxy: FaultProxy, wrong: list[float]
 ) -> None:
@@ -131,6 +135,7 @@ def test_a_clock_that_is_behind_makes_no_file_young(
     assert wire.quarantined("another") == {"a.parquet": BEYOND}
 
 
+@pytest.mark.promise("G-030")
 def test_a_sweep_goes_by_the_stores_clock_also_when_it_was_put_right_since(
     wire: World, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

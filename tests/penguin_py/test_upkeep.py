@@ -80,6 +80,7 @@ def test_a_compaction_that_fails_stops_nothing(
     assert world.run(penguin) == 1
 
 
+@pytest.mark.promise("G-178")
 def test_vacuum_deletes_what_was_let_go_and_nothing_that_waits(world: World) -> None:
     penguin = world.penguin(**OPTIMIZE, **VACUUM)
     for number in range(3):

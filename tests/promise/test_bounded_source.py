@@ -79,6 +79,7 @@ def refusal_of(parts: Callable[[], Parts]) -> str:
     return str(refused.value)
 
 
+@pytest.mark.promise("G-033")
 @pytest.mark.parametrize("use_watermark", [True, False])
 @pytest.mark.parametrize("is_live_first", [True, False])
 def test_history_beside_a_live_source_comes_once(use_watermark: bool, is_live_first: bool) -> None:
@@ -105,6 +106,7 @@ def test_two_ranges_without_a_common_name_go_together() -> None:
     assert world.rows() == [*OLD, *NEW]
 
 
+@pytest.mark.promise("G-033")
 @pytest.mark.parametrize(
     "ends", [{"to": "date=2025-06-14"}, {"to": "date=2025-06-1"}, {"from": "a"}]
 )
@@ -126,6 +128,7 @@ def test_range_beside_a_source_of_all_names_is_refused() -> None:
     assert "reads all names of the same files" in refusal_of(Beside(world, range=PAST).parts)
 
 
+@pytest.mark.promise("G-033")
 @pytest.mark.parametrize(
     "live",
     [
@@ -181,6 +184,7 @@ def test_set_of_names_reads_all_whatever_its_lookback() -> None:
     assert world.rows() == [*OLD]
 
 
+@pytest.mark.promise("G-033")
 @pytest.mark.parametrize("step", range(16))
 def test_rename_that_died_hides_no_range(step: int) -> None:
     world = june()
@@ -197,6 +201,7 @@ def test_rename_that_died_hides_no_range(step: int) -> None:
     assert "history" in refusal_of(other.parts)
 
 
+@pytest.mark.promise("G-033")
 def test_neighbour_whose_checkpoint_is_lost_holds_its_range() -> None:
     world = june()
     history = Beside(world, range=PAST)
@@ -236,6 +241,7 @@ def test_machine_clock_that_is_ahead_moves_no_begin() -> None:
         source_pipeline(ahead).cycle(threading.Event())
 
 
+@pytest.mark.promise("G-033")
 def test_request_and_a_start_at_one_moment_bring_a_row_once() -> None:
     for begins in range(1, 40):
         world = june()
@@ -262,6 +268,7 @@ def test_request_and_a_start_at_one_moment_bring_a_row_once() -> None:
     assert calls < begins
 
 
+@pytest.mark.promise("G-033")
 def test_files_that_a_request_brought_are_not_read_again() -> None:
     world = june()
     world.drain()
@@ -297,6 +304,7 @@ def test_requests_leave_what_another_range_holds(mode: str) -> None:
     assert world.rows() == ["08", "09", *NEW]
 
 
+@pytest.mark.promise("G-033")
 def test_source_that_starts_over_does_not_read_a_range() -> None:
     world = june()
     history = Beside(world, range=PAST)
@@ -331,6 +339,7 @@ def test_rebuild_of_a_live_source_stays_out_of_a_range(knows_its_begin: bool) ->
     assert world.rows() == [*OLD, *NEW]
 
 
+@pytest.mark.promise("G-033")
 def test_two_that_start_at_once_do_not_both_read() -> None:
     world = june(partition_filter=None)
     history = Beside(world, range=PAST)
@@ -396,6 +405,7 @@ def committed(settings: Config, worker: SourcePipeline) -> None:
         )
 
 
+@pytest.mark.promise("G-033")
 def test_table_has_each_row_of_both_sources_once(tmp_path: Path) -> None:
     for day in (*OLD, *NEW):
         (tmp_path / f"raw/date=2025-06-{day}").mkdir(parents=True)

@@ -295,6 +295,7 @@ def test_a_set_tracked_source_takes_so_many_files_at_a_time(
     assert world.rows() == sorted(f"r{number}" for number in range(40))
 
 
+@pytest.mark.promise("G-120")
 def test_a_source_without_directories_is_flat_once_it_has_enough_files_new_or_done() -> None:
     # No scan ever finds a thousand at once, and each poll would list all there are.
     checkpoint = CheckpointSettings(interval_files=5000)

@@ -210,6 +210,7 @@ def test_on_a_disk_a_file_copied_with_its_time_is_ingested_within_grace(
     assert letter_paths(world) == []
 
 
+@pytest.mark.promise("G-005")
 @pytest.mark.parametrize("change", ["max_ahead", "clock"])
 def test_a_partition_with_something_done_is_looked_at_when_its_time_lies_ahead_again(
     change: str,

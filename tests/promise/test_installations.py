@@ -22,6 +22,7 @@ def drill(tmp_path: Path) -> Drill:
     return made
 
 
+@pytest.mark.promise("G-213")
 def test_an_older_blizzard_leaves_a_newer_ones_checkpoint_alone_and_penguin_goes_on(
     drill: Drill,
 ) -> None:
@@ -58,6 +59,7 @@ def test_either_daemon_may_be_down_while_the_other_is_replaced(drill: Drill, fir
     assert drill.ids() == ALL[: 9 if first == "blizzard" else 6]
 
 
+@pytest.mark.promise("G-213")
 def test_pipelines_of_two_daemons_feed_one_table(tmp_path: Path) -> None:
     # Two files, a pipeline each, for two processes; one table, and one Penguin for it.
     place = str(tmp_path / "place")

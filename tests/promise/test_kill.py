@@ -52,6 +52,7 @@ def fill(scenario: Scenario) -> list[int]:
     return [100 * day + 10 * hour + n for day in (1, 2, 3) for hour in (0, 1) for n in range(10)]
 
 
+@pytest.mark.promise("G-019")
 def test_blizzard_killed_at_every_step(at: tuple[Scenario, str]) -> None:
     scenario, point = at
     expected = fill(scenario)
@@ -85,6 +86,7 @@ def test_blizzard_killed_at_every_step(at: tuple[Scenario, str]) -> None:
     assert len(letters) == 1
 
 
+@pytest.mark.promise("G-019")
 @pytest.mark.parametrize("store", ["local", "s3"])
 def test_penguin_killed_around_its_commit(
     request: pytest.FixtureRequest, tmp_path: Path, store: str

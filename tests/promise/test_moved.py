@@ -39,6 +39,7 @@ def drill(tmp_path: Path) -> Drill:
     return made
 
 
+@pytest.mark.promise("G-213")
 def test_a_table_of_auto_loader_goes_on_without_reading_twice(drill: Drill) -> None:
     drill.lake.mkdir(parents=True)
     taken = [{"id": 1, "text": "t1", "_rescued_data": None}, {"id": 2, "text": "t2"}]
@@ -64,6 +65,7 @@ def test_names_that_do_not_sort_go_on_by_partitions(drill: Drill) -> None:
     assert drill.ids() == [1, 2, 3]
 
 
+@pytest.mark.promise("G-213")
 def test_the_originals_table_and_checkpoint_go_on_after_a_conversion(drill: Drill) -> None:
     # Its Parquet files are named by UUIDv7 alone, and its Penguin commits them.
     drill.lake.mkdir(parents=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,6 +47,7 @@ def taken_over(
     return world.rows()
 
 
+@pytest.mark.promise("G-058")
 @settings(max_examples=60, deadline=None)
 @given(files=FILES, marks=MARKS, lookback=st.sampled_from([None, 1, 3, 7]))
 def test_with_a_watermark_for_each_partition(
@@ -66,6 +68,7 @@ def test_with_a_watermark_for_each_partition(
     assert taken_over(files, document, lookback) == expected
 
 
+@pytest.mark.promise("G-058")
 @settings(max_examples=60, deadline=None)
 @given(
     files=FILES,

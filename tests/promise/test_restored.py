@@ -42,6 +42,7 @@ def older(drill: Drill) -> None:
     drill.put_back(CHECKPOINT)
 
 
+@pytest.mark.promise("G-195")
 @pytest.mark.parametrize("lost", [gone, older])
 def test_a_checkpoint_alone_that_is_gone_or_older_is_refused_and_made_again(
     drill: Drill, lost: Callable[[Drill], None]
@@ -67,6 +68,7 @@ def test_who_starts_over_from_an_older_checkpoint_is_told_and_then_believed(dril
     assert drill.ids() == sorted(2 * ALL[:9])
 
 
+@pytest.mark.promise("G-210")
 @pytest.mark.parametrize("lost", ["older", "gone", "one object"])
 def test_a_journal_that_lacks_batches_is_refused(drill: Drill, lost: str) -> None:
     match lost:
@@ -84,6 +86,7 @@ def test_a_journal_that_lacks_batches_is_refused(drill: Drill, lost: str) -> Non
     goes_on(drill)
 
 
+@pytest.mark.promise("G-195")
 def test_all_of_the_state_older_than_the_table_is_refused(drill: Drill) -> None:
     drill.put_back("_blizzard")
     drill.arrive(3)
@@ -98,11 +101,13 @@ def test_all_of_the_state_older_than_the_table_is_refused(drill: Drill) -> None:
     goes_on(drill)
 
 
+@pytest.mark.promise("G-195")
 def test_a_log_that_is_older_gets_the_files_that_are_there(drill: Drill) -> None:
     drill.put_back("_delta_log", "_penguin")
     goes_on(drill)
 
 
+@pytest.mark.promise("G-195")
 def test_data_and_log_that_are_older_are_told_and_replayed(drill: Drill) -> None:
     drill.put_back(*(f"date=2024-01-2{number}" for number in range(3)), "_delta_log", "_penguin")
     drill.arrive(3)
@@ -116,6 +121,7 @@ def test_data_and_log_that_are_older_are_told_and_replayed(drill: Drill) -> None
     assert drill.ids() == ALL
 
 
+@pytest.mark.promise("G-195")
 def test_a_whole_folder_that_is_older_ingests_what_came_since(drill: Drill) -> None:
     shutil.rmtree(drill.lake)
     shutil.copytree(drill.copy(0), drill.lake)

@@ -53,6 +53,7 @@ def others_commit(drill: Drill, count: int) -> None:
         (drill.lake / "_delta_log" / f"{number:020d}.json").unlink()
 
 
+@pytest.mark.promise("G-196")
 @pytest.mark.parametrize("parts", [(STATE,), (STATE, FENCE), (STATE, FENCE, "_penguin")])
 def test_older_state_is_refused_however_long_the_log_went_on(
     drill: Drill, parts: tuple[str, ...]
@@ -68,6 +69,7 @@ def test_older_state_is_refused_however_long_the_log_went_on(
     assert drill.ids() == ALL[:9]
 
 
+@pytest.mark.promise("G-196")
 @pytest.mark.parametrize("parts", [(STATE,), (STATE, FENCE), (STATE, FENCE, "_penguin")])
 def test_lost_state_is_no_cold_start_however_long_the_log_went_on(
     drill: Drill, parts: tuple[str, ...]
@@ -91,6 +93,7 @@ def with_outputs_that_wait(tmp_path: Path) -> Drill:
     return drill
 
 
+@pytest.mark.promise("G-196", "G-197")
 @pytest.mark.parametrize("parts", [(STATE, FENCE), (STATE, FENCE, "_penguin")])
 def test_older_state_and_fence_are_refused_while_outputs_wait(
     tmp_path: Path, parts: tuple[str, ...]
@@ -109,6 +112,7 @@ def test_older_state_and_fence_are_refused_while_outputs_wait(
     assert drill.ids() == ALL[:9]
 
 
+@pytest.mark.promise("G-197")
 @pytest.mark.parametrize("ahead", [7200, -3600], ids=["ahead of now", "passed since"])
 def test_outputs_that_wait_tell_their_order_also_when_the_clock_was_put_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
@@ -132,6 +136,7 @@ def test_outputs_that_wait_tell_their_order_also_when_the_clock_was_put_back(
     assert ".parquet waits for its commit" in (workers[0].activity.pulse.error or "")
 
 
+@pytest.mark.promise("G-197")
 def test_lost_state_and_fence_are_no_cold_start_while_outputs_wait(tmp_path: Path) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
     drill.arrive(0)
@@ -143,6 +148,7 @@ def test_lost_state_and_fence_are_no_cold_start_while_outputs_wait(tmp_path: Pat
     assert drill.ids() == ALL[:3]
 
 
+@pytest.mark.promise("G-195")
 def test_state_newer_than_the_rest_of_the_table_is_refused(drill: Drill) -> None:
     held = drill.folder / "newer"
     shutil.copytree(drill.lake / STATE, held)
@@ -168,6 +174,7 @@ def test_a_record_alone_that_is_older_is_refused_until_deleted(drill: Drill) -> 
     assert drill.ids() == ALL
 
 
+@pytest.mark.promise("G-212")
 def test_an_old_name_is_refused_with_its_old_checkpoint(tmp_path: Path) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
     drill.arrive(0)
@@ -210,6 +217,7 @@ def rebuilt(drill: Drill, *more: str) -> int:
     return drill.rebuild(*more, pipeline="clicks")
 
 
+@pytest.mark.promise("G-202", "G-205")
 def test_a_rename_of_older_state_is_refused(drill: Drill) -> None:
     drill.put_back(STATE)
     assert renamed(drill) == 1
@@ -228,6 +236,7 @@ def test_a_rename_of_older_state_is_refused(drill: Drill) -> None:
     assert drill.ids() == ALL
 
 
+@pytest.mark.promise("G-199")
 @pytest.mark.parametrize("waits", [False, True])
 def test_lost_state_is_no_cold_start_after_a_rename(tmp_path: Path, *, waits: bool) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
@@ -251,6 +260,7 @@ def test_lost_state_is_no_cold_start_after_a_rename(tmp_path: Path, *, waits: bo
     assert drill.ids() == ALL[:6]
 
 
+@pytest.mark.promise("G-200")
 def test_state_of_before_a_rename_is_refused_under_its_old_name(tmp_path: Path) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
     drill.arrive(0)
@@ -272,6 +282,7 @@ def test_state_of_before_a_rename_is_refused_under_its_old_name(tmp_path: Path) 
     assert drill.ids() == ALL[:9]
 
 
+@pytest.mark.promise("G-199")
 @pytest.mark.parametrize("left", ["a tombstone", "a replay"])
 def test_lost_state_with_remains_is_no_cold_start(tmp_path: Path, left: str) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
@@ -322,6 +333,7 @@ def ingest(drill: Drill, path: str) -> int:
     return done.returncode
 
 
+@pytest.mark.promise("G-198")
 def test_state_older_than_a_requested_file_is_refused_by_the_log(
     drill: Drill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,6 +358,7 @@ def test_state_older_than_a_requested_file_is_refused_by_the_log(
     assert drill.ids() == before == [*ALL[:9], 9, 10]
 
 
+@pytest.mark.promise("G-205")
 @pytest.mark.parametrize("parts", [(STATE, FENCE), (CHECKPOINT, FENCE)], ids=["all", "checkpoint"])
 def test_older_state_is_refused_when_a_clock_was_put_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: tuple[str, ...]
@@ -367,6 +380,7 @@ def test_older_state_is_refused_when_a_clock_was_put_back(
     assert drill.ids() == ALL[:9]
 
 
+@pytest.mark.promise("G-206")
 @pytest.mark.parametrize("parts", [(CHECKPOINT,), (STATE,)])
 def test_state_of_an_older_release_is_refused_when_a_newer_one_ran(
     drill: Drill, parts: tuple[str, ...]
@@ -383,6 +397,7 @@ def test_state_of_an_older_release_is_refused_when_a_newer_one_ran(
     assert drill.ids() == ALL[:9]
 
 
+@pytest.mark.promise("G-204")
 def test_states_of_two_tables_that_are_swapped_are_not_replayed(tmp_path: Path) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
     home = tmp_path / "place" / "lake"
@@ -431,6 +446,7 @@ def rows(folder: Path) -> list[str]:
     return sorted(row for path in folder.glob("*.parquet") for row in path.read_text().splitlines())
 
 
+@pytest.mark.promise("G-209")
 def test_a_sleeper_publishes_nothing_when_its_version_returns(tmp_path: Path) -> None:
     world = slept(tmp_path)
     assert rows(tmp_path) == ["1", "2"]
@@ -452,6 +468,7 @@ def killed(*_arguments: object) -> None:
     raise Killed
 
 
+@pytest.mark.promise("G-203")
 @pytest.mark.parametrize("back", ["first", "second"])
 def test_a_second_attempt_that_died_unseen_doubles_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: str

@@ -49,6 +49,7 @@ def base(shop: UnitShop) -> list[str]:
     return sorted(text for _, _, text in shop.all())
 
 
+@pytest.mark.promise("G-208")
 @pytest.mark.parametrize("parts", [("_blizzard",), ("_blizzard", "_blizzard_fence")])
 def test_older_state_of_units_is_refused_when_manifests_are_too(
     tmp_path: Path, parts: tuple[str, ...]
@@ -65,6 +66,7 @@ def test_older_state_of_units_is_refused_when_manifests_are_too(
         one_round(shop, 5)
 
 
+@pytest.mark.promise("G-208")
 @pytest.mark.parametrize("parts", [("_blizzard",), ("_blizzard", "_blizzard_fence")])
 def test_a_fresh_start_of_units_gives_no_number_again(
     tmp_path: Path, parts: tuple[str, ...]
@@ -101,6 +103,7 @@ def lake_round(shop: UnitShop, number: int) -> None:
     shop.passes(days=1)
 
 
+@pytest.mark.promise("G-196")
 def test_an_older_watermark_of_a_table_is_refused(tmp_path: Path) -> None:
     shop = lake_shop(tmp_path)
     checkpoint = shop.lake / "_blizzard/answers_checkpoint.json"
@@ -117,6 +120,7 @@ def test_an_older_watermark_of_a_table_is_refused(tmp_path: Path) -> None:
     assert texts(shop) == ["r1", "r2", "r3", "r4", "r5"]
 
 
+@pytest.mark.promise("G-197")
 def test_an_older_watermark_is_refused_while_outputs_wait(tmp_path: Path) -> None:
     shop = lake_shop(tmp_path)
     lake_round(shop, 1)
@@ -135,6 +139,7 @@ def test_an_older_watermark_is_refused_while_outputs_wait(tmp_path: Path) -> Non
     assert texts(shop) == ["r1", "r2"]
 
 
+@pytest.mark.promise("G-197")
 def test_older_units_replace_outputs_that_wait(tmp_path: Path) -> None:
     shop = UnitShop(tmp_path)
     one_round(shop, 1)
@@ -157,6 +162,7 @@ def set_version(shop: UnitShop, version: int) -> int:
     return CliRunner().invoke(main, command).exit_code
 
 
+@pytest.mark.promise("G-207")
 def test_an_older_checkpoint_in_which_a_batch_is_published_can_be_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +188,7 @@ def test_an_older_checkpoint_in_which_a_batch_is_published_can_be_set(
     assert texts(shop) == ["r1", "r2", "r3"]
 
 
+@pytest.mark.promise("G-207")
 @pytest.mark.parametrize("parts", [("_blizzard",), ("_blizzard", "_blizzard_fence")])
 def test_a_lost_watermark_of_a_table_is_set_again(tmp_path: Path, parts: tuple[str, ...]) -> None:
     shop = lake_shop(tmp_path)
@@ -207,6 +214,7 @@ def test_a_checkpoint_of_a_table_that_is_none_is_refused(tmp_path: Path, content
     assert texts(shop) == ["r1"]
 
 
+@pytest.mark.promise("G-208")
 def test_a_replacement_after_a_rebuild_of_older_state_arrives(tmp_path: Path) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
     drill.document["pipelines"]["events"]["sink"]["metadata_columns"] = ["_source_file"]

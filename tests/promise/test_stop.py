@@ -44,6 +44,7 @@ def batches(scenario: Scenario) -> int:
     return count
 
 
+@pytest.mark.promise("G-184")
 @pytest.mark.parametrize("point", DIRECT)
 def test_blizzard_told_to_stop_in_every_phase(tmp_path: Path, point: str) -> None:
     scenario, expected = filled(tmp_path)
@@ -56,6 +57,7 @@ def test_blizzard_told_to_stop_in_every_phase(tmp_path: Path, point: str) -> Non
     assert scenario.ids() == expected
 
 
+@pytest.mark.promise("G-184")
 @pytest.mark.parametrize("grace_secs", [60, 0])
 def test_a_spark_job_is_finished_within_the_grace_period_and_cancelled_after_it(
     tmp_path: Path, grace_secs: int

@@ -260,6 +260,7 @@ def mortal() -> Iterator[Mortal]:
         yield found
 
 
+@pytest.mark.promise("G-153", "G-160")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_table_comes_to_what_the_base_holds(
     tmp_path: Path, mortal: Mortal, pool: Executor, seed: int

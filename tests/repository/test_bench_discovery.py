@@ -135,6 +135,7 @@ def test_latency_holds_requests_back_together(server: StandIn, client: Any, buck
     assert server.reset().peak > 1
 
 
+@pytest.mark.promise("G-120")
 @pytest.mark.parametrize("new", [0, 100])
 @pytest.mark.parametrize("active", [2, 24, 100])
 def test_a_poll_costs_the_same_at_any_history_and_no_more_than_promised(

@@ -23,6 +23,7 @@ NOON = datetime(2024, 1, 28, 12, tzinfo=UTC)
 EDITS = 39_244
 
 
+@pytest.mark.promise("G-069")
 @pytest.mark.timeout(1200)  # a loaded machine takes ten times as long
 def test_the_demo_finds_windows_and_late_edits_as_duckdb_does(tmp_path: Path) -> None:
     place = tmp_path / "demo"

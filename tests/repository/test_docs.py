@@ -152,33 +152,6 @@ def defined_in(file: str) -> frozenset[str]:
     return frozenset(n.name for n in tree.body if isinstance(n, ast.FunctionDef))
 
 
-def named_tests() -> list[tuple[str, str]]:
-    text = (ROOT / "docs/reference/guarantees.md").read_text(encoding="utf-8")
-    return re.findall(r"`(test_\w+\.py)::(\w+)`", text)
-
-
-def test_every_test_that_a_guarantee_names_exists() -> None:
-    for file, name in named_tests():
-        assert name in defined_in(file), f"{file}::{name}"
-    assert len(named_tests()) > 40
-
-
-def test_every_guarantee_names_a_test() -> None:
-    # The guards are held by the simulator itself.
-    promises, _, _ = (
-        (ROOT / "docs/reference/guarantees.md")
-        .read_text(encoding="utf-8")
-        .partition("## The guards")
-    )
-    rows = [
-        line
-        for line in promises.splitlines()
-        if line.startswith("| ") and "promise | proved by" not in line
-    ]
-    assert rows
-    assert [row for row in rows if "::test_" not in row] == []
-
-
 def test_every_line_of_the_threat_model_names_a_test_that_exists() -> None:
     text = (ROOT / "docs/design/threat-model.md").read_text(encoding="utf-8")
     rows = [

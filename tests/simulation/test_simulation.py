@@ -68,11 +68,13 @@ def test_one_seed_is_one_history(seed: int) -> None:
     assert (first.story, first.counts, first.steps) == (second.story, second.counts, second.steps)
 
 
+@pytest.mark.promise("G-017", "G-194")
 def test_the_promise_holds_for_fixed_seeds() -> None:
     wrong = {seed: found for seed in FIXED if (found := play(draw(seed)).violations)}
     assert not wrong
 
 
+@pytest.mark.promise("G-191", "G-193", "G-194")
 def test_the_promise_holds_while_people_undo_and_redo() -> None:
     seeds = (*UNDONE, *HANDS)
     wrong = {seed: found for seed in seeds if (found := play(by_hand(drawn(seed))).violations)}

@@ -163,6 +163,7 @@ class Refuses(MemoryStorage):
         return super().put_if(path, data, version)
 
 
+@pytest.mark.promise("G-110")
 def test_a_conflict_over_our_own_state_is_tried_again() -> None:
     storage = Refuses()
     file = FencedFile(storage, PATH)
@@ -246,6 +247,7 @@ def lose_segments(world: World) -> None:
         world.sink.delete(path)
 
 
+@pytest.mark.promise("G-021")
 def test_a_replaced_daemon_says_so_and_not_that_state_is_lost() -> None:
     world = swept()
     old = world.drain()
@@ -256,6 +258,7 @@ def test_a_replaced_daemon_says_so_and_not_that_state_is_lost() -> None:
         old.cycle(threading.Event())
 
 
+@pytest.mark.promise("G-021")
 def test_a_daemon_whose_successor_published_what_it_staged_says_that_it_was_replaced() -> None:
     world = World()
     world.put("date=2024-01-01/1.json", "a")
@@ -280,6 +283,7 @@ def test_state_that_is_lost_is_said_to_be_lost_to_its_own_daemon() -> None:
         world.drain()
 
 
+@pytest.mark.promise("G-026")
 @pytest.mark.parametrize("store", ["local", "s3"])
 def test_of_two_daemons_one_exits_with_3_and_no_row_comes_twice(
     store: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -318,6 +322,7 @@ def test_of_two_daemons_one_exits_with_3_and_no_row_comes_twice(
     assert scenario.ids() == ids
 
 
+@pytest.mark.promise("G-190")
 def test_a_daemon_whose_checkpoint_was_changed_ends_with_all_sources_and_the_next_goes_on(
     tmp_path: Path,
 ) -> None:

@@ -112,6 +112,7 @@ def admitted(writer: Writer, *, person: bool) -> str:
     return ""
 
 
+@pytest.mark.promise("G-024")
 def test_a_running_writer_is_left_alone_and_an_unknown_one_by_people(
     other: subprocess.Popen[bytes],
 ) -> None:
@@ -166,6 +167,7 @@ def pid_in_checkpoint(scenario: Scenario) -> int | None:
     return None
 
 
+@pytest.mark.promise("G-024")
 def test_a_second_daemon_leaves_the_first_alone_unless_it_insists(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))
     config = str(scenario.config)

@@ -44,6 +44,7 @@ def refused(tmp_path: Path, tables: dict[str, str] | None = None, **pipelines: A
     return []
 
 
+@pytest.mark.promise("G-188")
 @pytest.mark.parametrize(
     ("source", "dlq"),
     [
@@ -127,6 +128,7 @@ def test_a_table_and_a_source_lie_apart(tmp_path: Path, table: str, refusal: boo
         assert all(f"overlaps with the table of {where}" in problem for problem in found)
 
 
+@pytest.mark.promise("G-188")
 @pytest.mark.parametrize(
     ("dlq", "refusal"),
     [
@@ -184,6 +186,7 @@ def test_letters_may_lie_on_another_store_than_the_table(tmp_path: Path) -> None
     assert refused(tmp_path, events=events) == []
 
 
+@pytest.mark.promise("G-188")
 def test_an_id_of_its_own_keeps_states_apart(tmp_path: Path) -> None:
     """Finding 15: ``events_eu/raw`` and ``events/eu_raw`` have one state name."""
     sources = {"raw": "/data/1"}
@@ -266,6 +269,7 @@ def test_an_account_that_one_of_two_places_does_not_name_may_be_the_same() -> No
     assert other.overlaps(unnamed)
 
 
+@pytest.mark.promise("G-188")
 @pytest.mark.parametrize(
     ("template", "depth", "told"),
     [

@@ -193,6 +193,7 @@ def typed(column: str, field: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.promise("G-150")
 @pytest.mark.parametrize(
     "kind", ["string", "int32", "int64", "float64", "decimal(10,2)", "boolean", "json", "binary"]
 )

@@ -117,6 +117,7 @@ def test_path_is_another_name_for_source_uri(tmp_path: Path) -> None:
     assert any("source_uri or path, not both" in problem for problem in problems(tmp_path, both))
 
 
+@pytest.mark.promise("G-111")
 def test_places_have_one_spelling_behind_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ REFUSED = ["My%20Table", "a%2Fb", "a%25b", "%C3%A9"]
 CUT = ["a#b", "a?b"]
 
 
+@pytest.mark.promise("G-183")
 @pytest.mark.parametrize("name", [*REFUSED, *CUT])
 def test_a_uri_that_deltalake_reads_otherwise_is_refused(name: str) -> None:
     with pytest.raises(ValidationError, match="the log would come into another directory"):
@@ -42,6 +43,7 @@ def test_a_local_name_with_an_escape_is_refused(tmp_path: Path, name: str) -> No
         SinkSettings(table_uri=f"{tmp_path}/{name}")
 
 
+@pytest.mark.promise("G-183")
 @pytest.mark.parametrize("name", TAKEN)
 def test_a_name_in_a_bucket_that_is_taken_is_where_the_log_is(s3: S3Server, name: str) -> None:
     place = SinkSettings(table_uri=f"s3://{s3.new_bucket()}/{name}").table_uri

@@ -63,6 +63,7 @@ def conditional(code: tuple[int, str], *numbers: int) -> Callable[..., tuple[int
     return refuse
 
 
+@pytest.mark.promise("G-109")
 @pytest.mark.parametrize("ignored", ["If-Match", "If-None-Match"])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_store_that_ignores_one_condition_is_refused(
@@ -84,6 +85,7 @@ def test_conditions_are_tried_once_for_a_storage(world: World) -> None:
     assert len(puts) == 3 + 2
 
 
+@pytest.mark.promise("G-110")
 @pytest.mark.parametrize("number", range(5))
 def test_one_conflict_with_nobody_is_tried_again(world: World, number: int) -> None:
     world.proxy.refuse = conditional((409, "ConditionalRequestConflict"), number)
@@ -102,6 +104,7 @@ def test_conflicts_without_end_are_no_other_writer(world: World) -> None:
         take(world.storage)
 
 
+@pytest.mark.promise("G-109")
 def test_what_a_store_lacks_is_said_at_once(world: World) -> None:
     world.proxy.refuse = conditional((501, "NotImplemented"))
     with pytest.raises(StorageError, match="does not implement what is asked of it") as caught:
@@ -120,6 +123,7 @@ def moved_to_the_end(data: bytes) -> bytes:
     return item.sub(b"", data[:end]) + b"".join(found) + data[end:]
 
 
+@pytest.mark.promise("G-108")
 def test_a_listing_out_of_order_raises_and_names_both_keys(world: World) -> None:
     for key in KEYS:
         world.storage.put_atomic(key, b"x")
@@ -152,6 +156,7 @@ def test_keys_are_held_against_the_start_and_the_page_before() -> None:
         Ascending("gs://raw", "a", inclusive=True).check(["a", "a"])
 
 
+@pytest.mark.promise("G-108")
 def test_a_gcs_listing_out_of_order_raises(gcs: GcsServer) -> None:
     bucket = gcs.new_bucket()
     with fault_proxy(gcs.endpoint) as proxy:

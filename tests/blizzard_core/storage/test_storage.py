@@ -231,6 +231,7 @@ def test_objects_with_awkward_names_are_read_renamed_and_deleted(storage: Storag
     assert [path for path in listed(storage) if not path.endswith(".lock")] == []
 
 
+@pytest.mark.promise("G-189")
 @pytest.mark.parametrize(("storage", "names"), HELD.items(), indirect=["storage"], ids=HELD.keys())
 def test_a_name_is_the_object_that_was_listed_and_never_another(
     storage: Storage, names: list[str]
@@ -259,6 +260,7 @@ def test_a_name_is_the_object_that_was_listed_and_never_another(
     assert listed(storage) == []
 
 
+@pytest.mark.promise("G-189")
 @pytest.mark.parametrize("path", DOTTED)
 def test_azure_is_not_asked_for_a_name_that_its_url_would_resolve(
     azurite: AzuriteServer, path: str

@@ -189,6 +189,7 @@ def test_a_store_that_is_not_there_is_unavailable(world: World) -> None:
         listed(open_storage(world.uri, options))
 
 
+@pytest.mark.promise("G-009")
 def test_a_scan_fails_as_a_whole_and_the_next_one_finds_everything(world: World) -> None:
     storage = open_storage(f"{world.uri.removesuffix('/x')}/scanned", world.options)
     old = [f"date={day}/{number}" for day in (1, 2, 3) for number in range(3)]

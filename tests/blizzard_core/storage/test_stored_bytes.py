@@ -90,6 +90,7 @@ def streamed(storage: Storage, path: str) -> bytes:
         return b"".join(iter(lambda: stream.read(1 << 20), b""))
 
 
+@pytest.mark.promise("G-105")
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_hostile_bytes_come_back_by_each_way_of_writing(
     storage: Storage, way: Callable[[Storage, str, bytes], None]
@@ -104,6 +105,7 @@ def test_hostile_bytes_come_back_by_each_way_of_writing(
         assert found.size == len(data)
 
 
+@pytest.mark.promise("G-105")
 def test_large_outputs_with_boundaries_come_back(storage: Storage) -> None:
     noise = random.Random(1).randbytes(1 << 20)
     data = b"".join(noise + line for line in BOUNDARIES * 3)
@@ -148,6 +150,7 @@ def packed(request: pytest.FixtureRequest) -> Packed:
     return Packed.of(request)
 
 
+@pytest.mark.promise("G-106")
 @pytest.mark.parametrize("size", [10, 3 << 20, PART_BYTES, PART_BYTES + (5 << 20)])
 def test_packed_objects_are_read_as_they_are_stored(packed: Packed, size: int) -> None:
     data = gzip.compress(random.Random(size).randbytes(size), 1)

@@ -31,6 +31,7 @@ def test_a_feature_that_is_taken_is_committed_beside(world: World, name: str) ->
     assert rows_of(by_scan(world.delta()), ["x", "new"]) == [(1, None), (2, 2)]
 
 
+@pytest.mark.promise("G-181")
 @pytest.mark.parametrize(
     "name", [*(name for name, feature in FEATURES.items() if not feature.takes), "fancy"]
 )

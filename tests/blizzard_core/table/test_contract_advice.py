@@ -85,6 +85,7 @@ def test_what_others_need_is_dropped_after_them(names: list[str], order: list[st
     assert all(text.startswith(name) for text, name in zip(found, order, strict=False))
 
 
+@pytest.mark.promise("G-181")
 @pytest.mark.parametrize("name", ["typeWidening", "vacuumProtocolCheck"])
 @pytest.mark.unreadable_tables("not all readers know the feature")
 def test_a_feature_is_dropped_with_its_history(world: World, name: str) -> None:
@@ -97,6 +98,7 @@ def test_a_feature_is_dropped_with_its_history(world: World, name: str) -> None:
     assert_takes(world, [1])
 
 
+@pytest.mark.promise("G-181")
 @pytest.mark.parametrize("name", ["typeWidening", "deletionVectors"])
 def test_a_feature_that_is_dropped_without_history_says_what_is_left(
     world: World, name: str
@@ -116,6 +118,7 @@ def test_a_feature_that_is_dropped_without_history_says_what_is_left(
     assert_takes(world, [1])
 
 
+@pytest.mark.promise("G-181")
 def test_a_daemon_leaves_protected_history_alone(world: World) -> None:
     """The feature comes while it runs: it commits, compacts, cleans and vacuums no more."""
     often = {"optimize": {"interval": "1s"}, "vacuum": {"interval": "1s"}}
@@ -134,6 +137,7 @@ def test_a_daemon_leaves_protected_history_alone(world: World) -> None:
     assert Path(world.uri, "b.parquet").exists()
 
 
+@pytest.mark.promise("G-181")
 def test_row_tracking_is_dropped_before_its_domain(world: World) -> None:
     domain = {"domain": "delta.rowTracking", "configuration": '{"rowIdHighWaterMark":0}'}
     enabled = {"delta.enableRowTracking": "true"}
@@ -152,6 +156,7 @@ def test_row_tracking_is_dropped_before_its_domain(world: World) -> None:
     assert_takes(world, [1])
 
 
+@pytest.mark.promise("G-181")
 @pytest.mark.unreadable_tables("deltalake's dataset opens no table with the feature")
 def test_column_mapping_ends_with_its_mode(world: World) -> None:
     mapped = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "x"}
@@ -174,6 +179,7 @@ def test_column_mapping_ends_with_its_mode(world: World) -> None:
     assert sorted(world.delta_paths()) == ["new.parquet", "ours.parquet"]
 
 
+@pytest.mark.promise("G-181")
 @pytest.mark.unreadable_tables("deltalake's dataset opens no table with the feature")
 def test_checkpoints_are_classic_again(world: World) -> None:
     """Also where the log begins at a checkpoint that is not."""

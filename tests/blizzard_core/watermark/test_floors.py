@@ -48,6 +48,7 @@ def closed(progress: Progress, limit: int, now: float = TODAY, **more: Any) -> P
     return raised(progress, limit, None, more.pop("pending", ()), now, **more)
 
 
+@pytest.mark.promise("G-123")
 def test_heads_at_rest_above_one_that_is_written_to_keep_a_partition_each() -> None:
     dead = [f"{number:03d}" for number in range(1, 101)]
     paths = [*files(dead, range(-30, -20)), *files(["000"], range(-9, 1))]
@@ -96,6 +97,7 @@ def test_old_partitions_of_each_head_close_and_the_source_has_no_floor() -> None
     assert closed(progress, 9) == progress
 
 
+@pytest.mark.promise("G-122")
 def test_a_poll_costs_tracked_partitions_whatever_lies_in_closed_ones() -> None:
     costs = []
     for days in (3, 60):
@@ -266,6 +268,7 @@ PATHS = st.builds(
 )
 
 
+@pytest.mark.promise("G-010")
 @settings(max_examples=600, deadline=None)
 @given(
     story=rounds(PATHS),
@@ -329,6 +332,7 @@ def fill(world: World, paths: Iterable[str]) -> None:
         world.put(f"{path}.json", path)
 
 
+@pytest.mark.promise("G-010")
 def test_a_new_region_between_closed_ones_and_one_that_starts_again_are_ingested() -> None:
     world = region_world()
     first = [*files(("ap", "us"), range(-30, 1)), *files(("old",), range(-90, -80))]

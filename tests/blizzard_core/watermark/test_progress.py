@@ -211,6 +211,7 @@ def test_the_floor_rises_up_to_the_partitions_that_are_to_be_tracked() -> None:
     assert raised(scanned(three, NOW + 10 * GRACE), 3, None, (), NOW).floor is None
 
 
+@pytest.mark.promise("G-121")
 def test_the_limit_closes_no_partition_that_tells_no_time() -> None:
     numbers = [f"partition={number}" for number in range(100)]
     progress = passed(Progress(depth=1), [f"{partition}/a" for partition in numbers])
@@ -221,6 +222,7 @@ def test_the_limit_closes_no_partition_that_tells_no_time() -> None:
     assert raised(progress, 2, "partition=50", (), NOW).floor == "partition=50"
 
 
+@pytest.mark.promise("G-121")
 @pytest.mark.parametrize("head", ["", "region=eu/"])
 def test_what_tells_no_time_stays_open_below_a_floor(head: str) -> None:
     depth = 1 + bool(head)
@@ -513,6 +515,7 @@ def check_promise(model: Model, story: Rounds, batch: int) -> None:
     assert not [path for path in lost if is_new(model.progress, path)]
 
 
+@pytest.mark.promise("G-001")
 @settings(max_examples=300, deadline=None)
 @given(
     story=rounds(PATHS),

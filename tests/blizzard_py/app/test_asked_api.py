@@ -111,6 +111,7 @@ def ids(folder: Path) -> list[int]:
     return sorted(row["id"] for file in files for row in pq.ParquetFile(file).read().to_pylist())
 
 
+@pytest.mark.promise("G-146")
 def test_windows_of_an_api_with_a_bad_record_and_a_plan(tmp_path: Path) -> None:
     try:
         with api_server() as api:

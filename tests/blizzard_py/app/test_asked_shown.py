@@ -18,6 +18,7 @@ def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path)
 
 
+@pytest.mark.promise("G-157")
 @pytest.mark.parametrize(
     ("written", "reached"),
     [
@@ -39,6 +40,7 @@ def test_offline_bounds_have_the_form_of_the_rows(shop: Shop, written: str, reac
     assert planned["bound"]["value"] == {"at": reached.replace("2026", "2027")}
 
 
+@pytest.mark.promise("G-157")
 @pytest.mark.parametrize("end", [";", " ;\n-- all of them;\n", "; /* done */ ;"])
 def test_the_query_that_is_shown_can_be_executed(shop: Shop, end: str) -> None:
     fields = shop.document["pipelines"]["orders"]["schema"]["fields"]

@@ -88,6 +88,7 @@ def test_a_replay_with_letters_left_is_not_done(
     assert asked(scenario, *REPLAY).stdout.startswith("No open dead letters")
 
 
+@pytest.mark.promise("G-047")
 def test_files_of_a_source_that_was_not_looked_at_are_not_in(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def write(form: str, path: Path, rows: list[dict[str, Any]]) -> None:
     pq.write_table(table, f"{path}.parquet")
 
 
+@pytest.mark.promise("G-076")
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
 def test_status_tells_of_a_late_file_without_a_watermark(tmp_path: Path, form: str) -> None:
     config, lake = config_of(tmp_path, form), tmp_path / "lake" / "in"
@@ -90,6 +91,7 @@ def test_status_tells_of_a_late_file_without_a_watermark(tmp_path: Path, form: s
     assert sorted(row["id"] for row in rows) == [1, 2]
 
 
+@pytest.mark.promise("G-076")
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
 def test_status_goes_on_telling_when_a_newer_date_folder_comes(tmp_path: Path, form: str) -> None:
     """A poll looks into the newest folders; the file stays in one that no poll would look into."""

@@ -61,6 +61,7 @@ def shop_of(folder: Path, url: str, **units: Any) -> UnitShop:
     return shop
 
 
+@pytest.mark.promise("G-156")
 def test_a_unit_that_is_refused_costs_itself_alone(tmp_path: Path) -> None:
     surveys = Surveys()
     surveys.put(("2020-01-05", "s1", "a"), ("2020-02-05", "a/b%", "b"))
@@ -151,6 +152,7 @@ class Pages:
         return reply({"items": items, "total": len(texts)})
 
 
+@pytest.mark.promise("G-161")
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -43,6 +43,7 @@ DAYS = {"start": "{from:date}", "end": "{to:date}"}
 ZONES = ["UTC", "Europe/Berlin", "America/Los_Angeles", "Australia/Lord_Howe"]
 
 
+@pytest.mark.promise("G-155")
 @pytest.mark.parametrize("partition", ["none", "daily", "monthly"])
 @pytest.mark.parametrize("zone", ZONES)
 def test_an_inclusive_end_brings_each_day_once(tmp_path: Path, partition: str, zone: str) -> None:
@@ -115,6 +116,7 @@ REQUESTS: list[tuple[dict[str, str], dict[str, Any], str, str]] = [
 ]
 
 
+@pytest.mark.promise("G-155")
 @pytest.mark.parametrize(("params", "units", "key", "told"), REQUESTS)
 def test_ends_that_a_request_cannot_say_are_refused(
     tmp_path: Path, params: dict[str, str], units: dict[str, Any], key: str, told: str
@@ -138,6 +140,7 @@ CONDITIONS = [
 ]
 
 
+@pytest.mark.promise("G-155")
 @pytest.mark.parametrize(("condition", "inclusive", "told"), CONDITIONS)
 def test_ends_that_a_query_says_wrongly_are_refused(
     tmp_path: Path, condition: str, inclusive: bool, told: str
@@ -148,6 +151,7 @@ def test_ends_that_a_query_says_wrongly_are_refused(
         shop.config()
 
 
+@pytest.mark.promise("G-154")
 @pytest.mark.parametrize(
     "condition", ["day BETWEEN {from} AND {to}", "day >= {from} AND day < {to}"]
 )

@@ -25,6 +25,7 @@ def asked(shop: UnitShop, *words: str) -> Any:
     return CliRunner().invoke(main, [words[0], str(shop.path()), *words[1:]])
 
 
+@pytest.mark.promise("G-156")
 def test_a_value_that_cannot_be_sent_costs_itself_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

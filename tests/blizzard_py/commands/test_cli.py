@@ -170,6 +170,7 @@ def test_blizzard_needs_a_pipeline(tmp_path: Path) -> None:
     assert "pipelines" in done.stderr
 
 
+@pytest.mark.promise("G-185")
 def test_one_process_runs_all_pipelines_and_logs_json(
     tmp_path: Path,
 ) -> None:
@@ -213,6 +214,7 @@ def wait_for(process: subprocess.Popen[str], event: str) -> list[dict[str, Any]]
     raise AssertionError(f"ended without {event}: {seen}")
 
 
+@pytest.mark.promise("G-184")
 def test_sigterm_ends_idle_daemons_with_everything_saved(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))
     scenario.put_rows("date=2024-01-01/1.ndjson.gz", 1)

@@ -139,6 +139,7 @@ def test_a_terminal_gets_a_table(tmp_path: Path) -> None:
         assert "┃" in text or "│" in text
 
 
+@pytest.mark.promise("G-187")
 def test_foreign_text_is_harmless_in_tables_and_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -584,6 +585,7 @@ pipelines:
 """
 
 
+@pytest.mark.promise("G-218")
 @pytest.mark.parametrize(
     ("text", "remedies"),
     [
@@ -634,6 +636,7 @@ def test_a_wrong_configuration_is_answered_with_the_remedy(
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.promise("G-218")
 def test_places_that_are_not_there_are_answered_with_the_remedy(
     tmp_path: Path, s3: S3Server
 ) -> None:

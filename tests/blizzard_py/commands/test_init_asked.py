@@ -92,6 +92,7 @@ def field_types() -> dict[str, str]:
 # -- databases -------------------------------------------------------------------
 
 
+@pytest.mark.promise("G-166")
 def test_a_postgresql_table_runs_unchanged_and_its_password_stays_outside(
     postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

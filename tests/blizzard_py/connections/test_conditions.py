@@ -161,6 +161,7 @@ def test_zoned_literals_are_instants(duck: duckdb.DuckDBPyConnection) -> None:
     assert duck.execute(same).fetchone() == (True,)
 
 
+@pytest.mark.promise("G-130")
 def test_a_whole_window_has_ties_nulls_and_both_halves() -> None:
     first = Window(up_to={"a": 5, "b": 50}, nulls_first=True)
     assert _where(window_where(first, ["a", "b"])) == [

@@ -42,6 +42,7 @@ def peak(driver: str, uri: str, statement: str) -> tuple[int, int]:
     return int(megabytes), int(rows)
 
 
+@pytest.mark.promise("G-168")
 @pytest.mark.parametrize("driver", ["postgresql", "mysql"])
 def test_ten_times_the_rows_cost_no_more_memory(request: Any, driver: str) -> None:
     if driver == "mysql":

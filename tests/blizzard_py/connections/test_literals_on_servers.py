@@ -47,6 +47,7 @@ def questions(postgresql: PostgresqlServer) -> Iterator[Questions]:
     found.close()
 
 
+@pytest.mark.promise("G-140")
 @FUZZ
 @given(texts=MANY)
 def test_postgresql_reads_text_as_it_is(questions: Questions, texts: list[str]) -> None:
@@ -61,6 +62,7 @@ def test_mysql_doubles_backslashes(mariadb: MariadbServer) -> None:
     assert ask_mysql(Access("mysql", mariadb.uri()), asked).to_pylist() == [{"v": "\\x"}]
 
 
+@pytest.mark.promise("G-140")
 @FUZZ
 @given(texts=MANY)
 def test_mysql_reads_text_as_it_is(mariadb: MariadbServer, texts: list[str]) -> None:
@@ -93,6 +95,7 @@ def test_postgresql_reads_backslashes_whatever_the_databases_setting(
     questions.close()
 
 
+@pytest.mark.promise("G-140")
 @FUZZ
 @given(texts=MANY)
 def test_sqlite_windows_of_any_text_hold_that_text(
@@ -116,6 +119,7 @@ def _each_is_found(access: Access, texts: list[str]) -> None:
     connection.close()
 
 
+@pytest.mark.promise("G-140")
 def test_times_mean_the_same_instant_on_each_server(
     questions: Questions, mariadb: MariadbServer
 ) -> None:

@@ -73,6 +73,7 @@ def access(mariadb: MariadbServer, database: str) -> Access:
     return Access("mysql", mariadb.uri(database))
 
 
+@pytest.mark.promise("G-141")
 def test_each_type_is_proposed_and_read_without_loss(
     mariadb: MariadbServer, database: str, access: Access
 ) -> None:

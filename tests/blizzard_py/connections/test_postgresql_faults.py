@@ -57,6 +57,7 @@ def failed(call: Callable[[], object], *secrets: str) -> BlizzardError:
     return caught.value
 
 
+@pytest.mark.promise("G-166")
 def test_a_wrong_password_waits_and_is_not_shown(postgresql: PostgresqlServer) -> None:
     access = Access("postgresql", postgresql.uri(password="hunter22 @/:#?%41z"))
     connection = PostgresqlConnection(access, ORDERS)

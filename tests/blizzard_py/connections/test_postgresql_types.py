@@ -99,6 +99,7 @@ def typed(postgresql: PostgresqlServer) -> Access:
     return Access("postgresql", postgresql.uri(database))
 
 
+@pytest.mark.promise("G-141")
 @pytest.mark.parametrize("source", ["table", "query"])
 def test_each_type_is_proposed_and_read_without_loss(typed: Access, source: str) -> None:
     selection = (

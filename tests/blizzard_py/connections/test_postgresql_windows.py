@@ -50,6 +50,7 @@ def writer(server: PostgresqlServer, access: Access) -> Any:
     return server.connect(access.uri.rpartition("/")[2])
 
 
+@pytest.mark.promise("G-131")
 def test_settled_ends_below_the_oldest_open_transaction(
     postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
 ) -> None:
@@ -76,6 +77,7 @@ def test_settled_ends_below_the_oldest_open_transaction(
     assert orders.bound("settled", 0).held_by is None
 
 
+@pytest.mark.promise("G-131")
 def test_a_prepared_transaction_holds_the_bound_from_its_beginning(
     postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
 ) -> None:
@@ -107,6 +109,7 @@ def test_a_prepared_transaction_holds_the_bound_from_its_beginning(
     assert sorted(row["id"] for row in read if row["id"] >= 3000) == [3000, 3001]
 
 
+@pytest.mark.promise("G-131")
 def test_transactions_of_one_message_come_once_though_all_have_its_time(
     postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
 ) -> None:
@@ -128,6 +131,7 @@ def test_transactions_of_one_message_come_once_though_all_have_its_time(
     assert sorted(read) == list(range(10_000))
 
 
+@pytest.mark.promise("G-131")
 def test_what_is_replicated_holds_the_bound_while_it_is_applied(
     postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
 ) -> None:
@@ -167,6 +171,7 @@ def test_what_is_replicated_holds_the_bound_while_it_is_applied(
         run(postgresql, access, f"DROP SUBSCRIPTION {slot}")
 
 
+@pytest.mark.promise("G-131")
 def test_who_hides_transactions_gets_the_clock_and_a_warning(
     postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection
 ) -> None:
@@ -176,6 +181,7 @@ def test_who_hides_transactions_gets_the_clock_and_a_warning(
     assert (bound.kind, "track_activities" in bound.warnings[0]) == ("clock", True)
 
 
+@pytest.mark.promise("G-131")
 def test_a_foreign_tables_transactions_are_not_seen_here(
     postgresql: PostgresqlServer, access: Access
 ) -> None:
@@ -199,6 +205,7 @@ def test_transactions_of_other_databases_and_our_own_hold_nothing(
             assert orders.bound("settled", 0).held_by is None
 
 
+@pytest.mark.promise("G-131")
 def test_who_sees_no_transactions_gets_the_clock_and_a_warning(
     postgresql: PostgresqlServer, access: Access
 ) -> None:
@@ -263,6 +270,7 @@ def test_an_infinite_watermark_is_refused(postgresql: PostgresqlServer, access: 
     connection.close()
 
 
+@pytest.mark.promise("G-137")
 @pytest.mark.parametrize(
     ("split", "count"),
     [(Split(), 1), (Split("", 3), 3), (Split("id", 4), 4), (Split("updated_at", 5), 5),
@@ -316,6 +324,7 @@ def test_what_would_be_missed_is_told_beforehand(
     assert any("day is a date, which has no zone" in warning for warning in told)
 
 
+@pytest.mark.promise("G-137")
 def test_a_snapshot_that_died_fails_for_now(access: Access, orders: PostgresqlConnection) -> None:
     window = next_window(orders)
     assert window is not None
@@ -326,6 +335,7 @@ def test_a_snapshot_that_died_fails_for_now(access: Access, orders: PostgresqlCo
         rows_of(held, tasks)
 
 
+@pytest.mark.promise("G-137")
 @pytest.mark.parametrize("table", ["orders", "seen"])
 def test_a_table_that_is_rewritten_before_its_reading_is_not_taken_for_empty(
     postgresql: PostgresqlServer, access: Access, table: str
@@ -347,6 +357,7 @@ def test_a_table_that_is_rewritten_before_its_reading_is_not_taken_for_empty(
     connection.close()
 
 
+@pytest.mark.promise("G-167")
 def test_a_poll_without_rows_costs_two_statements(
     postgresql: PostgresqlServer,
     access: Access,
@@ -371,6 +382,7 @@ def test_a_poll_without_rows_costs_two_statements(
     run(postgresql, access, "SELECT 1")
 
 
+@pytest.mark.promise("G-130")
 def test_rows_of_two_columns_are_read_once_and_nulls_with_the_first_window(
     postgresql: PostgresqlServer, access: Access
 ) -> None:
@@ -410,6 +422,7 @@ def test_a_column_with_capitals_is_that_column(
     mixed.close()
 
 
+@pytest.mark.promise("G-133")
 def test_a_standby_ends_its_windows_by_clock_and_replay_lag(
     postgresql: PostgresqlServer, access: Access
 ) -> None:

@@ -87,6 +87,7 @@ def test_each_declared_type_is_read_as_it_is_stored(
     connection.close()
 
 
+@pytest.mark.promise("G-141")
 @pytest.mark.parametrize(
     ("kind", "good", "misfit", "told"),
     [

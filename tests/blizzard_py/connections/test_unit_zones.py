@@ -92,6 +92,7 @@ def read_ids(access: Access, condition: str, ends: Sequence[datetime]) -> Counte
     return Counter(row["id"] for row in rows_of(access, found))
 
 
+@pytest.mark.promise("G-154")
 @pytest.mark.parametrize("zone", ZONES)
 def test_each_row_is_in_one_unit_of_a_zone(
     base: tuple[Access, Callable[..., object]], zone: str
@@ -104,6 +105,7 @@ def test_each_row_is_in_one_unit_of_a_zone(
         assert read_ids(access, closed, cuts(zone)) == Counter(range(-144, 144)), (column, zone)
 
 
+@pytest.mark.promise("G-154")
 def test_an_end_without_a_format_is_an_instant_or_refused(
     base: tuple[Access, Callable[..., object]],
 ) -> None:

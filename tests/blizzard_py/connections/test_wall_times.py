@@ -53,6 +53,7 @@ def in_sqlite(folder: Path, *statements: str) -> Access:
     return Access("sqlite", f"sqlite://{folder / 't.db'}")
 
 
+@pytest.mark.promise("G-132")
 @pytest.mark.parametrize("zone", ZONES)
 def test_a_clock_s_bound_is_the_wall_time_of_the_zone(access: Access, zone: str) -> None:
     selection = Selection(table="t", columns=("at", "day"), zone=zone)
@@ -113,6 +114,7 @@ MIXED = [
 ]
 
 
+@pytest.mark.promise("G-132")
 @pytest.mark.parametrize(("one", "other"), MIXED)
 def test_text_times_of_two_forms_are_refused(tmp_path: Path, one: str, other: str) -> None:
     # Neither the lowest nor the highest: a poll would not see it.

@@ -50,6 +50,7 @@ def dead_letters(scenario: Scenario) -> dict[str, int]:
     return found
 
 
+@pytest.mark.promise("G-192")
 def test_every_command_counts_the_same_letters(scenario: Scenario) -> None:
     assert len(listed(scenario)) == 3
     assert "3 letters in 2 objects." in asked(scenario, "dlq", "list").stderr
@@ -68,6 +69,7 @@ def test_every_command_counts_the_same_letters(scenario: Scenario) -> None:
     assert dead_letters(scenario)["letters"] == len(again)
 
 
+@pytest.mark.promise("G-192")
 def test_the_bad_line_is_shown_with_its_neighbours_and_harmless(scenario: Scenario) -> None:
     records = next(letter["id"] for letter in listed(scenario) if letter["kind"] == "records")
     done = asked(scenario, "dlq", "show", *WHERE, "--letter", records, "--line", "7")

@@ -97,6 +97,7 @@ def test_what_is_ingested_again_is_not_called_late_by_the_sweep() -> None:
     assert world.rows().count("late") == 1
 
 
+@pytest.mark.promise("G-217")
 def test_a_running_daemon_is_fenced_and_the_old_checkpoint_is_kept() -> None:
     world = ingested()
     daemon = world.drain()
@@ -194,6 +195,7 @@ def test_a_checkpoint_that_moved_meanwhile_is_left_alone() -> None:
     assert world.sink.read("_blizzard/events_main_checkpoint.json") == after
 
 
+@pytest.mark.promise("G-217")
 def test_a_save_at_the_same_moment_refuses_the_change_and_fences_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -217,6 +219,7 @@ def test_a_save_at_the_same_moment_refuses_the_change_and_fences_nobody(
     assert world.checkpoint()["partition_watermarks"][DAY] == "5.json"
 
 
+@pytest.mark.promise("G-217")
 @pytest.mark.parametrize("lost", ["nothing", "the checkpoint"])
 @pytest.mark.parametrize("edit", ["start over", "set"])
 def test_a_change_is_one_write_of_the_checkpoint(lost: str, edit: str) -> None:
@@ -319,6 +322,7 @@ def started_over() -> World:
     return world
 
 
+@pytest.mark.promise("G-013")
 def test_a_file_that_is_late_after_a_reset_has_a_letter_and_can_be_taken() -> None:
     world = started_over()
     late = world.source.objects.pop(f"{DAY}/3.json")
@@ -337,6 +341,7 @@ def test_a_file_that_is_late_after_a_reset_has_a_letter_and_can_be_taken() -> No
     assert world.rows() == ["1", "3", "5", "9", "hidden"]
 
 
+@pytest.mark.promise("G-013")
 @pytest.mark.parametrize("done", [[], ["1.json"], ["1.json", "5.json"]])
 def test_a_rebuild_after_a_reset_counts_what_was_done_since(done: list[str]) -> None:
     world = started_over()
@@ -369,6 +374,7 @@ def test_a_rebuild_after_a_reset_without_a_watermark() -> None:
     assert world.rows() == ["a", "a", "b", "b"]
 
 
+@pytest.mark.promise("G-054")
 def test_names_that_a_set_watermark_keeps_come_once_also_when_the_clock_is_put_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -390,6 +396,7 @@ def test_names_that_a_set_watermark_keeps_come_once_also_when_the_clock_is_put_r
     assert world.rows() == ["0", "1", "2", "3", "7", "8"]
 
 
+@pytest.mark.promise("G-013")
 def test_what_is_taken_after_a_reset_comes_once_whatever_the_clocks_say() -> None:
     world = World(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")

@@ -84,6 +84,7 @@ def test_a_letter_that_a_replay_left_to_the_daemon_is_open_after_a_rollback() ->
     assert world.rows() == ["a", "b"]
 
 
+@pytest.mark.promise("G-193")
 def test_what_was_passed_over_by_mistake_comes_once_after_a_rollback() -> None:
     world, daemon = changed()
     rows = world.rows()
@@ -120,6 +121,7 @@ def test_a_reset_is_undone_before_a_daemon_has_begun_anew() -> None:
     assert "anew_ts" not in world.checkpoint()
 
 
+@pytest.mark.promise("G-193")
 def test_what_was_published_since_refuses_a_rollback() -> None:
     world, _ = changed()
     world.now += 10
@@ -142,6 +144,7 @@ def test_a_batch_between_the_look_and_the_change_refuses_it() -> None:
         checkpoint_edit.change(source, seen, lambda _state: after, world.now)
 
 
+@pytest.mark.promise("G-193")
 def test_segments_that_are_gone_refuse_a_rollback() -> None:
     world = World(use_watermark=False)
     world.put("a.json", "a")
@@ -203,6 +206,7 @@ def test_the_commands_tell_compare_and_bring_back(tmp_path: Path) -> None:
     assert "all anew" in [note and note["why"] for note in notes]
 
 
+@pytest.mark.promise("G-193")
 def test_a_damaged_copy_costs_itself_alone() -> None:
     world, _ = changed()
     world.now += 10
@@ -237,6 +241,7 @@ def test_a_clock_that_was_put_right_removes_no_new_copy(monkeypatch: pytest.Monk
     assert [note.number for note in told if note is not None] == [6, 5, 4]
 
 
+@pytest.mark.promise("G-193")
 @pytest.mark.parametrize("by", ["the daemon", "a request"])
 def test_what_was_published_since_refuses_a_rollback_whatever_the_stores_clock_says(
     by: str,

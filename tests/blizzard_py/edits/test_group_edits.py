@@ -34,6 +34,7 @@ def under(world: ReplaceWorld, pipeline: str) -> Parts:
     return replace(world.parts(), pipeline=pipeline)
 
 
+@pytest.mark.promise("G-044")
 def test_a_name_stays_until_the_table_has_all_its_groups() -> None:
     world = ReplaceWorld()
     world.mend("b", "1")
@@ -124,6 +125,7 @@ AT_SOURCE: dict[str, Callable[[OfferedWorld], None]] = {
 }
 
 
+@pytest.mark.promise("G-044")
 @pytest.mark.parametrize("then", AT_SOURCE)
 @pytest.mark.parametrize("lost", ["outputs", "one output", "outputs and checkpoint", "checkpoint"])
 def test_rows_stay_where_those_that_were_to_replace_them_are_lost(lost: str, then: str) -> None:

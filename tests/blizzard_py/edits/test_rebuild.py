@@ -73,6 +73,7 @@ PLACES = st.sampled_from(["", "d=1/", "d=2/", "d=2-late/", "d=3/h=1/", "d=3/h=2/
 PATHS = st.builds(lambda place, name: place + name, PLACES, NAMES)
 
 
+@pytest.mark.promise("G-049")
 @settings(max_examples=300, deadline=None)
 @given(
     listed=st.sets(PATHS, max_size=25),
@@ -210,6 +211,7 @@ def test_a_daemon_that_runs_is_fenced_and_one_that_saves_meanwhile_is_noticed() 
     assert world.rows() == sorted([*ROWS, "new", "6", "7"])
 
 
+@pytest.mark.promise("G-051")
 def test_a_refused_rebuild_leaves_nothing_of_what_was_said() -> None:
     world = several()
     daemon = world.pipeline()
@@ -319,6 +321,7 @@ def dying_world(at: int) -> tuple[World, bool]:
     return world, False
 
 
+@pytest.mark.promise("G-049")
 @pytest.mark.parametrize("lost", [True, False])
 def test_a_checkpoint_lost_at_any_moment_costs_and_doubles_nothing(lost: bool) -> None:
     at = 0
@@ -341,6 +344,7 @@ def test_a_checkpoint_lost_at_any_moment_costs_and_doubles_nothing(lost: bool) -
     assert at > 40
 
 
+@pytest.mark.promise("G-049")
 @pytest.mark.parametrize("lost", [True, False])
 def test_a_rebuild_that_dies_at_any_moment_is_run_again(lost: bool) -> None:
     step = 0
@@ -507,6 +511,7 @@ def test_batches_in_the_log_that_nobody_knows_are_a_doubt() -> None:
         rebuilt(world)
 
 
+@pytest.mark.promise("G-050")
 def test_own_batches_in_the_log_are_of_no_other_name() -> None:
     world = several()
     forget(world, "_blizzard/", "_blizzard_fence/")
@@ -587,6 +592,7 @@ def test_the_command_says_what_it_found_and_the_daemon_goes_on(
     assert "--done-before" in refused.stderr
 
 
+@pytest.mark.promise("G-052")
 def test_the_last_batch_is_told_by_the_store_and_not_by_machines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -612,6 +618,7 @@ def test_the_last_batch_is_told_by_the_store_and_not_by_machines(
     assert world.rows() == ["r0", "r1", "r2"]
 
 
+@pytest.mark.promise("G-056")
 def test_what_was_settled_is_done_whatever_endings_count_today() -> None:
     world = World(grace_period="1m", compression="auto")
     for day in "123":
@@ -631,6 +638,7 @@ def test_what_was_settled_is_done_whatever_endings_count_today() -> None:
     assert len(world.rows()) == len(set(world.rows()))
 
 
+@pytest.mark.promise("G-056")
 def test_what_waits_for_another_try_waits_on_whatever_endings_count_today() -> None:
     world = World(grace_period="1m", compression="auto")
     for name in ("a.json", "b.json", "c.json"):
@@ -650,6 +658,7 @@ def test_what_waits_for_another_try_waits_on_whatever_endings_count_today() -> N
     assert letter_paths(world) == []
 
 
+@pytest.mark.promise("G-052")
 def test_a_machine_whose_clock_is_ahead_has_the_same_doubts() -> None:
     world = World(grace_period="1m")
     world.put("d=1/1.json", "a")
@@ -669,6 +678,7 @@ def test_a_machine_whose_clock_is_ahead_has_the_same_doubts() -> None:
             Rebuild(parts).plan(None)
 
 
+@pytest.mark.promise("G-055")
 @pytest.mark.parametrize("ahead", [-40, 40])
 def test_a_machine_whose_clock_is_wrong_closes_no_partition_that_is_wanted(ahead: int) -> None:
     world = World(

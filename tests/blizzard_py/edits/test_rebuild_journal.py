@@ -45,6 +45,7 @@ def sweeps(world: World) -> None:
             world.drain()
 
 
+@pytest.mark.promise("G-211")
 @pytest.mark.parametrize("fails", [False, True], ids=["alone", "above a file that failed"])
 def test_names_in_grace_without_a_journal_stay_done(*, fails: bool) -> None:
     world = lost_journal(fails=fails)
@@ -56,6 +57,7 @@ def test_names_in_grace_without_a_journal_stay_done(*, fails: bool) -> None:
     assert not world.letters()
 
 
+@pytest.mark.promise("G-211")
 def test_a_file_that_comes_late_after_a_rebuild_is_told() -> None:
     world = lost_journal()
     rebuilt(world)
@@ -79,6 +81,7 @@ def dies_before_a_copy(world: World) -> None:
     world.sink.before_mutation = lambda _op, _path: None
 
 
+@pytest.mark.promise("G-211")
 def test_a_batch_taken_over_is_read_where_one_object_is_lost() -> None:
     world = World(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
@@ -92,6 +95,7 @@ def test_a_batch_taken_over_is_read_where_one_object_is_lost() -> None:
     assert not world.letters()
 
 
+@pytest.mark.promise("G-211")
 def test_names_that_only_the_journal_had_are_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_document, "INLINE_NAMES", 1)
     world = lost_journal()
@@ -101,6 +105,7 @@ def test_names_that_only_the_journal_had_are_a_doubt(monkeypatch: pytest.MonkeyP
         rebuilt(world)
 
 
+@pytest.mark.promise("G-211")
 def test_names_in_grace_that_the_journal_lacks_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(grace_period="5m", checkpoint=CheckpointSettings(interval_files=1))
     for name in ("1", "2", "3"):

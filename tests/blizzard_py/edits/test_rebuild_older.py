@@ -57,6 +57,7 @@ def publishing(world: World, row: str) -> bytes:
     return world.sink.objects[CHECKPOINT]
 
 
+@pytest.mark.promise("G-194")
 @pytest.mark.parametrize("by", ["a start", "a rebuild"])
 def test_outputs_that_were_published_under_later_names_are_known(by: str) -> None:
     world = begun()
@@ -69,6 +70,7 @@ def test_outputs_that_were_published_under_later_names_are_known(by: str) -> Non
     assert world.rows() == ["1", "2"]
 
 
+@pytest.mark.promise("G-194")
 def test_a_batch_that_the_ledger_has_taken_in_is_over() -> None:
     world = World(grace_period="1s", late_sweep_interval="10m")
     copy = publishing(world, "1")
@@ -87,6 +89,7 @@ def test_a_batch_that_the_ledger_has_taken_in_is_over() -> None:
     assert world.letters() == []
 
 
+@pytest.mark.promise("G-194")
 def test_an_attempt_that_another_one_took_over_from_is_noticed_and_rebuilt() -> None:
     world = begun()
     world.put(f"{DAY}/2.json", "2")
@@ -139,6 +142,7 @@ def test_what_failed_for_now_when_the_copy_was_made_and_was_ingested_since_comes
     assert world.rows() == sorted(["1", "3", *beside])
 
 
+@pytest.mark.promise("G-194")
 @pytest.mark.parametrize("made_by", ["rebuild", "reset", "a start"])
 def test_a_copy_of_a_checkpoint_that_nobody_has_run_on_yet_is_noticed(made_by: str) -> None:
     world = begun()
@@ -205,6 +209,7 @@ def test_segments_that_were_merged_since_the_copy_are_not_missing() -> None:
         rebuilt(world)
 
 
+@pytest.mark.promise("G-051")
 def test_a_fenced_daemon_takes_no_segment_of_a_rebuilt_checkpoint_away() -> None:
     world = World(grace_period="1s", late_sweep_interval="10m")
     world.put(f"{DAY}/1.json", "1")
@@ -223,6 +228,7 @@ def test_a_fenced_daemon_takes_no_segment_of_a_rebuilt_checkpoint_away() -> None
     assert world.rows() == ["1"]
 
 
+@pytest.mark.promise("G-051")
 def test_a_rebuild_keeps_no_segment_that_a_sleeper_replaced() -> None:
     world = begun()
     world.now += 100_000
@@ -308,6 +314,7 @@ def test_what_an_operator_said_counts_in_the_next_rebuild_too() -> None:
     assert world.rows() == []
 
 
+@pytest.mark.promise("G-047")
 @pytest.mark.parametrize("moment", ["since it was looked at", "while it is written"])
 def test_a_late_file_that_a_request_brings_beside_a_rebuild_comes_once(moment: str) -> None:
     world = RequestWorld(late_sweep_interval=0)

@@ -126,6 +126,7 @@ def test_every_release_refuses_a_tombstone() -> None:
     assert "watermark" not in world.checkpoint()
 
 
+@pytest.mark.promise("G-057")
 def test_dying_before_and_after_every_write_the_same_command_finishes() -> None:
     at = 0
     while True:
@@ -182,6 +183,7 @@ def test_a_death_after_the_new_daemon_has_begun_copies_nothing_again() -> None:
     assert world.rows() == [*ROWS, "mended", "new"]
 
 
+@pytest.mark.promise("G-202")
 def test_an_old_checkpoint_that_comes_back_runs_beside_no_new_one() -> None:
     announced = 0
     for at in range(400):
@@ -211,6 +213,7 @@ def test_an_old_checkpoint_that_comes_back_runs_beside_no_new_one() -> None:
     assert announced > 2
 
 
+@pytest.mark.promise("G-202")
 def test_an_older_checkpoint_is_not_renamed() -> None:
     world = MovingWorld()
     old = world.sink.read(OLD)
@@ -240,6 +243,7 @@ def test_the_slower_of_two_at_once_finds_the_work_done(monkeypatch: pytest.Monke
     assert world.rows() == [*ROWS, "new"]
 
 
+@pytest.mark.promise("G-202")
 @pytest.mark.parametrize("step", ["_taken", "_create", "_let_go"])
 def test_of_two_at_once_to_two_names_one_is_refused(
     monkeypatch: pytest.MonkeyPatch, step: str
@@ -296,6 +300,7 @@ def test_letters_that_the_slower_of_two_brings_back_bring_no_rows(
     assert world.rows() == [*ROWS, "mended", "new", "record"]
 
 
+@pytest.mark.promise("G-202")
 @pytest.mark.parametrize(
     ("path", "data"),
     [
@@ -313,6 +318,7 @@ def test_a_name_with_work_of_before_is_refused(path: str, data: bytes) -> None:
     assert world.sink.objects == before
 
 
+@pytest.mark.promise("G-202")
 def test_an_old_name_returns_by_id() -> None:
     world = MovingWorld()
     world.rename()
@@ -440,6 +446,7 @@ def test_the_same_files_at_another_place_are_taken_over() -> None:
     assert Rename(parts, "events_main", "mem://raw").run().old_uri == "mem://moved"
 
 
+@pytest.mark.promise("G-057")
 def test_names_and_place_may_change_together() -> None:
     world = MovingWorld()
     parts = replace(moved(world), pipeline="clicks")
@@ -448,6 +455,7 @@ def test_names_and_place_may_change_together() -> None:
     assert world.rows() == [*ROWS, "new"]
 
 
+@pytest.mark.promise("G-057")
 def test_a_letter_that_is_written_while_the_files_move_is_rewritten_or_never_written() -> None:
     world = MovingWorld()
     daemon = world.drain()

@@ -255,6 +255,7 @@ def test_a_running_job_tells_which_share_of_its_tasks_is_done(
     assert spark_engine.progress(job.output_prefix) is None
 
 
+@pytest.mark.promise("G-023")
 def test_a_killed_worker_costs_a_retry_and_no_row(
     world: IngestWorld, spark_engine: SparkEngine
 ) -> None:

@@ -526,6 +526,7 @@ def test_a_log_that_is_not_json_is_an_error() -> None:
 # -- the command -------------------------------------------------------------------
 
 
+@pytest.mark.promise("G-119")
 @pytest.mark.parametrize("store", ["local", "s3"])
 def test_the_command_tells_the_way_into_the_table(
     store: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -610,6 +611,7 @@ ODD = [
 ]
 
 
+@pytest.mark.promise("G-187")
 @pytest.mark.parametrize("name", ODD)
 def test_odd_names_are_found_and_shown_harmlessly(name: str, tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))

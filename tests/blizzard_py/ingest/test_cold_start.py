@@ -54,6 +54,7 @@ def run(scenario: Scenario, *more: str) -> Result:
     return CliRunner().invoke(blizzard, ["run", str(scenario.config), "--once", *more])
 
 
+@pytest.mark.promise("G-048")
 def test_a_source_whose_checkpoint_is_gone_is_refused_and_its_neighbour_goes_on(
     scenario: Scenario,
 ) -> None:
@@ -123,6 +124,7 @@ def test_a_source_that_never_was_begins_without_a_word() -> None:
     assert world.rows() == ["a", "a"]
 
 
+@pytest.mark.promise("G-013")
 def test_a_file_that_is_late_after_a_start_from_nothing_has_a_letter() -> None:
     world = World(grace_period="1s")
     for name in ("1", "3", "9"):
@@ -138,6 +140,7 @@ def test_a_file_that_is_late_after_a_start_from_nothing_has_a_letter() -> None:
     assert world.rows() == ["1", "1", "3", "9", "9"]
 
 
+@pytest.mark.promise("G-048")
 @pytest.mark.parametrize("call", range(5))
 def test_a_checkpoint_that_goes_while_a_daemon_starts_is_no_cold_start(call: int) -> None:
     world = World()
@@ -187,6 +190,7 @@ def commanded(worker: SourcePipeline, command: str) -> None:
             ingest_files(parts, "d=1/2.json")
 
 
+@pytest.mark.promise("G-048")
 @pytest.mark.parametrize("command", ["rebuild", "set", "reset", "rename", "move", "request"])
 def test_a_checkpoint_that_goes_while_a_command_is_at_work_is_not_made_up(command: str) -> None:
     for call in itertools.count():

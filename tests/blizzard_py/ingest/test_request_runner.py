@@ -130,6 +130,7 @@ def test_backfills_of_units_preview_explain_and_answer_json(shop: UnitShop) -> N
     assert found.request.why == "a test"
 
 
+@pytest.mark.promise("G-214")
 @pytest.mark.usefixtures("elsewhere")
 def test_a_daemon_does_a_request_and_is_not_fenced(shop: UnitShop) -> None:
     with contextlib.closing(shop.worker()) as daemon:
@@ -143,6 +144,7 @@ def test_a_daemon_does_a_request_and_is_not_fenced(shop: UnitShop) -> None:
         assert (found.state, found.id) == ("done", result.id)
 
 
+@pytest.mark.promise("G-214")
 @pytest.mark.usefixtures("elsewhere")
 def test_a_request_that_nobody_takes_stays_and_the_same_command_finds_it(shop: UnitShop) -> None:
     shop.worker().cycle(threading.Event())
@@ -189,6 +191,7 @@ def test_who_was_replaced_releases_nothing(shop: UnitShop) -> None:
         assert shop.checkpoint() == before
 
 
+@pytest.mark.promise("G-215")
 @pytest.mark.usefixtures("elsewhere")
 def test_a_request_of_another_configuration_waits_for_it(shop: UnitShop) -> None:
     with contextlib.closing(shop.worker()) as daemon:
@@ -204,6 +207,7 @@ def test_a_request_of_another_configuration_waits_for_it(shop: UnitShop) -> None
     assert shop.texts() == ["A", "b"]
 
 
+@pytest.mark.promise("G-215")
 @pytest.mark.usefixtures("elsewhere")
 def test_a_cancelled_request_is_not_done(shop: UnitShop) -> None:
     result = mark(shop, wait=False)
@@ -218,6 +222,7 @@ def test_a_cancelled_request_is_not_done(shop: UnitShop) -> None:
         cancel_request(shop.config(), "00000000.1", "", 0.0)
 
 
+@pytest.mark.promise("G-215")
 @pytest.mark.usefixtures("elsewhere")
 def test_a_request_that_makes_no_sense_is_refused_and_live_work_goes_on(shop: UnitShop) -> None:
     odd = mark(shop, wait=False, units=["2020-13-01"])
@@ -233,6 +238,7 @@ def test_a_request_that_makes_no_sense_is_refused_and_live_work_goes_on(shop: Un
     assert shop.texts() == ["C", "a", "b"]
 
 
+@pytest.mark.promise("G-215")
 @pytest.mark.usefixtures("elsewhere")
 def test_a_command_that_follows_does_nothing_that_was_cancelled(shop: UnitShop) -> None:
     with contextlib.closing(shop.worker()) as daemon:
@@ -248,6 +254,7 @@ def test_a_command_that_follows_does_nothing_that_was_cancelled(shop: UnitShop) 
     assert shop.texts() == ["a", "b"]
 
 
+@pytest.mark.promise("G-214")
 @pytest.mark.usefixtures("elsewhere")
 def test_a_command_that_was_paused_does_nothing_twice(
     shop: UnitShop, monkeypatch: pytest.MonkeyPatch
@@ -272,6 +279,7 @@ def test_a_command_that_was_paused_does_nothing_twice(
     assert shop.texts() == ["A", "b"]
 
 
+@pytest.mark.promise("G-214")
 @pytest.mark.usefixtures("elsewhere")
 def test_a_command_makes_no_checkpoint_of_one_that_was_lost(shop: UnitShop) -> None:
     path = shop.lake / "_blizzard" / f"{ID}_checkpoint.json"
@@ -282,6 +290,7 @@ def test_a_command_makes_no_checkpoint_of_one_that_was_lost(shop: UnitShop) -> N
     assert not path.exists()
 
 
+@pytest.mark.promise("G-214")
 @pytest.mark.usefixtures("elsewhere")
 def test_a_request_is_new_where_the_mailbox_was_emptied(shop: UnitShop) -> None:
     with contextlib.closing(shop.worker()) as daemon:
@@ -295,6 +304,7 @@ def test_a_request_is_new_where_the_mailbox_was_emptied(shop: UnitShop) -> None:
     assert shop.texts() == ["A2", "b"]
 
 
+@pytest.mark.promise("G-216")
 @pytest.mark.parametrize("operation", ["read_range", "list_range", "put_atomic"])
 @pytest.mark.usefixtures("elsewhere")
 def test_live_work_goes_on_without_access_to_the_mailbox(
@@ -347,6 +357,7 @@ def test_what_is_done_is_not_called_cancelled(
             cancel_request(shop.config(), result.id, "", 0.0)
 
 
+@pytest.mark.promise("G-216")
 @pytest.mark.usefixtures("elsewhere")
 def test_a_damaged_record_costs_itself_alone(shop: UnitShop) -> None:
     result = mark(shop, wait=False)
@@ -358,6 +369,7 @@ def test_a_damaged_record_costs_itself_alone(shop: UnitShop) -> None:
     assert found == {"0badbeef.1": "ended", result.id: "done"}
 
 
+@pytest.mark.promise("G-216")
 @pytest.mark.parametrize(
     "unit",
     [
@@ -372,6 +384,7 @@ def test_a_unit_that_there_is_not_is_not_marked(shop: UnitShop, unit: str) -> No
     assert shop.checkpoint()["units"]["redo"] == []
 
 
+@pytest.mark.promise("G-215")
 def test_the_fingerprint_is_of_what_decides_rows(shop: UnitShop) -> None:
     def fingerprint() -> str:
         return fingerprint_of(owner_parts(shop.config(), WHERE, NoEngine()))
@@ -427,6 +440,7 @@ def test_of_many_requests_some_are_done_at_a_time(
         assert not daemon.is_called()
 
 
+@pytest.mark.promise("G-214")
 @pytest.mark.parametrize("by", ["the command", "the daemon"])
 def test_a_request_is_done_once_over_deaths_at_every_change(
     shop: UnitShop, monkeypatch: pytest.MonkeyPatch, by: str

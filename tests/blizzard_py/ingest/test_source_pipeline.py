@@ -245,6 +245,7 @@ def test_a_path_without_the_partition_is_quarantined_and_blocks_nothing() -> Non
 # -- files that cannot be read -------------------------------------------------
 
 
+@pytest.mark.promise("G-007")
 def test_a_file_that_fails_for_now_holds_the_watermark_and_is_read_later() -> None:
     world = World()
     for number in (1, 2, 3):
@@ -318,6 +319,7 @@ def test_a_waiting_file_that_is_deleted_does_not_hold_the_watermark_for_ever() -
     assert world.checkpoint()["partition_watermarks"] == {"d=1": "3.ndjson"}
 
 
+@pytest.mark.promise("G-115")
 def test_max_failures_stops_before_the_file_is_passed_and_nothing_is_lost() -> None:
     world = world_with_hours()
     world.errors = {"max_failures": 1}
@@ -330,6 +332,7 @@ def test_max_failures_stops_before_the_file_is_passed_and_nothing_is_lost() -> N
     assert world.rows() == sorted([*ROWS, "mended"])
 
 
+@pytest.mark.promise("G-116")
 @pytest.mark.parametrize("template", ["", "date=%Y"])
 def test_a_file_that_is_removed_lets_a_source_that_max_failures_stopped_go_on(
     template: str,
@@ -378,6 +381,7 @@ def test_a_source_whose_root_is_missing_has_removed_no_file() -> None:
     assert world.letters() == []
 
 
+@pytest.mark.promise("G-008")
 def test_files_wait_while_a_source_shows_nothing_at_all_and_are_let_go_of_where_something_is(
     tmp_path: Path,
 ) -> None:
@@ -428,6 +432,7 @@ def test_a_job_that_forgets_a_file_is_not_committed() -> None:
 # -- state ---------------------------------------------------------------------
 
 
+@pytest.mark.promise("G-117")
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -479,6 +484,7 @@ def test_a_checkpoint_of_the_original_is_continued() -> None:
     assert world.rows() == ["a3", "c1", "c2", "c3"]
 
 
+@pytest.mark.promise("G-009")
 def test_a_listing_that_fails_fails_the_poll_and_moves_nothing() -> None:
     world = world_with_hours()
     pipeline = world.drain()
@@ -504,6 +510,7 @@ def test_a_listing_that_fails_fails_the_poll_and_moves_nothing() -> None:
 # -- bounds --------------------------------------------------------------------
 
 
+@pytest.mark.promise("G-122")
 def test_only_the_newest_partitions_stay_tracked_and_old_ones_never_look_new() -> None:
     world = World(max_tracked_partitions=3)
     for day in range(10, 30):
@@ -524,6 +531,7 @@ def test_only_the_newest_partitions_stay_tracked_and_old_ones_never_look_new() -
     assert world.rows() == sorted([*(f"r{day}" for day in range(10, 31)), "more"])
 
 
+@pytest.mark.promise("G-011")
 def test_a_file_that_waits_keeps_its_partition_open() -> None:
     world = World(max_tracked_partitions=1)
     for day in range(10, 20):
@@ -541,6 +549,7 @@ def test_a_file_that_waits_keeps_its_partition_open() -> None:
     assert "r12" in world.rows()
 
 
+@pytest.mark.promise("G-011")
 def test_the_lookback_moves_with_time_but_never_over_files_that_arrived_meanwhile() -> None:
     chosen = PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=1)
     world = World(partition_filter=chosen)

@@ -119,6 +119,7 @@ def test_a_plan_without_a_watermark_writes_nothing() -> None:
 # -- the order guard -----------------------------------------------------------
 
 
+@pytest.mark.promise("G-014")
 def test_random_names_stop_a_guarded_source_before_anything_is_passed() -> None:
     world = World(order_guard="fail")
     random_names(world, 40)
@@ -158,6 +159,7 @@ def test_unpadded_hours_are_named() -> None:
         world.pipeline().cycle(threading.Event())
 
 
+@pytest.mark.promise("G-124")
 def test_the_ledger_of_a_source_without_a_watermark_follows_the_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -59,6 +59,7 @@ def letters(scenario: Scenario, *, records: bool = False) -> dict[str, dict[str,
     return found
 
 
+@pytest.mark.promise("G-099")
 def test_files_that_cannot_be_read_are_dead_letters_and_block_nothing(tmp_path: Path) -> None:
     """The real processes on every kind of bad file at once, between good ones."""
     scenario = Scenario(tmp_path, str(tmp_path))
@@ -95,6 +96,7 @@ def test_files_that_cannot_be_read_are_dead_letters_and_block_nothing(tmp_path: 
     assert "1 bad record in" in told
 
 
+@pytest.mark.promise("G-189")
 def test_keys_that_clients_take_apart_are_ingested_once_each(tmp_path: Path, s3: S3Server) -> None:
     """Finding 15: s3fs cut keys at ``?versionId=`` and read another object twice."""
     scenario = Scenario(tmp_path, str(tmp_path))
@@ -141,6 +143,7 @@ def strict_s3() -> Iterator[S3Server]:
         yield server
 
 
+@pytest.mark.promise("G-186")
 def test_wrong_credentials_are_denied_and_not_shown(tmp_path: Path, strict_s3: S3Server) -> None:
     bucket = strict_s3.new_bucket()
     options = {**strict_s3.options, "AWS_SECRET_ACCESS_KEY": "geheim-und-falsch"}

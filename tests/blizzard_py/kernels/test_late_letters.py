@@ -171,6 +171,7 @@ def test_a_file_that_has_shrunk_or_gone_ends_the_attempt() -> None:
         world.judge(105_000)
 
 
+@pytest.mark.promise("G-078")
 @pytest.mark.parametrize("uri", ["mem://raw", "mem://raw/", "raw", "mems://raw"])
 def test_late_lines_are_found_however_the_source_is_spelt(uri: str) -> None:
     world = World()
@@ -180,6 +181,7 @@ def test_late_lines_are_found_however_the_source_is_spelt(uri: str) -> None:
     assert (letter["path"], letter["raw"]) == ("mem://raw/a.json", '{"n": 2}')
 
 
+@pytest.mark.promise("G-078")
 def test_a_row_of_an_unknown_file_gets_a_letter_without_its_line() -> None:
     world = World()
     world.put("a.json", b'{"n": 1}\n')

@@ -69,6 +69,7 @@ def test_a_row_that_is_late_is_not_ahead_too() -> None:
     assert found.kept.tolist() == [False, False]
 
 
+@pytest.mark.promise("G-073")
 @pytest.mark.parametrize(
     ("block", "rule"),
     [

@@ -107,6 +107,7 @@ def test_a_deleted_file_is_quarantined_and_nothing_else_is_lost(world: IngestWor
     assert world.ids(result) == [1, 2, 3]
 
 
+@pytest.mark.promise("G-008")
 @pytest.mark.parametrize("mount_point", [True, False])
 def test_files_of_a_source_that_vanished_are_retried(world: IngestWorld, mount_point: bool) -> None:
     world.put("a.ndjson", GOOD)
@@ -293,6 +294,7 @@ def test_a_large_file_writes_outputs_of_its_own(world: IngestWorld) -> None:
     assert by_path(report)["big.ndjson"].rows == 1000
 
 
+@pytest.mark.promise("G-112")
 @pytest.mark.usefixtures("tiny_limits")
 @pytest.mark.parametrize("bad", [b"oops\n", b'{"id":"x"}\n', b'{"id":1'])
 def test_a_large_file_that_fails_near_its_end_leaves_nothing(
@@ -320,6 +322,7 @@ def test_a_large_file_that_fails_near_its_end_leaves_nothing(
     assert world.staged() == reported < set(opened)
 
 
+@pytest.mark.promise("G-112")
 @pytest.mark.usefixtures("tiny_limits")
 def test_a_large_gzip_cut_short_leaves_nothing(world: IngestWorld) -> None:
     world.put("big.ndjson.gz", gzipped(lines(*range(1000)))[:-4])

@@ -46,6 +46,7 @@ def read(folder: Path, data: bytes, named: str, expansion: Expansion | None = No
         stream.close()
 
 
+@pytest.mark.promise("G-107")
 @pytest.mark.parametrize("named", ["gzip", "zstd", "none"])
 @pytest.mark.parametrize(
     "packed",
@@ -72,6 +73,7 @@ def test_gzip_may_be_followed_by_white_space(tmp_path: Path, tail: bytes) -> Non
     assert b"".join(read(tmp_path, both, "gzip")) == TEXT * 2
 
 
+@pytest.mark.promise("G-107")
 @pytest.mark.parametrize(
     ("data", "named", "reason"),
     [
@@ -148,6 +150,7 @@ def test_complete_streams_are_read_whole(
     assert all(0 < len(block) <= BLOCK_BYTES for block in blocks)
 
 
+@pytest.mark.promise("G-113")
 @pytest.mark.parametrize(
     ("data", "codec"),
     [

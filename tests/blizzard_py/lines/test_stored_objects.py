@@ -29,6 +29,7 @@ def server(request: pytest.FixtureRequest) -> Any:
     return request.param, request.getfixturevalue(request.param)
 
 
+@pytest.mark.promise("G-106")
 @pytest.mark.parametrize("lines", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.parametrize("name", ["x.ndjson", "x.ndjson.gz", "x.ndjson.zst"])
 def test_encoded_objects_give_all_their_lines(server: Any, name: str, lines: bytes) -> None:

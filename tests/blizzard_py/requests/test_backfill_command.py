@@ -49,6 +49,7 @@ def scenario(
     return found
 
 
+@pytest.mark.promise("G-031")
 @pytest.mark.parametrize("scenario", ["local", "s3"], indirect=True)
 def test_history_is_filled_in_once_beside_the_live_daemon(scenario: Scenario) -> None:
     done = backfill(scenario, day(6), day(4))
@@ -67,6 +68,7 @@ def test_history_is_filled_in_once_beside_the_live_daemon(scenario: Scenario) ->
     assert scenario.ids() == [0, 1, 2, 4, 5, 6, 7, 8, 9, 100]
 
 
+@pytest.mark.promise("G-036")
 @pytest.mark.parametrize("scenario", ["local", "s3"], indirect=True)
 def test_a_range_comes_again_once_and_once_more_on_demand(scenario: Scenario) -> None:
     def again(*more: str) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reasons import reason_of
 from tests.support.letter_world import FIRST, INGESTED, SECOND, LetterWorld, uri
@@ -17,6 +19,7 @@ def close(world: LetterWorld, *ids: str) -> str:
     return request_id
 
 
+@pytest.mark.promise("G-192")
 def test_closed_letters_are_put_away_and_replayed_by_nobody() -> None:
     world = LetterWorld()
     world.put_records({"path": uri(INGESTED), "raw": "r"})

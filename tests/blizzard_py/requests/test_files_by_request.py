@@ -40,6 +40,7 @@ def marks(world: RequestWorld) -> dict[str, object]:
     return {name: document.get(name) for name in names}
 
 
+@pytest.mark.promise("G-045")
 @pytest.mark.parametrize("path", ODD)
 def test_whatever_the_name_it_comes_once_and_never_again(path: str) -> None:
     world = RequestWorld()
@@ -101,6 +102,7 @@ def test_a_closed_partition_is_no_obstacle() -> None:
     assert world.rows() == ["02", "02", "03", "03", *BASE, "closed"]
 
 
+@pytest.mark.promise("G-045")
 def test_a_file_whose_partition_was_ahead_of_time_is_passed_when_its_time_has_come() -> None:
     world = RequestWorld()
     for name in ("1", "3"):
@@ -221,6 +223,7 @@ def test_without_a_watermark_the_set_says_what_is_the_daemons() -> None:
     assert world.rows() == [*BASE, "new", "text"]
 
 
+@pytest.mark.promise("G-045")
 @pytest.mark.parametrize("name", ["0.json.gz", "3.json.gz", "8.json.gz"])
 def test_an_ending_that_counts_later_does_not_bring_the_file_again(name: str) -> None:
     world = RequestWorld()
@@ -242,6 +245,7 @@ def test_without_a_watermark_an_ending_that_counts_later_does_not_bring_it_again
     assert world.rows() == [*BASE, "zipped"]
 
 
+@pytest.mark.promise("G-045")
 @pytest.mark.parametrize("who", ["daemon", "command"])
 @pytest.mark.parametrize("use_watermark", [True, False])
 def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(
@@ -282,6 +286,7 @@ def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(
     assert at > (3 if who == "command" else 40)
 
 
+@pytest.mark.promise("G-045")
 def test_an_owner_that_was_replaced_brings_nothing_twice() -> None:
     world = RequestWorld()
     world.put(f"{DAY}/3.json", "late")
@@ -326,6 +331,7 @@ def test_a_name_that_is_given_twice_comes_again_once(monkeypatch: pytest.MonkeyP
     assert world.rows() == [*BASE, *"abc"]
 
 
+@pytest.mark.promise("G-047")
 def test_a_cancelled_request_goes_on_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blizzard_py.app.selecting.PAGE_FILES", 2)
     world = RequestWorld()
@@ -361,6 +367,7 @@ def test_live_files_come_first_and_three_batches_of_them_between() -> None:
     assert "".join(order) == "666a666b66c"
 
 
+@pytest.mark.promise("G-047")
 def test_what_arrives_meanwhile_waits_for_one_batch_of_a_request_at_most() -> None:
     world = RequestWorld(checkpoint=CheckpointSettings(interval_files=1), poll_interval="30s")
     for name in "abcd":
@@ -380,6 +387,7 @@ def test_what_arrives_meanwhile_waits_for_one_batch_of_a_request_at_most() -> No
     assert "".join(order) == "ab6cd"
 
 
+@pytest.mark.promise("G-047")
 def test_a_request_whose_batch_never_ends_is_given_up_and_live_work_goes_on() -> None:
     world = RequestWorld()
     world.put(f"{DAY}/a.txt", "poison")
@@ -432,6 +440,7 @@ def test_an_outage_of_the_store_is_not_held_against_a_request() -> None:
     assert world.rows() == [*BASE, "a"]
 
 
+@pytest.mark.promise("G-047")
 def test_files_that_fail_for_now_hold_neither_the_source_nor_its_watermark_back() -> None:
     world = RequestWorld()
     world.put(f"{DAY}/0.txt", "later")
@@ -480,6 +489,7 @@ def test_requests_come_in_the_order_of_their_acceptance() -> None:
     assert world.rows() == [*BASE, "a", "b"]
 
 
+@pytest.mark.promise("G-032")
 def test_what_was_requested_is_remembered_when_the_journal_is_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -504,6 +514,7 @@ def test_what_was_requested_is_remembered_when_the_journal_is_cut(
     assert world.rows() == sorted([*BASE, "30", "31", "32", "other", *taken])
 
 
+@pytest.mark.promise("G-032")
 def test_who_starts_over_takes_again_what_was_requested_before() -> None:
     world = RequestWorld()
     world.put(f"{DAY}/2.json", "before")
@@ -535,6 +546,7 @@ def test_an_edit_is_refused_while_a_request_is_under_way() -> None:
         checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
 
 
+@pytest.mark.promise("G-045")
 def test_files_ahead_of_time_come_once_whichever_was_requested_first() -> None:
     world = RequestWorld()
     for name in ("1", "3"):
@@ -548,6 +560,7 @@ def test_files_ahead_of_time_come_once_whichever_was_requested_first() -> None:
     assert "ahead" not in world.checkpoint()
 
 
+@pytest.mark.promise("G-045")
 def test_a_file_that_is_named_twice_comes_once() -> None:
     world = RequestWorld()
     world.put(f"{DAY}/3.json", "late")

@@ -83,6 +83,7 @@ def test_nothing_is_brought_before_the_source_has_begun(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.promise("G-047")
 def test_files_of_another_place_are_not_requested(scenario: Scenario) -> None:
     scenario.put_rows("date=2024-01-01/_h.json.gz", 2)
     other = scenario.folder / "other" / "date=2024-01-01"

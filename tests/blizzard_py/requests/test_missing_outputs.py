@@ -45,6 +45,7 @@ def vacuumed(scenario: Scenario, *, full: bool = True) -> list[str]:
     )
 
 
+@pytest.mark.promise("G-102")
 def test_an_output_that_a_vacuum_took_is_told_and_brought_again(scenario: Scenario) -> None:
     [gone] = vacuumed(scenario)
     done = penguins(scenario, "run", "--once")
@@ -82,6 +83,7 @@ def test_an_output_that_comes_back_is_committed(scenario: Scenario) -> None:
     )
 
 
+@pytest.mark.promise("G-102")
 def test_what_waits_or_was_compacted_and_vacuumed_is_not_missing(scenario: Scenario) -> None:
     vacuumed(scenario, full=False)
     assert penguins(scenario, "run", "--once").exit_code == 0
@@ -92,6 +94,7 @@ def test_what_waits_or_was_compacted_and_vacuumed_is_not_missing(scenario: Scena
     assert penguins(scenario, "reconcile").exit_code == 0
 
 
+@pytest.mark.promise("G-102")
 def test_an_output_that_is_not_renamed_yet_is_not_missing(scenario: Scenario) -> None:
     [name] = [e.path for e in lying(scenario) if e.path not in committed(scenario)]
     [journal] = [e.path for e in everything(scenario) if "/journal/" in e.path][-1:]

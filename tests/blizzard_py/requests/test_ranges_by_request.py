@@ -110,6 +110,7 @@ def test_whatever_never_came_is_added_and_what_polls_do_is_left() -> None:
     assert world.rows() == sorted([*BASE, "3.", "61", "mended"])
 
 
+@pytest.mark.promise("G-031")
 @pytest.mark.parametrize("mode", ["add", "again"])
 def test_new_files_are_left_to_polls_also_where_these_wait(mode: str) -> None:
     world = RequestWorld()
@@ -209,6 +210,7 @@ def test_what_was_ingested_by_hand_comes_again_and_is_remembered() -> None:
     assert set(world.bring(RANGE).values()) == {"present"}
 
 
+@pytest.mark.promise("G-036")
 def test_a_range_comes_again_once_and_once_more_on_demand() -> None:
     world = RequestWorld()
     first = world.ask(RANGE, mode="again", once_more=False)
@@ -296,6 +298,7 @@ def appear_late(world: RequestWorld) -> None:
     world.submit(f"{DAY}/53.json")
 
 
+@pytest.mark.promise("G-035")
 @pytest.mark.parametrize("mode", ["add", "again"])
 @pytest.mark.parametrize("late_files", ["ingest", "quarantine", "report"])
 def test_a_late_file_that_comes_beside_a_range_comes_once(late_files: str, mode: str) -> None:
@@ -329,6 +332,7 @@ def rebuild(world: RequestWorld, *, is_lost: bool = False) -> None:
         job.write(job.plan(None))
 
 
+@pytest.mark.promise("G-035")
 @pytest.mark.parametrize("is_lost", [False, True])
 @pytest.mark.parametrize("mode", ["add", "again"])
 def test_a_rebuild_within_a_range_brings_nothing_twice(mode: str, is_lost: bool) -> None:

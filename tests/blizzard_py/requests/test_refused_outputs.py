@@ -89,6 +89,7 @@ def asked(scenario: Scenario, command: str, *more: str) -> Result:
     return CliRunner().invoke(blizzard, [command, str(scenario.config), *more])
 
 
+@pytest.mark.promise("G-191")
 def test_status_tells_of_what_was_refused_and_says_so_with_its_exit_code(
     scenario: Scenario,
 ) -> None:
@@ -146,6 +147,7 @@ def test_the_page_tells_of_it_until_it_leaves_the_record(scenario: Scenario) -> 
     assert not RefusedWatch(workers).look()
 
 
+@pytest.mark.promise("G-103")
 @pytest.mark.parametrize("is_full", [True, False])
 def test_a_refused_file_that_a_vacuum_took_is_replayed(
     scenario: Scenario, *, is_full: bool
@@ -183,6 +185,7 @@ def everything(scenario: Scenario) -> list[str]:
     return [e.path for page in scenario.table.list_range("", None) for e in page.entries]
 
 
+@pytest.mark.promise("G-191")
 def test_what_was_refused_is_in_once_after_a_replay(scenario: Scenario) -> None:
     refused(scenario)
     mended(scenario)
@@ -242,6 +245,7 @@ def spoiled(scenario: Scenario, *, named: bool) -> str:
     return fresh[1]
 
 
+@pytest.mark.promise("G-191")
 @pytest.mark.parametrize("named", [True, False])
 def test_files_whose_rows_are_split_are_replaced_exactly(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch, named: bool

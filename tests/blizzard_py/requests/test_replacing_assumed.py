@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from blizzard_py.edits.rename import Rename
 from blizzard_py.state.fence_record import fence_path
 from blizzard_py.state.source_state import checkpoint_path
@@ -43,6 +45,7 @@ def failed() -> OldWorld:
     return world
 
 
+@pytest.mark.promise("G-043")
 def test_a_reading_that_failed_does_not_say_that_no_rows_came_of_the_file() -> None:
     world = failed()
     assert is_rejected(world.only("1"), "before there was a ledger")

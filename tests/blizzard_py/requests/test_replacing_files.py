@@ -66,6 +66,7 @@ def test_each_replacement_takes_the_place_of_the_one_before(named: bool) -> None
     assert not second & third
 
 
+@pytest.mark.promise("G-038")
 def test_without_names_all_files_of_an_output_come_along_or_none() -> None:
     world = ReplaceWorld(named=False)
     world.mend("b", "1")
@@ -141,6 +142,7 @@ def test_files_are_taken_as_they_are_once_the_journal_was_read(
     assert world.table() == ["1:b", "1:b+", "5", "52:b", "52:b+"]
 
 
+@pytest.mark.promise("G-037")
 def test_what_cannot_be_ingested_keeps_its_rows_and_has_a_letter() -> None:
     world = ReplaceWorld()
     world.mend("b", "1")
@@ -163,6 +165,7 @@ def test_a_file_that_goes_while_it_is_taken_keeps_its_rows() -> None:
     assert world.table() == ["1", "5", "52"]
 
 
+@pytest.mark.promise("G-038")
 def test_of_files_in_the_same_outputs_one_that_fails_keeps_all() -> None:
     world = ReplaceWorld(named=False)
     world.mend("b", "1", "52")
@@ -273,6 +276,7 @@ def test_outputs_that_the_table_let_go_are_refused(what: str) -> None:
     assert is_rejected(world.replace(), why)
 
 
+@pytest.mark.promise("G-037")
 @pytest.mark.parametrize("named", [True, False])
 def test_a_death_at_every_change_leaves_each_row_once(named: bool) -> None:
     """Live files arrive, a file is late, and the owner dies before or after each write."""
@@ -369,6 +373,7 @@ def last(world: ReplaceWorld) -> Group:
     return groups_of(world.sink)[-1]
 
 
+@pytest.mark.promise("G-039")
 @pytest.mark.parametrize(("path", "name"), [(BYTE, r"7\udcff.json"), (WORD, r"7\\udcff.json")])
 def test_names_that_are_alike_are_replaced_one_by_one(path: str, name: str) -> None:
     world = ReplaceWorld()

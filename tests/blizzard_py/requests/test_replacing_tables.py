@@ -68,6 +68,7 @@ def versions(scenario: Scenario) -> list[list[int]]:
     return found
 
 
+@pytest.mark.promise("G-037")
 @pytest.mark.parametrize(
     ("scenario", "named"), [("local", True), ("local", False), ("s3", True)], indirect=["scenario"]
 )

@@ -42,6 +42,7 @@ def survive(world: RequestWorld) -> None:
         return
 
 
+@pytest.mark.promise("G-059")
 def test_a_death_at_every_change_neither_doubles_nor_loses_a_row() -> None:
     expected = sorted([*BASE, *RECORD_ROWS, "d"])
     at, steps = -1, 0
@@ -67,6 +68,7 @@ def test_a_death_at_every_change_neither_doubles_nor_loses_a_row() -> None:
     assert steps > 40
 
 
+@pytest.mark.promise("G-059")
 def test_an_owner_that_was_replaced_replays_nothing_twice() -> None:
     world = with_records()
     world.mend()
@@ -131,6 +133,7 @@ def test_a_large_object_is_one_page_and_comes_in_batches(
     assert len(paths) == 7
 
 
+@pytest.mark.promise("G-059")
 @pytest.mark.parametrize("records", [False, True])
 def test_a_death_within_pages_of_letters_neither_doubles_nor_loses_a_row(
     records: bool, monkeypatch: pytest.MonkeyPatch

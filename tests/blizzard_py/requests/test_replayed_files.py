@@ -66,6 +66,7 @@ def test_mended_files_come_once_into_their_own_partitions() -> None:
     assert world.rows() == MENDED
 
 
+@pytest.mark.promise("G-114")
 def test_a_file_that_fails_again_has_a_new_letter() -> None:
     world = LetterWorld()
     world.put(FIRST, "c")
@@ -95,6 +96,7 @@ def test_a_letter_stays_open_while_polls_have_its_file_to_do() -> None:
     assert (world.rows(), world.open_letters()) == (MENDED, [])
 
 
+@pytest.mark.promise("G-048")
 def test_a_stale_checkpoint_replays_nothing() -> None:
     world = RequestWorld()
     copy = world.sink.objects[f"_blizzard/{SOURCE_ID}_checkpoint.json"]
@@ -187,6 +189,7 @@ def test_letters_of_a_batch_in_flight_wait_for_it() -> None:
     assert world.rows() == ["1", "5", "52", "mended"]
 
 
+@pytest.mark.promise("G-061")
 def test_a_mended_file_is_no_late_file_and_comes_by_its_letter() -> None:
     world = LetterWorld(late_files="ingest", late_sweep_interval="1000s")
     world.go_on(2)
@@ -198,6 +201,7 @@ def test_a_mended_file_is_no_late_file_and_comes_by_its_letter() -> None:
     assert world.rows() == MENDED
 
 
+@pytest.mark.promise("G-061")
 def test_a_late_file_with_several_letters_comes_once() -> None:
     world = LetterWorld()
     world.mend()
@@ -208,6 +212,7 @@ def test_a_late_file_with_several_letters_comes_once() -> None:
     assert (world.rows(), world.open_letters()) == (MENDED, [])
 
 
+@pytest.mark.promise("G-060")
 def test_a_letter_that_comes_back_is_put_away_again() -> None:
     # Its writer was paused, and goes on.
     world = LetterWorld()

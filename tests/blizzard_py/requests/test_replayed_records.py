@@ -57,6 +57,7 @@ def test_records_go_where_the_rest_of_their_file_went() -> None:
     assert world.rows() == [*BASE, "r1", "r3", "r7"]
 
 
+@pytest.mark.promise("G-060")
 def test_records_bring_nothing_again_when_their_letter_comes_back() -> None:
     world = LetterWorld()
     records = [{"path": uri(INGESTED), "raw": "r2"}, {"path": uri(INGESTED), "raw": "r3"}]
@@ -70,6 +71,7 @@ def test_records_bring_nothing_again_when_their_letter_comes_back() -> None:
     assert world.rows() == [*BASE, "r2", "r3"]
 
 
+@pytest.mark.promise("G-114")
 def test_records_that_fail_again_have_a_letter_that_keeps_their_partition() -> None:
     world = LetterWorld()
     world.put_records({"path": uri(INGESTED), "raw": "bad"})

@@ -40,6 +40,7 @@ def state_of(world: RequestWorld) -> SourceState:
     return state
 
 
+@pytest.mark.promise("G-046")
 @pytest.mark.parametrize("mode", ["add", "again"])
 @pytest.mark.parametrize("path", [f"{AHEAD}/1.json", f"{DAY}/3.json", f"{DAY}/8.json.gz"])
 def test_a_checkpoint_lost_at_any_moment_of_a_request_doubles_nothing(path: str, mode: str) -> None:
@@ -71,6 +72,7 @@ def test_a_checkpoint_lost_at_any_moment_of_a_request_doubles_nothing(path: str,
     assert at > 20
 
 
+@pytest.mark.promise("G-046")
 @pytest.mark.parametrize(
     ("path", "below"),
     [(f"{DAY}/8.json.gz", f"{DAY}/6.json"), (f"{AHEAD}/5.json", f"{AHEAD}/3.json")],
@@ -92,6 +94,7 @@ def test_a_rebuild_passes_no_file_for_what_a_request_brought(path: str, below: s
     assert world.rows().count("in time") == world.rows().count("requested") == 1
 
 
+@pytest.mark.promise("G-046")
 def test_a_cancelled_batch_that_replaces_does_not_come_back_by_a_rollback() -> None:
     world = RequestWorld()
     world.now += 100
@@ -124,6 +127,7 @@ def test_a_cancelled_batch_that_replaces_does_not_come_back_by_a_rollback() -> N
     assert world.rows() == ["1", "5", "52"]
 
 
+@pytest.mark.promise("G-046")
 def test_polls_that_come_upon_a_file_of_a_request_leave_it_to_that() -> None:
     world = RequestWorld()
     early, beside = f"{AHEAD}/1.json", f"{AHEAD}/2.json"
@@ -145,6 +149,7 @@ def test_polls_that_come_upon_a_file_of_a_request_leave_it_to_that() -> None:
     assert len(group["outputs"]) == 1
 
 
+@pytest.mark.promise("G-046")
 @pytest.mark.parametrize("is_cancelled", [False, True])
 def test_a_file_that_polls_come_upon_is_passed_only_when_its_rows_are_in(
     is_cancelled: bool,
@@ -165,6 +170,7 @@ def test_a_file_that_polls_come_upon_is_passed_only_when_its_rows_are_in(
     assert world.rows() == ["1", "5", "52", "early", "live"]
 
 
+@pytest.mark.promise("G-046")
 def test_a_request_that_ended_runs_no_more_in_a_checkpoint_that_is_put_back() -> None:
     world = RequestWorld()
     late = f"{DAY}/3.json"

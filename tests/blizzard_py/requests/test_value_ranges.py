@@ -93,6 +93,7 @@ def begun() -> RangeWorld:
     return world
 
 
+@pytest.mark.promise("G-169")
 def test_chunks_bring_each_row_once_and_move_no_watermark() -> None:
     world = begun()
     request = world.ask("1", "21", chunk="step=7")
@@ -181,6 +182,7 @@ def test_a_part_without_rows_is_passed_over() -> None:
     assert world.numbers() == [n for n in ALL if not 5 <= n < 15]
 
 
+@pytest.mark.promise("G-169")
 def test_a_cancelled_range_goes_on_with_the_next_command() -> None:
     for at in range(1, 40):
         world = begun()
@@ -207,6 +209,7 @@ def test_a_cancelled_range_goes_on_with_the_next_command() -> None:
     assert looks < at
 
 
+@pytest.mark.promise("G-169")
 def test_a_death_at_every_change_neither_doubles_nor_loses_a_row() -> None:
     at, steps = -1, 0
     while at <= steps:
@@ -232,6 +235,7 @@ def test_a_death_at_every_change_neither_doubles_nor_loses_a_row() -> None:
         at += 1
 
 
+@pytest.mark.promise("G-169")
 def test_an_owner_that_is_replaced_in_a_chunk_doubles_nothing() -> None:
     for job in range(6):
         world = begun()
@@ -253,6 +257,7 @@ def test_an_owner_that_is_replaced_in_a_chunk_doubles_nothing() -> None:
         assert world.numbers() == ALL, job
 
 
+@pytest.mark.promise("G-171")
 def test_rows_that_are_all_bad_end_the_request_alone() -> None:
     world = RangeWorld()
     world.put(*range(1, 21))
@@ -273,6 +278,7 @@ def test_rows_that_are_all_bad_end_the_request_alone() -> None:
     assert world.numbers() == [*range(21, 31), 31, 32]
 
 
+@pytest.mark.promise("G-170")
 def test_a_lost_checkpoint_leaves_no_range_that_would_double() -> None:
     world = begun()
     world.ask("1", "21")
@@ -457,6 +463,7 @@ def test_ends_of_times_are_as_the_column_has_them(zone: dt.tzinfo | None) -> Non
             assert value_of(text, "at", like) == dt.datetime.fromisoformat(text)
 
 
+@pytest.mark.promise("G-169")
 def test_random_ranges_deaths_and_cancels_bring_each_row_once() -> None:
     for seed in range(60):
         draw = random.Random(seed)

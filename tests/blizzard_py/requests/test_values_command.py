@@ -24,6 +24,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     return found
 
 
+@pytest.mark.promise("G-170")
 def test_history_first_and_the_live_source_from_there_on(shop: Shop) -> None:
     done = shop.command("backfill", *CHUNKS)
     assert done.exit_code == 1
@@ -49,6 +50,7 @@ def test_history_first_and_the_live_source_from_there_on(shop: Shop) -> None:
     assert told["watermark"] == {"id": 59}
 
 
+@pytest.mark.promise("G-170")
 def test_what_would_double_rows_is_refused_with_its_remedy(shop: Shop) -> None:
     shop.run()
     for arguments, why in (

@@ -166,6 +166,7 @@ def _total(kind: BoundKind, condition: Condition) -> tuple[int, int]:
     return sum(twice for twice, _ in results), sum(lost for _, lost in results)
 
 
+@pytest.mark.promise("G-130")
 def test_every_visible_and_settled_version_is_read_once() -> None:
     assert _total("settled", _designed) == (0, 0)
 
@@ -234,6 +235,7 @@ def _ties(seed: int, inclusive: bool) -> tuple[int, int]:
     return sum(count > 1 for count in counts.values()), len(lost)
 
 
+@pytest.mark.promise("G-135")
 def test_rows_that_join_the_last_bound_are_read_once() -> None:
     results = [_ties(seed, inclusive=True) for seed in range(150)]
     assert (sum(r[0] for r in results), sum(r[1] for r in results)) == (0, 0)
@@ -244,6 +246,7 @@ def test_without_reading_the_boundary_again_they_are_lost() -> None:
     assert sum(lost for _, lost in results) > 50
 
 
+@pytest.mark.promise("G-136")
 @pytest.mark.parametrize("days", [1, 40])
 def test_with_a_look_back_each_version_is_still_told_once(days: int) -> None:
     """`new_only`: digests of key and watermark columns, over a window that reaches back."""

@@ -114,6 +114,7 @@ def test_a_bottomless_watermark_is_refused() -> None:
         deserialize('{"a": ' + "[" * 100_000)
 
 
+@pytest.mark.promise("G-139")
 @pytest.mark.parametrize("text", ["", " ", "{", "nope", '{"a": NaN}', '{"a": 1e999}', "{'a': 1}"])
 def test_what_is_not_json_is_an_error_and_never_empty(text: str) -> None:
     with pytest.raises(WatermarkError):

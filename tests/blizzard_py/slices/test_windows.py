@@ -140,6 +140,7 @@ def test_a_bound_is_lowered_to_the_last_full_tick(value: Any, type_: str, lowere
     assert last_full_tick(value, type_) == lowered
 
 
+@pytest.mark.promise("G-134")
 @given(st.datetimes(timezones=st.just(UTC), min_value=datetime(2000, 1, 1)), st.integers(0, 6))
 def test_no_later_row_can_take_a_value_at_or_below_the_lowered_bound(
     bound: datetime, digits: int

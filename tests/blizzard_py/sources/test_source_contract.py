@@ -576,6 +576,7 @@ def running(world: Any) -> list[str]:
     return [batch["batch"] for batch in batches if batch["phase"] == "running"]
 
 
+@pytest.mark.promise("G-006", "G-017", "G-128", "G-153")
 def test_death_at_any_change_neither_loses_nor_doubles_a_row(world: Any) -> None:
     kind = type(world)
     for at in count():
@@ -601,6 +602,7 @@ def test_death_at_any_change_neither_loses_nor_doubles_a_row(world: Any) -> None
             return
 
 
+@pytest.mark.promise("G-017")
 @pytest.mark.parametrize("seed", range(6))
 def test_any_number_of_deaths_while_rows_arrive(world: Any, seed: int) -> None:
     chance = random.Random(seed)
@@ -619,6 +621,7 @@ def test_any_number_of_deaths_while_rows_arrive(world: Any, seed: int) -> None:
     assert len(world.letters()) == int(world.gives_up)
 
 
+@pytest.mark.promise("G-018", "G-129", "G-153")
 def test_who_was_replaced_anywhere_takes_nothing_from_its_successor(world: Any) -> None:
     kind = type(world)
     for pauses in range(0, 60, 3):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
+
 from blizzard_py.ingest.publish import OutputNames
 from blizzard_py.state.journal_tally import above, millis_of
 from blizzard_py.state.source_state import NO_BATCH
@@ -21,6 +23,7 @@ def test_an_id_of_later_stays_as_it_is() -> None:
     assert above(later, NO_BATCH) == above(later, "") == later
 
 
+@pytest.mark.promise("G-205")
 def test_an_id_of_a_clock_put_back_comes_a_millisecond_later() -> None:
     last = made(NOW + 7200)
     for _ in range(3):

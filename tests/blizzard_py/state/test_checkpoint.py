@@ -104,6 +104,7 @@ def test_an_older_checkpoint_without_partitions_filters_by_the_global_watermark_
     assert [gap.after for gap in gaps(progress)][-1] == REFERENCE["watermark"]["value"]  # type: ignore[index]  # a literal above
 
 
+@pytest.mark.promise("G-117")
 @pytest.mark.parametrize(
     ("change", "message"),
     [

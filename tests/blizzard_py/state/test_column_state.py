@@ -53,6 +53,7 @@ def test_checkpoints_of_files_are_as_they_were() -> None:
     assert state_from_json(stored, "here").in_flight == (marked,)
 
 
+@pytest.mark.promise("G-139")
 @pytest.mark.parametrize(
     ("place", "value", "told"),
     [

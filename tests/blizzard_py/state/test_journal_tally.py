@@ -14,6 +14,7 @@ from blizzard_py.state.journal_tally import JournalTally, check_tally, tally_of
 BATCHES = st.sets(st.uuids(version=4).map(str), max_size=20)
 
 
+@pytest.mark.promise("G-210")
 @given(BATCHES, BATCHES, st.randoms(use_true_random=False))
 def test_a_tally_agrees_with_its_own_batches_only(
     ours: set[str], others: set[str], chance: random.Random

@@ -43,6 +43,7 @@ def shown(world: EventWorld) -> Any:
     return status(world.config())[0]["pipelines"]["pages"]["sources"]["web"]["last_error"]
 
 
+@pytest.mark.promise("G-077")
 def test_status_tells_the_last_error_until_a_cycle_goes_well(tmp_path: Path) -> None:
     reason = EngineError("no rows came: password=hunter2")
     world = world_of(tmp_path, reason, reason, ValueError("a bug"))

@@ -14,6 +14,7 @@ def state_of(uri: str) -> SourceState:
     return SourceState(Progress(value="d=1/a"), source=Identity("p", "s", uri))
 
 
+@pytest.mark.promise("G-111")
 @pytest.mark.parametrize(
     ("known", "given"),
     [

@@ -72,6 +72,7 @@ def stem(path: str) -> str:
     return Path(path).stem
 
 
+@pytest.mark.promise("G-118")
 @pytest.mark.parametrize("path", CHECKPOINTS, ids=named)
 def test_a_checkpoint_says_what_it_said(path: Path) -> None:
     state = state_from_json(document(path), named(path))
@@ -93,6 +94,7 @@ def again(document: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.promise("G-117")
 @pytest.mark.parametrize("path", CHECKPOINTS, ids=named)
 def test_a_wrong_value_anywhere_in_it_is_refused_with_its_place(path: Path) -> None:
     """No value of a checkpoint is taken over unchecked."""
@@ -119,6 +121,7 @@ def wrong(value: Any, place: str = "") -> list[tuple[str, Any]]:
     return [(place, {"surprise": 1})]
 
 
+@pytest.mark.promise("G-118")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -157,6 +160,7 @@ def test_a_journal_entry_says_what_became_of_files(path: Path) -> None:
     ]
 
 
+@pytest.mark.promise("G-118")
 @pytest.mark.parametrize("path", MIRRORS, ids=named)
 def test_a_mirror_says_what_it_said(path: Path) -> None:
     memory = mirror_from_json(document(path), "x")

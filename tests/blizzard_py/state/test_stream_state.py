@@ -203,6 +203,7 @@ def test_what_the_state_does_not_depend_on_may_change(changed: dict[str, Any]) -
     check_query(SourceState(stream=StreamState(query=asked())), asked(**changed), "here")
 
 
+@pytest.mark.promise("G-080")
 def test_what_was_published_without_a_query_binds_also_where_nobody_has_counted_it() -> None:
     check_query(SourceState(), asked(), "here")
     made_again = SourceState(Progress("Active", "a.ndjson"))  # of a checkpoint that was lost

@@ -67,6 +67,7 @@ def newest(table: Table, source: str = MAIN, version: int = 1) -> WaitingOutput 
     return newest_waiting(table, source.__eq__, {"penguin-lake": version}, 2)
 
 
+@pytest.mark.promise("G-197")
 def test_the_newest_output_of_the_run_is_found() -> None:
     table = Table()
     table.put(1, MAIN, 1)
@@ -95,6 +96,7 @@ def test_what_a_committer_has_passed_is_not_read() -> None:
     assert table.footers == 0
 
 
+@pytest.mark.promise("G-197")
 @pytest.mark.parametrize("text", [None, "null", "{}", '{"schema_version": 99}', "\x00"])
 def test_marks_of_another_moment_are_not_believed(text: str | None) -> None:
     table = Table()

@@ -39,6 +39,7 @@ OURS = [
 ]
 
 
+@pytest.mark.promise("G-063")
 @pytest.mark.timeout(900)  # a loaded machine takes ten times as long
 def test_a_stream_survives_a_death_at_every_point(world: EventWorld) -> None:
     oracle = Oracle(TUMBLING)
@@ -69,6 +70,7 @@ def check(world: EventWorld, oracle: Oracle) -> None:
     assert world.packs() == world.stream().objects
 
 
+@pytest.mark.promise("G-070")
 def test_a_watermark_that_is_advanced_survives_deaths(world: EventWorld) -> None:
     oracle = Oracle(TUMBLING)
     world.put([row(101), row(106, "b")])
@@ -110,6 +112,7 @@ def test_a_process_goes_on_after_an_error_from_what_was_committed(
     assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
 
 
+@pytest.mark.promise("G-064")
 def test_who_was_replaced_commits_nothing_and_takes_nothing_away(world: EventWorld) -> None:
     world.put([row(101)])
     old = world.pipeline()
@@ -125,6 +128,7 @@ def test_who_was_replaced_commits_nothing_and_takes_nothing_away(world: EventWor
     assert world.packs() >= world.stream().objects
 
 
+@pytest.mark.promise("G-064")
 def test_who_was_replaced_while_it_packs_commits_nothing_and_its_packs_are_swept(
     world: EventWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +158,7 @@ def test_who_was_replaced_while_it_packs_commits_nothing_and_its_packs_are_swept
     check(world, oracle)
 
 
+@pytest.mark.promise("G-065")
 def test_a_disk_that_fills_while_packing_costs_a_try_and_so_does_a_copy_that_is_removed(
     world: EventWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

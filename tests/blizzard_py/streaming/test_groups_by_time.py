@@ -20,6 +20,7 @@ SLOWER: dict[str, Any] = {"event_time": {"delay": "15 seconds"}}
 OTHER_COLUMN: dict[str, Any] = {"event_time": {"column": "seen"}}
 
 
+@pytest.mark.promise("G-073")
 @pytest.mark.parametrize(
     ("settings", "app"),
     [

@@ -54,6 +54,7 @@ def check(world: EventWorld, oracle: JoinOracle) -> None:
     assert world.packs() == stream.objects
 
 
+@pytest.mark.promise("G-082")
 @pytest.mark.parametrize("type_", TYPES)
 def test_rows_come_with_their_match_or_once_there_will_be_none(
     tmp_path: Path, spark_engine: SparkEngine, type_: str
@@ -85,6 +86,7 @@ def test_rows_come_with_their_match_or_once_there_will_be_none(
         assert world.stream().state_rows == oracle.waiting() == 2
 
 
+@pytest.mark.promise("G-072")
 def test_each_side_may_have_fields_and_a_time_of_its_own(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
@@ -146,6 +148,7 @@ def test_the_table_of_the_documentation_is_so(tmp_path: Path, spark_engine: Spar
     assert marks == [90_000, 105_000, 105_001, 105_001]
 
 
+@pytest.mark.promise("G-082")
 @pytest.mark.parametrize(
     "settings",
     [
@@ -181,6 +184,7 @@ def test_random_streams_are_as_brute_force_has_them(
     assert len(oracle.emitted) > 3
 
 
+@pytest.mark.promise("G-082")
 def test_spark_drops_the_very_rows_that_are_late_by_our_rule(
     tmp_path: Path, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +204,7 @@ def test_spark_drops_the_very_rows_that_are_late_by_our_rule(
     assert world.stream().unaccounted_rows == sum(oracle.late.values()) == 4
 
 
+@pytest.mark.promise("G-082")
 def test_a_null_matches_nothing_and_moves_the_watermark(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
@@ -233,6 +238,7 @@ def test_an_operator_and_an_idle_source_move_the_watermark_of_a_join(
     assert sum(one["other_id"] is None for one in world.table()) == 2
 
 
+@pytest.mark.promise("G-082")
 @pytest.mark.timeout(900)  # a loaded machine takes ten times as long
 def test_a_join_survives_deaths(tmp_path: Path, spark_engine: SparkEngine) -> None:
     world, oracle = world_of(tmp_path, spark_engine, joining("full"))

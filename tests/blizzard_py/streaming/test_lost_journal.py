@@ -70,6 +70,7 @@ def goes_on(world: EventWorld, oracle: Oracle) -> None:
     assert world.packs() == world.stream().objects
 
 
+@pytest.mark.promise("G-067")
 @pytest.mark.parametrize(("grace", "everything"), [(0, True), (300, False)])
 def test_a_rebuild_keeps_what_the_query_remembers(
     tmp_path: Path, spark_engine: SparkEngine, grace: int, *, everything: bool
@@ -97,6 +98,7 @@ def test_a_batch_that_is_being_published_goes_on(tmp_path: Path, spark_engine: S
     goes_on(world, oracle)
 
 
+@pytest.mark.promise("G-067")
 def test_a_source_of_several_is_mended_with_the_others(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
@@ -113,6 +115,7 @@ def test_a_source_of_several_is_mended_with_the_others(
     goes_on(world, oracle)
 
 
+@pytest.mark.promise("G-067")
 def test_names_in_grace_that_only_the_journal_had_need_a_word(
     tmp_path: Path, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +134,7 @@ def test_names_in_grace_that_only_the_journal_had_need_a_word(
     goes_on(world, oracle)
 
 
+@pytest.mark.promise("G-067")
 def test_a_checkpoint_that_is_older_or_gone_is_not_made_again(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:

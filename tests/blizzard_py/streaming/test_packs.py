@@ -167,6 +167,7 @@ def test_an_object_that_is_not_whole_is_named(
         packs.restore(manifest, tmp_path / "b")
 
 
+@pytest.mark.promise("G-066")
 @pytest.mark.parametrize("size", [1, ALONE_BYTES])
 def test_an_object_with_other_bytes_is_named(
     store: MemoryStorage, tmp_path: Path, size: int

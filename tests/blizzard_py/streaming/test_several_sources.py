@@ -42,6 +42,7 @@ def check(world: EventWorld, oracle: Oracle) -> None:
     assert world.packs() == world.stream().objects
 
 
+@pytest.mark.promise("G-071")
 @pytest.mark.parametrize("policy", ["min", "max"])
 def test_the_watermark_follows_one_of_them(
     tmp_path: Path, spark_engine: SparkEngine, policy: str
@@ -71,6 +72,7 @@ def step(world: EventWorld, oracle: Oracle, **rows: list[dict[str, Any]]) -> dic
     return {world.whose[name]: name for name in files}
 
 
+@pytest.mark.promise("G-072")
 def test_what_only_one_source_has_is_null_in_rows_of_the_others(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
@@ -93,6 +95,7 @@ def test_what_only_one_source_has_is_null_in_rows_of_the_others(
     }
 
 
+@pytest.mark.promise("G-071")
 def test_each_source_has_its_own_column_delay_letters_and_journal(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
@@ -183,6 +186,7 @@ def test_status_and_plan_tell_of_each_source(
     assert told_state["operators"][0]["rows"] == world.stream().state_rows
 
 
+@pytest.mark.promise("G-071")
 def test_min_waits_for_a_source_until_it_is_idle_and_again_once_it_comes(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
@@ -221,6 +225,7 @@ def test_a_restart_forgets_what_each_source_has_brought(
     check(world, oracle)
 
 
+@pytest.mark.promise("G-071")
 @pytest.mark.timeout(900)  # a loaded machine takes ten times as long
 def test_a_stream_of_several_survives_deaths(tmp_path: Path, spark_engine: SparkEngine) -> None:
     world, oracle = world_of(tmp_path, spark_engine)
@@ -272,6 +277,7 @@ def test_a_checkpoint_of_all_that_is_gone_begins_nothing_anew(
     assert all("which is gone" in error for error in errors)
 
 
+@pytest.mark.promise("G-210")
 def test_a_journal_of_one_that_lacks_a_batch_is_refused(
     tmp_path: Path, spark_engine: SparkEngine
 ) -> None:

@@ -33,6 +33,7 @@ def test_who_starts_a_query_removes_what_others_have_left_of_it(tmp_path: Path) 
     assert not here.path.exists()
 
 
+@pytest.mark.promise("G-065")
 def test_who_is_at_work_learns_that_its_directory_is_being_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def notes(world: EventWorld) -> list[str]:
     return told
 
 
+@pytest.mark.promise("G-068")
 @pytest.mark.parametrize(
     ("before", "now"),
     [
@@ -105,6 +106,7 @@ def test_another_spelling_is_the_same_query(
     assert compared(before, now) == []
 
 
+@pytest.mark.promise("G-068")
 @pytest.mark.parametrize(
     ("before", "now", "found"),
     [
@@ -232,6 +234,7 @@ def test_a_query_that_cannot_be_computed_is_refused_with_its_key(
         compared({"n": "count(*)"}, {"n": "max(nothing_such)"})
 
 
+@pytest.mark.promise("G-068")
 def test_a_respelled_query_goes_on_with_its_state(world: EventWorld) -> None:
     oracle = Oracle(TUMBLING)
     steps: list[Query] = [
@@ -295,6 +298,7 @@ def test_another_query_is_refused_until_its_state_is_forgotten(
     assert world.stream().query == world.pipeline().parts.query
 
 
+@pytest.mark.promise("G-068")
 def test_another_zone_is_refused_where_the_query_goes_by_it(world: EventWorld) -> None:
     hours = {"n": "max(hour(ts))"}
     of(world, hours)
@@ -325,6 +329,7 @@ def test_a_checkpoint_without_a_zone_takes_it_over(world: EventWorld) -> None:
     assert [one["n"] for one in world.table()] == [14]
 
 
+@pytest.mark.promise("G-068")
 def test_aggregates_in_another_order_are_refused(world: EventWorld) -> None:
     world.put([row(101)])
     world.drain()

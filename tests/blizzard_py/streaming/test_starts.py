@@ -14,6 +14,7 @@ def wanted() -> None:
     """Nobody has given up."""
 
 
+@pytest.mark.promise("G-075")
 def test_few_queries_start_at_a_time() -> None:
     at_once: list[int] = []
     starting: set[int] = set()

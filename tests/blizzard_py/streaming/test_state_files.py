@@ -28,6 +28,7 @@ def put_archive(path: Path, *parts: str) -> None:
         archive.writestr("metadata", "v1\n" + json.dumps({"sstFiles": named, "numKeys": 1}))
 
 
+@pytest.mark.promise("G-081")
 def test_every_id_of_a_commit_has_a_file(tmp_path: Path) -> None:
     folder = committed(tmp_path, {"0": [["a-1"], ["b-2"]], "1": [["c-3", "d-4"]]})
     for name in ("0/0/8_a-1.changelog", "0/1/8_b-2.zip", "1/0/left/8_c-3.changelog"):
@@ -42,6 +43,7 @@ def test_every_id_of_a_commit_has_a_file(tmp_path: Path) -> None:
     assert unseen(tmp_path, 7, is_shared=True) == frozenset()
 
 
+@pytest.mark.promise("G-081")
 @pytest.mark.parametrize("made", ["whole", "cut"])
 def test_a_snapshot_has_all_its_parts(tmp_path: Path, made: str) -> None:
     """Its folder may be shown before that of its parts, and itself before its content."""

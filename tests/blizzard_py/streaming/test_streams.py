@@ -91,6 +91,7 @@ def random_batches(draw: random.Random, batches: int) -> list[Rows]:
     return found
 
 
+@pytest.mark.promise("G-074")
 def test_windows_come_out_when_the_watermark_has_passed_them(world: EventWorld) -> None:
     oracle = Oracle(TUMBLING)
     settle(
@@ -163,6 +164,7 @@ def test_a_machine_that_stands_still_adds_no_micro_batch(
     assert told == [(start + second, 2) for second in (97, 108, 130)]
 
 
+@pytest.mark.promise("G-062", "G-073")
 @pytest.mark.parametrize("settings", QUERIES, ids=str)
 def test_random_streams_equal_brute_force_over_restarts(
     world: EventWorld, settings: dict[str, Any]
@@ -179,6 +181,7 @@ def test_random_streams_equal_brute_force_over_restarts(
     assert (sum(oracle.late_counts) > 0) == forgets
 
 
+@pytest.mark.promise("G-062")
 def test_of_duplicates_within_the_watermark_one_is_kept(world: EventWorld) -> None:
     world.event_time = dict(UNIQUE)
     oracle = Oracle(UNIQUE)
@@ -203,6 +206,7 @@ def test_duplicates_are_removed_before_windows_count(world: EventWorld) -> None:
     assert world.stream().unaccounted_rows == 0
 
 
+@pytest.mark.promise("G-083")
 def test_a_row_of_the_far_future_is_a_letter_and_moves_nothing(world: EventWorld) -> None:
     far = row(101) | {"ts": "2999-01-01T00:00:00Z"}
     oracle = Oracle(TUMBLING)
@@ -321,6 +325,7 @@ def columns_of(world: EventWorld) -> pa.Schema:
     return query_columns(world.engine, pipeline)("pages", settings)  # type: ignore[arg-type]  # it is Spark's
 
 
+@pytest.mark.promise("G-066")
 def test_state_that_is_missing_stops_the_pipeline_and_names_it(world: EventWorld) -> None:
     world.put([row(101)])
     world.drain()
@@ -349,6 +354,7 @@ def test_a_snapshot_of_the_state_is_packed_and_restored(world: EventWorld) -> No
     assert windows_of(world.table()) == oracle.emitted
 
 
+@pytest.mark.promise("G-066")
 def test_a_changed_query_is_refused_before_anything_runs(world: EventWorld) -> None:
     world.put([row(101)])
     world.drain()
@@ -361,6 +367,7 @@ def test_a_changed_query_is_refused_before_anything_runs(world: EventWorld) -> N
     assert [one.watermark_ms for one in world.stream().history] == [1_706_450_491_000] * 2
 
 
+@pytest.mark.promise("G-070")
 @pytest.mark.parametrize("settings", [LAZY, UNIQUE], ids=str)
 def test_the_watermark_is_advanced_without_a_row(
     world: EventWorld, settings: dict[str, Any]
@@ -390,6 +397,7 @@ def test_the_watermark_is_advanced_without_a_row(
     assert (sum(oracle.late_counts) > 0) == (settings is not LAZY)
 
 
+@pytest.mark.promise("G-081")
 @pytest.mark.parametrize(
     ("settings", "later"),
     [
@@ -429,6 +437,7 @@ def test_a_query_that_has_forgotten_its_state_publishes_nothing_a_second_time(
     assert stream.history[4].used_watermark_ms == before.watermark_ms
 
 
+@pytest.mark.promise("G-081")
 def test_what_a_query_forgets_is_shown_first(
     world: EventWorld, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def told(world: EventWorld, key: str) -> list[Any]:
     return [getattr(line, key) for line in world.stream().history]
 
 
+@pytest.mark.promise("G-074", "G-079")
 @pytest.mark.parametrize("seed", range(12))
 def test_random_feeds_are_told_as_brute_force_tells_them(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
@@ -118,6 +119,7 @@ def times_by_hand(batches: list[list[float]]) -> Iterator[EventTimes | None]:
         known = newest if known is None else max(known, newest)
 
 
+@pytest.mark.promise("G-079")
 def test_rows_ahead_move_nothing_and_are_published(tmp_path: Path) -> None:
     world = world_of(tmp_path, max_ahead="1 hour")
     world.put([row(100), row(40 * 365 * 86_400)])
@@ -128,6 +130,7 @@ def test_rows_ahead_move_nothing_and_are_published(tmp_path: Path) -> None:
     assert len(world.table()) == 2
 
 
+@pytest.mark.promise("G-079")
 def test_a_failed_attempt_tells_nothing_twice(tmp_path: Path) -> None:
     class Flaky(DirectEngine):
         left = 2
@@ -219,6 +222,7 @@ def test_who_watches_no_more_keeps_nothing_and_may_not_become_a_query(tmp_path: 
     assert len(world.table()) == 2
 
 
+@pytest.mark.promise("G-080")
 def test_a_query_is_not_rebuilt_away_where_only_a_watermark_is_asked_for(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.put([row(100)])
@@ -255,6 +259,7 @@ def test_what_takes_the_place_of_what_it_brought_before_moves_and_counts_nothing
     assert (len(again.result.outputs), again.stream) == (1, None)
 
 
+@pytest.mark.promise("G-080")
 def test_sources_that_were_watched_do_not_come_to_share_a_query(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.sources = {"web": {}, "app": {}}

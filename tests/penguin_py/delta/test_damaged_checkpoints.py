@@ -54,12 +54,14 @@ def goes_on(world: World) -> None:
     assert sorted(row["id"] for row in world.rows()) == [0, 1, 2, 3, 4, 100]
 
 
+@pytest.mark.promise("G-180")
 @pytest.mark.parametrize("keep", [0, 3, 11, 500])
 def test_an_empty_or_cut_checkpoint_is_passed_over(world: World, keep: int) -> None:
     cut(checkpoint(world), keep)
     assert newest(world) == (2, [f"_delta_log/{OLDER}"])
 
 
+@pytest.mark.promise("G-180")
 def test_a_table_goes_on_when_the_newest_checkpoint_is_empty(world: World) -> None:
     cut(checkpoint(world), 0)
     without_hint(world)
@@ -74,6 +76,7 @@ def test_commits_count_when_no_checkpoint_is_whole(world: World) -> None:
     goes_on(world)
 
 
+@pytest.mark.promise("G-180")
 @pytest.mark.parametrize("keep", [3, 500])
 def test_a_checkpoint_that_delta_rs_cannot_read_is_named(world: World, keep: int) -> None:
     """And what the message says helps."""

@@ -42,6 +42,7 @@ def commit_by_hand(
     delta.create_write_transaction([add], "append", delta.schema(), by)
 
 
+@pytest.mark.promise("G-173")
 @pytest.mark.parametrize(
     ("kind", "good", "bad"),
     [

@@ -29,6 +29,7 @@ def log_of(world: World) -> DeltaLog:
     return DeltaLog(world.table(), world.storage, world.pool)
 
 
+@pytest.mark.promise("G-179")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -52,6 +53,7 @@ def test_an_interval_is_read_as_spark_reads_it(text: str | None, expected: float
     assert interval_secs(text) == pytest.approx(expected)
 
 
+@pytest.mark.promise("G-179")
 @pytest.mark.parametrize(
     "text",
     [
@@ -66,6 +68,7 @@ def test_an_interval_that_is_not_understood_is_named(world: World, text: str) ->
         log_of(world).refresh()
 
 
+@pytest.mark.promise("G-179")
 @pytest.mark.parametrize(
     "text", ["interval 1 week 2 days", "interval 0 hours", "interval 2 months"]
 )
@@ -90,6 +93,7 @@ def test_a_file_older_than_the_table_stays_on_record(world: World) -> None:
     assert KEPT in world.quarantined()["2.parquet"]
 
 
+@pytest.mark.promise("G-179")
 def test_vacuum_keeps_what_an_interval_of_two_units_keeps(world: World) -> None:
     """delta-rs reads no such interval and would go by its own seven days."""
     write_deltalake(

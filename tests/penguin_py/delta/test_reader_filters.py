@@ -90,6 +90,7 @@ def stats_of(world: World, version: int = 0) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.promise("G-174")
 @pytest.mark.parametrize("name", KINDS)
 def test_filters_of_every_reader_find_every_row(world: World, name: str) -> None:
     kind, edges = KINDS[name]
@@ -103,6 +104,7 @@ def test_filters_of_every_reader_find_every_row(world: World, name: str) -> None
     assert differences(world.delta(), rows, asked) == []
 
 
+@pytest.mark.promise("G-174")
 def test_filters_find_rows_when_floats_are_not_numbers(world: World) -> None:
     """NaN sorts above everything for some readers and matches nothing for others."""
     files = [[1.5, NAN], [NAN], [2.5, None], [0.5, INF]]
@@ -137,6 +139,7 @@ def test_floats_have_bounds_when_none_is_nan(world: World) -> None:
     assert str(stats["minValues"][COLUMN]) == "-0.0"
 
 
+@pytest.mark.promise("G-174")
 def test_filters_find_rows_of_files_without_the_column(world: World) -> None:
     """The file came after the column did; its rows are null there."""
     world.put("0.parquet", stored(pa.table({"id": [1, 2], COLUMN: [0.5, None]})))
@@ -163,6 +166,7 @@ def test_filters_find_rows_when_a_struct_is_null(world: World) -> None:
         assert sorted(found) == rows.filter(asked)["id"].to_pylist(), asked
 
 
+@pytest.mark.promise("G-174")
 @pytest.mark.parametrize(
     "properties",
     [

@@ -99,6 +99,7 @@ def random_table(world: World, chance: random.Random) -> pa.Table:
     return pa.concat_tables(files)
 
 
+@pytest.mark.promise("G-176")
 @pytest.mark.parametrize("seed", range(4))
 def test_every_reader_sees_the_rows_that_were_written(world: World, seed: int) -> None:
     rows = random_table(world, random.Random(seed))
@@ -147,6 +148,7 @@ def test_moments_are_the_same_in_every_time_zone(world: World, zone: str) -> Non
     assert json.loads(answer.stdout) == [[1, 2, 3]] * 3
 
 
+@pytest.mark.promise("G-176")
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
 def test_sparks_parquet_reader_sees_the_same_rows(
     world: World, spark_engine: SparkEngine, zone: str

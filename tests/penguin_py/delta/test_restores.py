@@ -45,6 +45,7 @@ def ids(world: World) -> list[int]:
     return sorted(row["id"] for row in world.rows())
 
 
+@pytest.mark.promise("G-090")
 @pytest.mark.parametrize("world", ["local", "s3"], indirect=True)
 def test_a_copy_brings_back_what_a_restore_took_out(world: World) -> None:
     world.delta().restore(0)
@@ -74,6 +75,7 @@ def test_rows_that_were_compacted_before_a_restore_come_back(world: World) -> No
     assert copied(world, 2, 11) == [1, 2]
 
 
+@pytest.mark.promise("G-090")
 @pytest.mark.parametrize("how", ["later", "forward", "compacted"])
 def test_a_copy_of_rows_that_a_restore_kept_is_refused(world: World, how: str) -> None:
     if how == "compacted":
@@ -89,6 +91,7 @@ def test_a_copy_of_rows_that_a_restore_kept_is_refused(world: World, how: str) -
     assert name(11) in world.quarantined()
 
 
+@pytest.mark.promise("G-090")
 def test_a_copy_of_what_was_brought_again_or_given_up_is_refused(world: World) -> None:
     world.put(name(3), {"id": [3], "_source_file": ["s3://raw/3"]}, output_id=output(3))
     world.run()

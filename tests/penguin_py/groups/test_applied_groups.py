@@ -59,6 +59,7 @@ def test_a_second_reading_replaces_the_first(
     assert standing(world) == {S: {"last": 3, "blocked": None}}
 
 
+@pytest.mark.promise("G-087")
 def test_a_reading_without_rows_removes(world: World) -> None:
     source = Publisher(world)
     source.group([], replace=[reading(S, "a", 0)])  # before there is a table
@@ -77,6 +78,7 @@ def test_a_reading_without_rows_removes(world: World) -> None:
     assert [m for m in marks if m.startswith("p_s")] == ["p_s/1", "p_s/2", "p_s/3"]
 
 
+@pytest.mark.promise("G-086")
 def test_rows_in_a_compacted_file_are_found_and_the_others_stay(world: World) -> None:
     source = Publisher(world)
     world.put("normal.parquet", {"id": [100]})
@@ -93,6 +95,7 @@ def test_rows_in_a_compacted_file_are_found_and_the_others_stay(world: World) ->
     assert note == {"planned": {}, "doomed": []}
 
 
+@pytest.mark.promise("G-086")
 def test_rows_that_another_engine_appended_into_a_unit_are_replaced(world: World) -> None:
     source = Publisher(world)
     source.group([rows("a", 0, [1])], replace=[reading(S, "a", 0)])
@@ -116,6 +119,7 @@ def test_source_files_say_which_rows_go(world: World) -> None:
     assert ids(world) == [2, 10]
 
 
+@pytest.mark.promise("G-088")
 def test_outputs_go_as_a_whole_and_are_waited_for(world: World) -> None:
     world.put("0.parquet", {"id": [0]})
     world.run()
@@ -144,6 +148,7 @@ def test_outputs_that_were_compacted_block(world: World) -> None:
     del group
 
 
+@pytest.mark.promise("G-088")
 @pytest.mark.parametrize("harm", ["missing", "size", "id", "rows", "schema"])
 def test_a_named_file_that_is_not_as_named_holds_up_its_source_alone(
     world: World, harm: str
@@ -184,6 +189,7 @@ def test_a_named_file_that_is_not_as_named_holds_up_its_source_alone(
     }
 
 
+@pytest.mark.promise("G-089")
 def test_a_manifest_that_is_not_understood_stops_all_groups(world: World) -> None:
     source, other = Publisher(world), Publisher(world, "q")
     world.put(group_path(S, 1), b'{"v": 2}')
@@ -196,6 +202,7 @@ def test_a_manifest_that_is_not_understood_stops_all_groups(world: World) -> Non
     assert ids(world) == [1, 50]
 
 
+@pytest.mark.promise("G-089")
 def test_a_number_that_is_missing_stops_all_groups(world: World) -> None:
     source = Publisher(world)
     first = source.group([rows("a", 0, [1])], put=False)
@@ -217,6 +224,7 @@ def test_new_columns_come_in_an_entry_before(world: World) -> None:
     assert world.delta().version() == 2
 
 
+@pytest.mark.promise("G-092")
 @pytest.mark.parametrize("pattern", [r".*\.parquet", r"unit-.*"])
 def test_files_of_groups_are_never_found_by_listing(world: World, pattern: str) -> None:
     world.put("0.parquet", {"id": [0]})
@@ -259,6 +267,7 @@ def test_a_table_that_may_have_deletion_vectors_takes_groups_while_it_has_none(
     assert rows_of(by_scan(world.delta()), ["id"]) == [(3,)]
 
 
+@pytest.mark.promise("G-093")
 def test_numbers_outlive_the_mirror_and_the_log(tmp_path: Path, pool: Executor) -> None:
     world = World(str(tmp_path / "table"), pool)
     source = Publisher(world)

@@ -45,6 +45,7 @@ def waiting(world: World) -> Publisher:
     return source
 
 
+@pytest.mark.promise("G-094")
 def test_a_group_goes_on_once_the_output_it_waits_for_is_given_up(world: World) -> None:
     source = waiting(world)
     live = world.penguin()  # a daemon runs on
@@ -103,6 +104,7 @@ def test_before_there_is_a_table_nothing_is_given_up(world: World) -> None:
         world.penguin().discard([A], None, dry_run=False)
 
 
+@pytest.mark.promise("G-094")
 @pytest.mark.parametrize("harm", ["missing", "schema", "no manifest"])
 def test_a_group_that_is_given_up_leaves_what_it_was_to_replace(world: World, harm: str) -> None:
     world.put("0.parquet", named(0), output_id=A)
@@ -209,6 +211,7 @@ def test_another_commit_between_look_and_commit_has_it_planned_anew(world: World
     assert ids(world) == [0, 1, 7]
 
 
+@pytest.mark.promise("G-097")
 def test_what_can_be_committed_is_and_nothing_of_it_is_given_up(world: World) -> None:
     world.put("0.parquet", named(0), output_id="p/s/0/1/0")
     world.run()
@@ -241,6 +244,7 @@ def test_a_group_that_waits_for_another_source_alone_is_not_given_up(world: Worl
     assert ids(world) == [0, 2, 3]
 
 
+@pytest.mark.promise("G-097")
 def test_a_group_that_somebody_mends_meanwhile_is_not_given_up_nor_the_next(world: World) -> None:
     world.put("0.parquet", named(0), output_id=A)
     world.run()
@@ -275,6 +279,7 @@ def test_units_go_on_as_well(world: World) -> None:
     assert ids(world) == [3]
 
 
+@pytest.mark.promise("G-096")
 @pytest.mark.parametrize("is_overdue", [False, True])
 def test_a_straggler_is_committed_and_not_given_up(world: World, *, is_overdue: bool) -> None:
     live = world.penguin()

@@ -58,6 +58,7 @@ def once_between(penguin: TablePipeline, does: Callable[[], object]) -> None:
     log.commit = late  # type: ignore[method-assign]  # what is called next
 
 
+@pytest.mark.promise("G-098")
 @pytest.mark.parametrize("what", ["zorder", "compact", "vacuum", "full vacuum", "checkpoint"])
 def test_upkeep_by_others_between_look_and_commit(world: World, what: str) -> None:
     mixed(world)
@@ -129,6 +130,7 @@ def knowing(world: World, name: str) -> TablePipeline:
     return world.penguin_on(table, storage, DeltaLog(table, storage, world.pool))
 
 
+@pytest.mark.promise("G-098")
 @pytest.mark.parametrize("name", ["events", "another"])
 def test_two_live_penguins_apply_each_group_once(world: World, name: str) -> None:
     rng = random.Random(7)

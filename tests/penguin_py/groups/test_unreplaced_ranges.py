@@ -26,6 +26,7 @@ def given_up(
     world.penguin(**more).discard([], S, dry_run=False)
 
 
+@pytest.mark.promise("G-095")
 def test_a_reset_that_is_given_up_is_made_good_by_the_next(world: World) -> None:
     source = Publisher(world)
     for number, unit in enumerate("abc"):
@@ -38,6 +39,7 @@ def test_a_reset_that_is_given_up_is_made_good_by_the_next(world: World) -> None
     assert ids(world) == [10]
 
 
+@pytest.mark.promise("G-095")
 def test_a_later_reading_replaces_the_whole_slice(world: World) -> None:
     source = Publisher(world)
     source.group([rows("a", 0, [1]), rows("a", 5, [5, 6, 7])], replace=[reading(S, "a", 0)])
@@ -94,6 +96,7 @@ def test_the_duty_is_found_again_without_the_mirror(world: World) -> None:
     assert ids(world) == [9, 60]
 
 
+@pytest.mark.promise("G-095")
 @pytest.mark.parametrize("is_running", [True, False])
 def test_another_instance_takes_over_the_duty(world: World, *, is_running: bool) -> None:
     source = Publisher(world)

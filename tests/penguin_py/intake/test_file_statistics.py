@@ -105,6 +105,7 @@ def test_all_null_groups_have_no_bounds_and_need_none() -> None:
     assert (found["minValues"], found["nullCount"]) == ({}, {"c": 2})
 
 
+@pytest.mark.promise("G-175")
 def test_a_file_has_bounds_of_every_column_or_of_none() -> None:
     """deltalake's dataset takes one that is left out for null and drops the file."""
     data = pa.table({"whole": [1, 2], "late": pa.array([10**9, 0], pa.int32()).cast(pa.date32())})
@@ -191,6 +192,7 @@ def test_decimal_bounds_whatever_they_are_stored_as(kind: pa.DataType, as_intege
     assert found["nullCount"] == {"c": 1}
 
 
+@pytest.mark.promise("G-175")
 @given(st.lists(st.decimals(-(10**19), 10**19, places=4), min_size=1, max_size=10))
 def test_decimal_bounds_hold_for_every_value(values: list[Decimal]) -> None:
     kind = pa.decimal128(25, 4)
@@ -234,6 +236,7 @@ def test_an_upper_bound_that_cannot_be_raised_is_whole() -> None:
     assert raised("a\U0010ffff") == "b"
 
 
+@pytest.mark.promise("G-175")
 @given(st.lists(st.one_of(st.none(), st.text(max_size=80)), min_size=1, max_size=20))
 def test_text_bounds_hold_for_every_value(values: list[str | None]) -> None:
     found = stats(column(values, pa.string()), row_group_size=3)
@@ -244,6 +247,7 @@ def test_text_bounds_hold_for_every_value(values: list[str | None]) -> None:
     assert found["nullCount"]["c"] == values.count(None)
 
 
+@pytest.mark.promise("G-175")
 @given(
     st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=20),
     st.sampled_from(["s", "ms", "us", "ns"]),

@@ -143,6 +143,7 @@ def written_by(tree: Tree) -> None:
     tree[6] = (BINARY, b"\xff\xfe")
 
 
+@pytest.mark.promise("G-101")
 @pytest.mark.parametrize(
     ("edit", "why"),
     [
@@ -257,6 +258,7 @@ class Kms(encryption.KmsClient):  # type: ignore[misc]  # has no types
         return base64.b64decode(wrapped_key)
 
 
+@pytest.mark.promise("G-101")
 def test_an_encrypted_file_with_an_open_footer_is_refused() -> None:
     """Which is what Spark writes with `parquet.encryption.plaintext.footer`."""
     factory = encryption.CryptoFactory(lambda _connection: Kms())
@@ -322,6 +324,7 @@ def mutated(seed: int) -> bytes:
     return edited(chance.choice(FILES), edit)
 
 
+@pytest.mark.promise("G-101")
 @pytest.mark.parametrize("first", range(0, 600, 100))
 def test_no_footer_ends_the_process(first: int) -> None:
     def work() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 import yaml
 from deltalake import DeltaTable
 
@@ -94,6 +95,7 @@ def hostile() -> dict[str, tuple[bytes, str]]:
     return found
 
 
+@pytest.mark.promise("G-100")
 def test_hostile_files_cost_bounded_memory_and_delay_nobody(tmp_path: Path) -> None:
     table, files = tmp_path / "table", tmp_path / "files"
     for folder in (table, files):

@@ -38,6 +38,7 @@ def numbers(world: World) -> list[int]:
     return sorted(row["x"] for row in world.rows())
 
 
+@pytest.mark.promise("G-125")
 @pytest.mark.parametrize("folder", ["", "date=2024-01-01/"])
 @pytest.mark.parametrize("bad", [False, True])
 @pytest.mark.parametrize("restarted", [False, True])
@@ -65,6 +66,7 @@ def test_a_name_above_blizzards_hides_none_of_them(
     assert_all_read(world)
 
 
+@pytest.mark.promise("G-125")
 def test_where_others_came_first_the_sweep_puts_polls_back(world: World) -> None:
     penguin = world.penguin(**SETTINGS)
     world.put("mmm.parquet", {"x": [100]})

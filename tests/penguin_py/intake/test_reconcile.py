@@ -92,6 +92,7 @@ def test_the_horizon_never_reaches_what_the_log_may_have_forgotten() -> None:
     assert safe_horizon(DAY, 0.0) == 0.0
 
 
+@pytest.mark.promise("G-016")
 def test_a_straggler_is_committed_by_the_sweep_and_an_orphan_is_left_alone(world: World) -> None:
     world.put("b.parquet", {"id": [2]})
     penguin = world.penguin(reconcile_horizon=f"{DAY}s")

@@ -58,6 +58,7 @@ def again(world: World, number: int, **settings: object) -> list[int]:
     return [row["id"] for row in world.rows()]
 
 
+@pytest.mark.promise("G-091")
 def test_a_state_older_than_a_cleaned_log_stops_with_the_remedy(
     world: World, tmp_path: Path
 ) -> None:
@@ -85,6 +86,7 @@ def test_an_older_state_is_no_matter_while_the_log_has_it_all(world: World, tmp_
     assert again(world, 11) == [10, 11, 12, 13]
 
 
+@pytest.mark.promise("G-091")
 def test_ids_come_from_footers_where_all_state_is_lost(world: World) -> None:
     committed(world, 10, 11, 12)
     cleaned(world, up_to=2)
@@ -94,6 +96,7 @@ def test_ids_come_from_footers_where_all_state_is_lost(world: World) -> None:
     assert again(world, 11) == [10, 11, 12]  # and they are remembered
 
 
+@pytest.mark.promise("G-091")
 def test_ids_of_compacted_rows_come_from_the_mirror_of_another(world: World) -> None:
     committed(world, 10, 11, 12)
     world.delta().optimize.compact()
@@ -111,6 +114,7 @@ def test_a_stream_of_others_and_a_cleaned_log_stop_nobody(world: World) -> None:
     assert sorted(again(world, 10)) == [10, 11, 100, 101, 102]
 
 
+@pytest.mark.promise("G-091")
 @pytest.mark.parametrize("is_group", [False, True])
 def test_no_commit_lands_below_the_log_checkpoint(
     world: World, monkeypatch: pytest.MonkeyPatch, *, is_group: bool

@@ -52,6 +52,7 @@ def segments(world: World) -> list[Path]:
 # A log that lost commits.
 
 
+@pytest.mark.promise("G-015")
 @pytest.mark.parametrize("lost", [1, 2])
 def test_files_of_commits_that_the_log_lost_are_committed_again(world: World, lost: int) -> None:
     """A power loss before the entry was on disk, or a log from a backup."""
@@ -176,6 +177,7 @@ def refill(world: World, first: int, until: int) -> None:
         write_deltalake(world.uri, pa.table({"x": [-version]}), mode="append")
 
 
+@pytest.mark.promise("G-015")
 @pytest.mark.parametrize("until", [5, 9])
 @pytest.mark.parametrize("first", [1, 3, 5])
 def test_files_of_lost_commits_come_again_where_another_writer_has_their_numbers(
@@ -250,6 +252,7 @@ def test_segments_of_a_log_that_was_cleaned_up_count(
     assert segments(world) == before
 
 
+@pytest.mark.promise("G-015")
 @pytest.mark.parametrize("until", [2, 3])
 def test_what_another_penguins_lost_commit_brought_is_not_known_by_a_mirror(
     world: World, until: int

@@ -122,6 +122,7 @@ def test_overwrite_takes_what_old_files_can_still_be_read_by(world: World) -> No
         ]
 
 
+@pytest.mark.promise("G-177")
 def test_nothing_is_visible_half_at_any_version(world: World) -> None:
     for number in range(4):
         world.put(f"{number}.parquet", {"id": [number], f"c{number}": [number]})

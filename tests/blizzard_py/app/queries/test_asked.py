@@ -95,6 +95,7 @@ def test_what_is_for_files_only_is_refused_by_name(shop: Shop) -> None:
     assert asked_columns(shop.config(), WHERE) == ("id",)
 
 
+@pytest.mark.promise("G-166")
 def test_a_server_that_is_gone_waits_and_shows_no_secret(shop: Shop) -> None:
     shop.document["connections"]["shop"]["uri"] = str(shop.folder / "gone.db")
     with pytest.raises(Unavailable):
@@ -110,6 +111,7 @@ def run_as(shop: Shop, where: tuple[str, str]) -> None:
             pass
 
 
+@pytest.mark.promise("G-172")
 def test_a_source_keeps_its_state_under_another_name_and_in_another_place(shop: Shop) -> None:
     shop.execute("INSERT INTO orders VALUES (1, '1', ''), (2, '2', '')")
     shop.run()

@@ -211,6 +211,7 @@ def test_a_value_that_is_missing_is_none_and_why_is_known(body: bytes) -> None:
     assert answer.missing("meta.next")
 
 
+@pytest.mark.promise("G-151")
 @pytest.mark.parametrize(
     "body", [b"7", b'[{"a": 1}]', b'{"meta": [{"next": 1}]}', b'{"meta": "next"}', b'{"meta": 7}']
 )

@@ -214,6 +214,7 @@ def test_requests_are_shown_for_plans(connected: Connect) -> None:
     ]
 
 
+@pytest.mark.promise("G-146")
 def test_windows_and_ranges_read_every_order_once(
     api: ApiServer, connected: Connect, clock: FakeTime
 ) -> None:

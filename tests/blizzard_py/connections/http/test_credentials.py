@@ -249,6 +249,7 @@ def test_another_host_is_not_asked_unless_it_is_allowed(
     assert other.asked == []
 
 
+@pytest.mark.promise("G-166")
 @pytest.mark.parametrize("auth", [*STATIC, "oauth"])
 @pytest.mark.parametrize("how", ["next_link", "link_header", "redirect"])
 def test_credentials_never_leave_their_host(

@@ -94,6 +94,7 @@ def test_nobody_there_fails_for_now(clock: FakeTime) -> None:
         rows_of(made("http://127.0.0.1:9"), clock)
 
 
+@pytest.mark.promise("G-152")
 def test_a_cut_answer_without_a_marked_end_fails_for_now(api: ApiServer, clock: FakeTime) -> None:
     api.script(Reply(b'[{"id": 1}, {"i', how="close"))
     with pytest.raises(Unavailable, match="ends too early"):
@@ -162,6 +163,7 @@ def test_missing_records_name_what_the_answer_has(api: ApiServer, clock: FakeTim
         rows_of(made(api.url, "data.items"), clock)
 
 
+@pytest.mark.promise("G-152")
 def test_a_packed_answer_is_read_and_a_cut_one_is_asked_for_again(
     api: ApiServer, clock: FakeTime
 ) -> None:

@@ -37,6 +37,7 @@ SPELLINGS = {
 }  # fmt: skip
 
 
+@pytest.mark.promise("G-147")
 @pytest.mark.parametrize("header", SPELLINGS.values(), ids=SPELLINGS)
 def test_a_next_link_is_followed(api: ApiServer, clock: FakeTime, header: str) -> None:
     api.script(reply([1], Link=header), reply([2]))
@@ -57,6 +58,7 @@ def test_a_next_link_in_a_second_header_is_followed(api: ApiServer, clock: FakeT
     assert rows_of(made(api.url, pages=LINKED), clock) == [1, 2]
 
 
+@pytest.mark.promise("G-147")
 @pytest.mark.parametrize(
     "header",
     [
@@ -128,6 +130,7 @@ def spelled(link: Link) -> str:
     return "; ".join([f"<{link.target}>", *(f'{k}="{v}"' for k, v in quoted.items())])
 
 
+@pytest.mark.promise("G-147")
 @given(st.lists(st.lists(LINKS, max_size=3), max_size=3))
 def test_written_links_are_read_back(headers: list[list[Link]]) -> None:
     written = [", ".join(map(spelled, header)) for header in headers]

@@ -81,6 +81,7 @@ def cursor(*end_on: EndSign, size: int = 0) -> Pages:
     return Pages("cursor", "cursor", "next", size=size, end_on=end_on)
 
 
+@pytest.mark.promise("G-149")
 @pytest.mark.parametrize("count", [0, 1, 2, 4, 6, 7])
 @pytest.mark.parametrize(
     ("api_of", "pages"),
@@ -106,6 +107,7 @@ def test_a_configured_end_gives_every_record_once(
     assert rows_of(made(api.url, "items", pages), clock) == rows
 
 
+@pytest.mark.promise("G-149")
 @pytest.mark.parametrize(
     ("api_of", "pages", "told"),
     [
@@ -150,6 +152,7 @@ def test_the_same_cursor_with_other_records_is_no_end(api: ApiServer, clock: Fak
     assert rows_of(made(api.url, "items", cursor("repeat")), clock) == [1, 2, 3]
 
 
+@pytest.mark.promise("G-149")
 @pytest.mark.parametrize(("kind", "param"), [("cursor", "crsr"), ("page", "pg"), ("offset", "of")])
 def test_a_parameter_that_is_not_heeded_is_no_end(
     api: ApiServer, clock: FakeTime, kind: PageKind, param: str

@@ -24,6 +24,7 @@ KINDS = {
 }
 
 
+@pytest.mark.promise("G-146")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 6, 7])
 def test_every_record_comes_once(api: ApiServer, clock: FakeTime, kind: str, count: int) -> None:
@@ -147,6 +148,7 @@ def test_as_many_pages_as_allowed_are_read(api: ApiServer, clock: FakeTime) -> N
     assert rows_of(made(api.url, pages=Pages("page", "p", max=4)), clock) == [1, 1, 1]
 
 
+@pytest.mark.promise("G-152")
 def test_fewer_records_than_stated_fail(api: ApiServer, clock: FakeTime) -> None:
     api.script(
         reply({"items": [1], "meta": {"next": "2", "total": 3}}),
@@ -162,6 +164,7 @@ def test_more_records_than_stated_are_all_read(api: ApiServer, clock: FakeTime) 
     assert rows_of(made(api.url, "items", Pages("page", "p", total="n")), clock) == [1, 2]
 
 
+@pytest.mark.promise("G-151")
 @pytest.mark.parametrize("kind", ["offset", "page"])
 @pytest.mark.parametrize("later", [3, 5])
 def test_records_that_move_between_pages_are_read_again(

@@ -81,6 +81,7 @@ def opened(source: HttpSource, clock: FakeTime, kind: Any = "timestamp") -> Iter
         yield connection
 
 
+@pytest.mark.promise("G-148")
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("split", [None, Ranges(dt.date(2025, 12, 31), "month")])
 def test_every_request_is_as_configured(

@@ -40,6 +40,7 @@ def read(folder: Path, *fields: FieldSpec) -> tuple[list[tuple[Any, ...]], list[
     return rows, lines
 
 
+@pytest.mark.promise("G-004")
 @pytest.mark.parametrize(
     ("header", "delimiter"),
     [("ID,AT,V", ","), (" id, at, v ", ","), ("v,At,\tId", ","), ('"ID ";" at";"V"', ";")],
@@ -69,6 +70,7 @@ def test_names_that_could_be_two_columns_stay(header: str, own: dict[str, str]) 
     assert _own(header.split(","), ["id", "x", "X"]) == own
 
 
+@pytest.mark.promise("G-004")
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_a_later_file_without_a_watermark_is_told(tmp_path: Path, form: str) -> None:
     source = poller(form, tmp_path)
@@ -84,6 +86,7 @@ def test_a_later_file_without_a_watermark_is_told(tmp_path: Path, form: str) -> 
     assert ids(source.poll()) == [3]
 
 
+@pytest.mark.promise("G-004")
 def test_a_file_without_the_watermark_is_one_bad_row(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"id;at\n1;{at(1)}\n2;{at(2)}\n")
     (tmp_path / "b.csv").write_text(f"id,at\n3,{at(3)}\n")
@@ -94,6 +97,7 @@ def test_a_file_without_the_watermark_is_one_bad_row(tmp_path: Path) -> None:
     assert ids(poller("csv", tmp_path).poll()) == [1, 3]
 
 
+@pytest.mark.promise("G-004")
 @pytest.mark.parametrize(
     ("data", "good", "bad"),
     [

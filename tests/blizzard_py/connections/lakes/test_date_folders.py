@@ -55,6 +55,7 @@ def test_date_folders_are_pruned_by_name(tmp_path: Path, monkeypatch: pytest.Mon
     assert ids(rows_of(read, source.access, tasks, source.fields)) == [6, 7]
 
 
+@pytest.mark.promise("G-143")
 @pytest.mark.parametrize(
     ("pattern", "spelling"),
     [
@@ -87,6 +88,7 @@ def test_other_watermarks_do_not_follow_date_folders(tmp_path: Path) -> None:
     assert ids(source.poll()) == [10]
 
 
+@pytest.mark.promise("G-144")
 @pytest.mark.parametrize(
     "place", ["backfill", "year=2026", "0000", "year=late/month=02", "zz", ".", "year=2026/extra"]
 )
@@ -114,6 +116,7 @@ def test_folders_of_the_column_s_time_are_fine(tmp_path: Path, hour: int) -> Non
         assert source.connect().bound("max", 0).warnings == ()
 
 
+@pytest.mark.promise("G-144")
 @pytest.mark.parametrize("moment", [on(4), on(6), dt.datetime(2026, 2, 6, tzinfo=UTC)])
 def test_folders_of_another_time_are_refused(tmp_path: Path, moment: dt.datetime) -> None:
     put(tmp_path / "t/2026/02/05/a.parquet", [{"id": 1, "at": moment}])

@@ -58,6 +58,7 @@ def at(secs: float) -> dt.datetime:
     return START + dt.timedelta(seconds=secs)
 
 
+@pytest.mark.promise("G-143")
 def test_windows_against_brute_force(tmp_path: Path) -> None:
     """Two columns, nulls, files out of order; rows come once as long as they come in order."""
     for seed in range(30):
@@ -238,6 +239,7 @@ def test_a_folder_that_cannot_be_listed_fails_the_plan(
 # --- files that change ------------------------------------------------------------------------
 
 
+@pytest.mark.promise("G-145")
 def test_a_file_that_was_replaced_or_deleted_is_told(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     put(path, [{"id": 1, "at": at(1)}])

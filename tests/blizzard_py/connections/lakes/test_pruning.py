@@ -104,6 +104,7 @@ def unit_of(access: Access, text: str) -> ReadTask:
     return task
 
 
+@pytest.mark.promise("G-163")
 @pytest.mark.parametrize("kind", ["delta", "delta by p", "iceberg"])
 def test_a_unit_reads_all_its_rows_and_not_all_files(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch

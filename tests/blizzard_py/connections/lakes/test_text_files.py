@@ -144,6 +144,7 @@ def test_a_file_that_was_replaced_is_told(tmp_path: Path, form: str) -> None:
         rows_of(source.reader, source.access, tasks, source.fields)
 
 
+@pytest.mark.promise("G-145")
 @pytest.mark.parametrize("form", FORMS)
 def test_a_file_that_grows_while_it_is_read_is_told(tmp_path: Path, form: str) -> None:
     put(form, tmp_path / "a", [{"id": n, "at": at(n)} for n in range(3)])
@@ -425,6 +426,7 @@ def test_a_snapshot_has_all_rows(tmp_path: Path, form: str) -> None:
     assert ids(rows_of(FORMS[form].read, access, tasks, (ID,))) == [1, 2]
 
 
+@pytest.mark.promise("G-168")
 @pytest.mark.parametrize("form", FORMS)
 def test_memory_is_bounded_whatever_there_is(tmp_path: Path, form: str) -> None:
     text = "x" * 400

@@ -43,6 +43,7 @@ def changing_world(**source: Any) -> World:
     return world
 
 
+@pytest.mark.promise("G-003")
 @pytest.mark.parametrize("late_files", ["quarantine", "report", "ingest"])
 def test_a_file_that_grows_is_told_once(log: io.StringIO, late_files: str) -> None:
     world = changing_world(late_files=late_files)
@@ -70,6 +71,7 @@ def test_another_size_is_told_whatever_the_time(log: io.StringIO) -> None:
     assert told(log) == [PATH]
 
 
+@pytest.mark.promise("G-003")
 def test_a_change_long_after_the_journal_is_told(log: io.StringIO) -> None:
     world = changing_world()
     swept(world, 2)

@@ -114,6 +114,7 @@ def test_a_whole_cold_start_reads_everything() -> None:
     assert len(discover(storage, source(None), start).files) == 28
 
 
+@pytest.mark.promise("G-120")
 @pytest.mark.parametrize("history", [10, 500])
 def test_polls_of_a_bucket_cost_what_is_new_and_not_what_is_stored(
     s3: S3Server, history: int
@@ -208,6 +209,7 @@ def test_a_scan_that_is_cut_says_how_far_it_went_and_the_next_goes_on() -> None:
     assert scans > 2
 
 
+@pytest.mark.promise("G-002")
 def test_an_empty_component_makes_no_later_file_late() -> None:
     world = World(grace_period="10s")
     world.put("date=2024-01-28//0.json", "odd")
@@ -222,6 +224,7 @@ def test_an_empty_component_makes_no_later_file_late() -> None:
     assert world.rows() == ["09", "10", "11", "odd", "odd too"]
 
 
+@pytest.mark.promise("G-121")
 def test_partitions_without_a_time_are_all_ingested_and_told() -> None:
     world = World(grace_period="10s", max_tracked_partitions=4)
     rows = []

@@ -305,6 +305,7 @@ def test_a_restart_goes_on_where_the_sweep_was(monkeypatch: pytest.MonkeyPatch) 
 names = st.sampled_from([f"y={1970 + day}/{n}.ndjson" for day in (1, 2) for n in range(8)])
 
 
+@pytest.mark.promise("G-012")
 @settings(max_examples=150, deadline=None)
 @given(
     arrivals=st.lists(st.tuples(names, st.sampled_from([1.0, 60.0, 250.0])), max_size=20),
@@ -518,6 +519,7 @@ def test_how_far_behind_is_counted_in_partitions() -> None:
     assert partitions_behind(SourceState(progress), "d=1/a") == 3
 
 
+@pytest.mark.promise("G-056")
 def test_a_name_that_is_listed_stays_in_the_ledger_whatever_ending_counts_today() -> None:
     # So many names of the one ending that the ledger outgrows those of the other.
     world = World(
@@ -548,6 +550,7 @@ def test_a_name_that_is_listed_stays_in_the_ledger_whatever_ending_counts_today(
     assert ledger_of(world).settled_as("d=1/00007.ndjson") == "rows"
 
 
+@pytest.mark.promise("G-053")
 def test_a_source_that_shows_little_now_and_again_later_is_not_forgotten() -> None:
     # A disk is half there for some days, twice, a month apart; daemons start in between.
     world = World(

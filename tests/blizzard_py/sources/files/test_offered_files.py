@@ -41,6 +41,7 @@ class OfferedWorld(ReplaceWorld):
         return sum(len(job.files) for job in self.engine.jobs)
 
 
+@pytest.mark.promise("G-040")
 def test_a_file_that_comes_again_is_left_alone_for_the_days_and_then_replaced() -> None:
     world = OfferedWorld()
     world.mend("b", "1")
@@ -87,6 +88,7 @@ def test_without_days_each_change_is_taken_at_the_next_poll_and_what_stays_is_no
     assert world.table() == ["1:c", "1:c+", "52", "5:c", "5:c+", "b", "c"]
 
 
+@pytest.mark.promise("G-040")
 @pytest.mark.parametrize("ahead", [30, 600, 365 * DAY_SECS])
 def test_a_file_dated_ahead_is_not_replaced_at_each_poll(ahead: float) -> None:
     world = OfferedWorld(days=0)
@@ -180,6 +182,7 @@ def test_what_a_request_replaces_counts_as_taken() -> None:
     assert world.table() == ["1:b", "1:b+", "5", "52"]
 
 
+@pytest.mark.promise("G-040")
 def test_dying_before_and_after_every_write_leaves_one_reading_of_each() -> None:
     at, died = 0, True
     while died:
@@ -272,6 +275,7 @@ def test_records_that_came_before_their_file_go_with_it() -> None:
     assert is_once(world)
 
 
+@pytest.mark.promise("G-042")
 def test_records_that_are_requested_while_their_file_is_read_do_not_come() -> None:
     world = with_a_bad_record()
     letters = [each.id for each in world.open_letters()]
@@ -281,6 +285,7 @@ def test_records_that_are_requested_while_their_file_is_read_do_not_come() -> No
     assert not is_once(world)
 
 
+@pytest.mark.promise("G-042")
 @pytest.mark.parametrize("what", ["records", "file"])
 def test_a_request_beside_a_change_comes_once_over_a_death_at_every_change(what: str) -> None:
     at, died = 0, True
@@ -312,6 +317,7 @@ def test_a_request_beside_a_change_comes_once_over_a_death_at_every_change(what:
     assert at > 20
 
 
+@pytest.mark.promise("G-041")
 def test_a_name_that_was_gone_for_weeks_is_no_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blizzard_py.state.processed_set.TAIL", 1)
     world = OfferedWorld(days=0)
@@ -331,6 +337,7 @@ def test_a_name_that_was_gone_for_weeks_is_no_new_one(monkeypatch: pytest.Monkey
     assert [row for row in world.table() if row.startswith("13")] == ["13:b"]
 
 
+@pytest.mark.promise("G-041")
 def test_what_no_journal_and_no_ledger_accounts_for_is_left_alone() -> None:
     world = OfferedWorld()
     world.now += 2 * DAY_SECS

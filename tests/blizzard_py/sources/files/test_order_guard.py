@@ -311,6 +311,7 @@ def test_padded_counters_with_jitter_are_never_accused(count: int, span: float, 
     assert inspect(entries, 0, (), TOLERANCE) == ()
 
 
+@pytest.mark.promise("G-014")
 @given(count=st.integers(60, 5000), seed=st.integers(0, 2**32))
 @settings(max_examples=50, deadline=None)
 def test_random_names_are_always_found(count: int, seed: int) -> None:

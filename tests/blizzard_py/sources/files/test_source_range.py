@@ -70,6 +70,7 @@ def test_source_ends_idle_with_the_files_of_its_range(use_watermark: bool) -> No
     assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31", "new day"]
 
 
+@pytest.mark.promise("G-034")
 @TRACKINGS
 def test_nothing_outside_of_the_range_is_listed(use_watermark: bool) -> None:
     world = year_world(use_watermark=use_watermark, late_sweep_interval="1d")
@@ -157,6 +158,7 @@ def test_restart_goes_on_where_it_was(use_watermark: bool) -> None:
     assert len(world.rows()) == 3
 
 
+@pytest.mark.promise("G-034")
 @TRACKINGS
 def test_death_at_any_change_brings_each_row_once(use_watermark: bool) -> None:
     deaths = 0
@@ -231,6 +233,7 @@ def with_range(world: World, ends: dict[str, str] | None) -> World:
     return world
 
 
+@pytest.mark.promise("G-034")
 @TRACKINGS
 @pytest.mark.parametrize(
     "ends",

@@ -66,6 +66,7 @@ def until(world: AskedWorld, hour: float) -> None:
     world.table.top = START + dt.timedelta(hours=hour)
 
 
+@pytest.mark.promise("G-135")
 def test_rows_come_once_and_ties_with_the_next_window() -> None:
     world = numbers()
     put(world, (1, "a"), (2, "b"), (2, "c"))
@@ -80,6 +81,7 @@ def test_rows_come_once_and_ties_with_the_next_window() -> None:
     assert world.known()["seq"] == 3
 
 
+@pytest.mark.promise("G-167")
 def test_a_poll_without_rows_costs_two_statements_and_no_save() -> None:
     world = numbers("clock")
     put(world, (1, "a"))
@@ -99,6 +101,7 @@ def test_a_poll_without_rows_costs_two_statements_and_no_save() -> None:
     assert world.texts() == ["a", "between", "later"]
 
 
+@pytest.mark.promise("G-127")
 def test_the_window_of_a_dead_daemon_is_read_again_as_it_was_planned() -> None:
     world = numbers()
     put(world, (1, "a"), (2, "b"))
@@ -151,6 +154,7 @@ def test_what_lies_below_the_look_back_is_not_read_and_its_digests_go(
     assert len(listed) == len(world.known()["seen"])
 
 
+@pytest.mark.promise("G-136")
 def test_a_look_back_that_is_lengthened_or_switched_on_doubles_nothing() -> None:
     world = timed()
     hours(world, (1, "a"), (2, "b"), (20, "c"))
@@ -167,6 +171,7 @@ def test_a_look_back_that_is_lengthened_or_switched_on_doubles_nothing() -> None
     assert world.texts() == ["a", "b", "c", "d", "e", "late"]
 
 
+@pytest.mark.promise("G-138")
 def test_a_task_that_fails_for_now_fails_the_window_and_one_reading_is_published() -> None:
     world = numbers()
     troubled_numbers(world)
@@ -196,6 +201,7 @@ def test_a_source_that_refuses_stops_and_passes_nothing() -> None:
     assert world.table_rows() == []
 
 
+@pytest.mark.promise("G-139")
 def test_a_bound_below_the_watermark_stops() -> None:
     world = numbers()
     put(world, (9, "a"))
@@ -258,6 +264,7 @@ def test_an_emptied_table_is_no_news() -> None:
     assert world.texts() == ["a"]
 
 
+@pytest.mark.promise("G-139")
 def test_a_type_that_changed_stops_with_both_types() -> None:
     world = numbers()
     put(world, (9, "a"))
@@ -267,6 +274,7 @@ def test_a_type_that_changed_stops_with_both_types() -> None:
         world.drain()
 
 
+@pytest.mark.promise("G-139")
 def test_other_watermark_columns_are_refused() -> None:
     world = numbers()
     put(world, (9, "a"))
@@ -276,6 +284,7 @@ def test_other_watermark_columns_are_refused() -> None:
         world.drain()
 
 
+@pytest.mark.promise("G-141")
 def test_rows_that_do_not_fit_are_letters_with_the_row_and_the_statement() -> None:
     table = ToyTable("mixed", schema=pa.schema([("n", pa.int64()), ("text", pa.string())]))
     world = AskedWorld(
@@ -330,6 +339,7 @@ def test_who_is_asked_for_its_state_asks_nobody() -> None:
     assert world.table.statements == 0
 
 
+@pytest.mark.promise("G-128")
 @pytest.mark.parametrize("seed", range(8))
 def test_any_number_of_deaths_while_the_table_is_written(seed: int) -> None:
     chance = random.Random(seed)

@@ -105,6 +105,7 @@ def _forgotten(shop: UnitShop) -> None:
             command(shop, "checkpoint", "set", "--column", f"day={value}", "--yes")
 
 
+@pytest.mark.promise("G-158")
 @pytest.mark.parametrize("begun", [_units, windows, snapshots])
 def test_any_version_of_a_checkpoint_can_be_brought_back(
     tmp_path: Path, versions: list[bytes], begun: Callable[[Path], UnitShop]
@@ -134,6 +135,7 @@ def test_any_version_of_a_checkpoint_can_be_brought_back(
         assert shop.texts() == sorted(texts), number
 
 
+@pytest.mark.promise("G-158")
 def test_what_was_published_since_must_be_known(tmp_path: Path) -> None:
     shop = UnitShop(tmp_path, now="2020-01-10T00:00:00")
     texts = days(shop, 1, 30)

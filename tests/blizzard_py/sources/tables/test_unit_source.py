@@ -43,6 +43,7 @@ def test_units_are_read_once_and_the_last_one_grows(shop: UnitShop) -> None:
     ]
 
 
+@pytest.mark.promise("G-153")
 def test_late_rows_in_grace_take_the_place_of_what_was_published(tmp_path: Path) -> None:
     shop = UnitShop(tmp_path, grace="3d")
     shop.put(("2020-02-20", "s1", "old"), ("2020-02-01", "s1", "far"))
@@ -53,6 +54,7 @@ def test_late_rows_in_grace_take_the_place_of_what_was_published(tmp_path: Path)
     assert shop.texts() == ["far", "late", "new"]
 
 
+@pytest.mark.promise("G-165")
 def test_another_spec_stops_until_units_begin_anew(shop: UnitShop) -> None:
     shop.put(("2020-01-05", "s1", "a"), ("2020-02-03", "s2", "b"))
     shop.run()
@@ -69,6 +71,7 @@ def test_another_spec_stops_until_units_begin_anew(shop: UnitShop) -> None:
     assert last.replace == ((f"{ID}/", f"{ID}0"),)
 
 
+@pytest.mark.promise("G-165")
 def test_a_lost_checkpoint_is_refused_and_a_fresh_start_leaves_no_old_row(shop: UnitShop) -> None:
     shop.put(("2020-01-05", "s1", "a"))
     shop.run()
@@ -133,6 +136,7 @@ def test_after_a_plain_reset_it_cannot_be_said_either(shop: UnitShop) -> None:
     assert shop.texts() == ["a"]
 
 
+@pytest.mark.promise("G-159")
 def test_what_a_clock_ahead_took_for_read_is_read_when_it_is_there(tmp_path: Path) -> None:
     shop = UnitShop(tmp_path, now="2020-01-10T00:00:00", partition="daily", grace="1d")
     texts = [f"d{day:02d}" for day in range(1, 31)]
@@ -201,6 +205,7 @@ def test_no_more_units_are_read_in_a_run_than_are_wished(tmp_path: Path) -> None
     assert shop.texts() == ["a", "b"]
 
 
+@pytest.mark.promise("G-164")
 def test_units_of_a_table_that_gives_none_are_not_no_units(tmp_path: Path) -> None:
     found = {"from": {"table": "../surveys", "fields": ["survey"], "filters": {"ok": "y|yes"}}}
     shop = UnitShop(tmp_path, values=found)
@@ -224,6 +229,7 @@ def test_fewer_values_than_there_must_be_are_a_failure(tmp_path: Path) -> None:
         shop.run()
 
 
+@pytest.mark.promise("G-162")
 def test_values_that_a_collation_does_not_tell_apart_are_refused_or_compared(
     tmp_path: Path,
 ) -> None:

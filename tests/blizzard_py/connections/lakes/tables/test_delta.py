@@ -67,6 +67,7 @@ def rewrite(folder: Path, version: int, change: Any) -> None:
 # --- versions ---------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("G-142")
 def test_a_compaction_brings_nothing(tmp_path: Path) -> None:
     for number in range(4):
         append(tmp_path, [{"id": number}])
@@ -79,6 +80,7 @@ def test_a_compaction_brings_nothing(tmp_path: Path) -> None:
     assert ids(source.poll()) == [10]
 
 
+@pytest.mark.promise("G-142")
 def test_random_histories_come_exactly_once(tmp_path: Path) -> None:
     for seed in range(8):
         chance = random.Random(seed)
@@ -110,6 +112,7 @@ def test_random_histories_come_exactly_once(tmp_path: Path) -> None:
             assert seen == Counter(range(written)), seed
 
 
+@pytest.mark.promise("G-142")
 @pytest.mark.parametrize("what", ["delete", "update", "overwrite"])
 def test_rows_that_were_changed_stop_the_source(tmp_path: Path, what: str) -> None:
     append(tmp_path, [{"id": 1}, {"id": 2}])
@@ -303,6 +306,7 @@ def test_a_planned_file_that_was_vacuumed_is_told(tmp_path: Path) -> None:
         rows_of(read, source.access, tasks)
 
 
+@pytest.mark.promise("G-145")
 def test_a_planned_file_that_was_replaced_is_told(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1}])
     source = poller(tmp_path)
@@ -347,6 +351,7 @@ TRAPS: list[tuple[str, list[Any]]] = [
 ]
 
 
+@pytest.mark.promise("G-143")
 @pytest.mark.parametrize(("name", "values"), TRAPS, ids=[name for name, _ in TRAPS])
 def test_statistics_never_hide_a_row(tmp_path: Path, name: str, values: list[Any]) -> None:
     kind = pa.decimal128(20, 2) if name == "decimals" else None

@@ -60,6 +60,7 @@ def ids(rows: list[dict[str, Any]]) -> list[int]:
     return sorted(row["id"] for row in rows)
 
 
+@pytest.mark.promise("G-142")
 def test_random_histories_come_exactly_once(tmp_path: Path) -> None:
     for seed in range(3):
         chance = random.Random(seed)
@@ -176,6 +177,7 @@ TRAPS: list[tuple[str, pa.DataType, list[Any]]] = [
 ]
 
 
+@pytest.mark.promise("G-143")
 @pytest.mark.parametrize(
     ("kind", "values"), [each[1:] for each in TRAPS], ids=[each[0] for each in TRAPS]
 )

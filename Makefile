@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test check bench-ingest bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs lock clean kernel fuzz-fast chaos-event-time
+.PHONY: help setup setup-dev demo demo-tables demo-units demo-event-time test check bench-ingest bench-discovery bench-penguin bench-tables bench-units bench-event-time chaos chaos-groups simulate fuzz soak audit sbom pins image image-test docs docs-site lock clean kernel fuzz-fast chaos-event-time
 
 help: ## this list
 	@echo "Blizzard + Penguin: NDJSON files that keep arriving become a Delta table."
@@ -58,6 +58,7 @@ check: ## format, lint, types, import layers, generated files
 	$(DEV) mypy
 	$(DEV) lint-imports
 	$(DEV) python -m blizzard_core.settings.reference --check
+	$(DEV) python -m tests.repository.layers --check
 
 bench-ingest: ## one batch in five shapes, beside bare processes, Spark, duckdb and polars
 	$(DEV) python -m benchmarks.ingest $(ARGS)
@@ -133,8 +134,13 @@ lock: ## compile pyproject.toml into the requirements*.lock files
 	$(DEV) $(COMPILE) pyproject.toml -c requirements-dev.lock -o requirements.lock
 	$(DEV) $(COMPILE) pyproject.toml --extra azure $(TABLES) -c requirements-dev.lock -o requirements-image.lock
 
-docs: ## write docs/reference/configuration.md and configs/example.yaml from the settings
+docs: ## write the pages and the example that are generated from the code
 	$(DEV) python -m blizzard_core.settings.reference
+	$(DEV) python -m tests.repository.layers
+
+# The variable turns off an announcement of the theme's makers.
+docs-site: ## build the documentation as a site with search, in build/site
+	$(DEV) env NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
 
 clean: ## remove .venv and everything generated
 	rm -rf .venv .tools .demo .demo-tables .demo-units .bench .fuzz .build-requires.in sbom.json build dist spark-warehouse artifacts .coverage

@@ -167,28 +167,6 @@ def test_every_line_of_the_threat_model_names_a_test_that_exists() -> None:
             assert name in defined_in(file), f"{file}::{name}"
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        "README.md",
-        "SECURITY.md",
-        *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")),
-    ],
-)
-def test_links_and_make_targets_exist(document: str) -> None:
-    path = ROOT / document
-    text = path.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", text):
-        assert (path.parent / target).exists(), target
-    for target in re.findall(
-        r"`((?:docs|configs|deploy|tests|blizzard_core|blizzard_py|penguin_py)/[\w./-]+)`", text
-    ):
-        assert (ROOT / target).exists() or list(ROOT.glob(f"{target}*")), target
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"(?:^|`)make ([a-z][a-z-]+)", text, re.MULTILINE):
-        assert f"\n{target}:" in makefile, target
-
-
 # --- limits ---------------------------------------------------------------------------------
 
 

@@ -123,8 +123,7 @@ class PipelineSettings(Settings):
 
     @model_validator(mode="after")
     def _units_name_their_files(self) -> Self:
-        files = (s for s in self.sources.values() if isinstance(s, SourceSettings))
-        if any(source.units is not None for source in files):
+        if any(source.units is not None for source in self.file_sources.values()):
             if "_source_file" not in self.sink.metadata_columns:
                 raise ValueError(
                     "units of files needs _source_file among sink.metadata_columns: rows"
@@ -180,6 +179,17 @@ class PipelineSettings(Settings):
         return self
 
     @property
+    def file_sources(self) -> dict[str, SourceSettings]:
+        """The sources that read files, by name."""
+        return {n: each for n, each in self.sources.items() if isinstance(each, SourceSettings)}
+
+    @property
+    def query_sources(self) -> dict[str, TableSourceSettings | HttpSourceSettings]:
+        """The sources that read a table or an API, by name."""
+        found = self.sources.items()
+        return {n: each for n, each in found if not isinstance(each, SourceSettings)}
+
+    @property
     def query(self) -> EventTimeSettings | None:
         """The query over event time, if there is one and not only a watermark to be told."""
         given = self.event_time
@@ -195,9 +205,7 @@ class PipelineSettings(Settings):
         return Watch(own.column or given.column, delay, micros(given.advanced.max_ahead))
 
     def _own_event_time(self, source_name: str) -> SourceEventTime:
-        source = self.sources[source_name]
-        own = source.event_time if isinstance(source, SourceSettings) else None
-        return own or SourceEventTime()
+        return self.sources[source_name].event_time or SourceEventTime()
 
     @property
     def branches(self) -> tuple[Branch, ...]:
@@ -229,8 +237,7 @@ class PipelineSettings(Settings):
 
     def fields_of(self, source_name: str) -> list[FieldSettings]:
         """The declared fields of a source: those of the pipeline, then its own."""
-        source = self.sources[source_name]
-        own = source.schema_ if isinstance(source, SourceSettings) else None
+        own = self.sources[source_name].schema_
         return [*self.schema_.fields, *([] if own is None else own.fields)]
 
     @property

@@ -27,7 +27,6 @@ from blizzard_core.settings.checks.event_time import said_of_unknown
 from blizzard_core.settings.checks.places import conflicts
 from blizzard_core.settings.connections import HttpConnection, LakeConnection
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Key, load_yaml
 from blizzard_core.text import did_you_mean
 
@@ -174,8 +173,7 @@ def _storage_options(config: Config) -> Iterator[Mapping[str, str]]:
     for pipeline in config.pipelines.values():
         yield pipeline.sink.storage_options
         for source in pipeline.sources.values():
-            if isinstance(source, SourceSettings):
-                yield source.storage_options
+            yield source.storage_options
     for connection in config.connections.values():
         if isinstance(connection, LakeConnection):
             yield connection.storage_options

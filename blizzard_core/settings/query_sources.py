@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
 from zoneinfo import available_timezones
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -76,6 +77,11 @@ class QuerySource(CommonSource):
     watermark: QueryWatermark | None = None
     """What tells new rows."""
 
+    # What only file sources have.
+    event_time: ClassVar[None] = None
+    schema_: ClassVar[None] = None
+    storage_options: ClassVar[Mapping[str, str]] = {}
+
     @model_validator(mode="before")
     @classmethod
     def _polls_less(cls, data: Any) -> Any:
@@ -104,6 +110,8 @@ class QuerySource(CommonSource):
     def replaces(self) -> bool:
         """Return whether a second reading replaces the first's rows; then rows have `_unit`."""
         return self.units is not None or self.snapshot or self.marks.reread == "replace"
+
+    has_unit_column = replaces
 
     @property
     def marks(self) -> QueryWatermark:
@@ -171,6 +179,11 @@ class TableSourceSettings(QuerySource):
     """What tells new rows."""
     split: SplitSettings = SplitSettings()
     """Into how many tasks a window is cut."""
+
+    @property
+    def uri(self) -> str:
+        """The connection's name and the table's. It holds no address, since a server may move."""
+        return f"{self.connection}:{self.table or 'query'}"
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
@@ -368,6 +381,11 @@ class HttpSourceSettings(QuerySource):
     """How there is more."""
     watermark: HttpWatermark | None = Field(default=None, examples=[{"columns": ["time"]}])
     """What tells new rows."""
+
+    @property
+    def uri(self) -> str:
+        """The connection's name and the path of the request."""
+        return f"{self.connection}:/{self.request.path.strip('/')}"
 
     @model_validator(mode="after")
     def _bodies_are_posted(self) -> Self:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -21,7 +21,6 @@ from blizzard_core.storage.protocol import order_key
 SourceCompression = Literal["auto", "gzip", "zstd", "none"]
 OnBadRecord = Literal["quarantine_record", "quarantine_file", "fail"]
 MetadataColumn = Literal["_source_file", "_source_line", "_ingested_at"]
-
 
 # strftime codes of fixed width whose text sorts in time.
 _SORTABLE_CODES = frozenset({"%Y", "%m", "%d", "%j", "%F", "%H", "%%"})
@@ -214,6 +213,13 @@ class SourceSettings(CommonSource):
     """For the store; what is not given comes from its standard credential chain."""
     advanced: SourceAdvanced = SourceAdvanced()
     """What few have to set."""
+
+    has_unit_column: ClassVar[bool] = False
+
+    @property
+    def uri(self) -> str:
+        """The directory that the files arrive in."""
+        return self.source_uri
 
     @property
     def replaces(self) -> bool:

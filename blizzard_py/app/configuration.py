@@ -45,9 +45,7 @@ _WHOLE_DAYS = re.compile(r"P\d+D", re.ASCII)
 def unit_problems(config: Config) -> Iterator[Finding]:
     """Every finding, in the order of the file."""
     for name, pipeline in config.pipelines.items():
-        for source_name, source in pipeline.sources.items():
-            if not isinstance(source, TableSourceSettings | HttpSourceSettings):
-                continue
+        for source_name, source in pipeline.query_sources.items():
             here: Key = ("pipelines", name, "sources", source_name)
             connection = config.connections.get(source.connection)
             driver = "" if connection is None else connection.driver

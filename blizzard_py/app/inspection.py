@@ -16,7 +16,6 @@ from typing import Any
 
 from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.event_time import shown_stream, shown_watch
 from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.queries.asking import selection_of
@@ -63,15 +62,14 @@ def explain(config: Config, uri: str) -> Explanation:
     another one, and ``pipeline/source#000000000016#0`` one of any window.
     """
     for name, pipeline in config.pipelines.items():
-        for source_name, source in pipeline.sources.items():
+        for source_name in pipeline.query_sources:
             named, _, task = uri.partition("#")
-            if named == f"{name}/{source_name}" and not isinstance(source, SourceSettings):
+            if named == f"{name}/{source_name}":
                 return _explain_task(config, (name, source_name), uri, task)
     roots = {
         f"{name}/{source_name}": source.source_uri
         for name, pipeline in config.pipelines.items()
-        for source_name, source in pipeline.sources.items()
-        if isinstance(source, SourceSettings)
+        for source_name, source in pipeline.file_sources.items()
     }
     place = located(uri, roots)
     if place.source is None or place.path is None:
@@ -172,8 +170,7 @@ def plan(
     asked = [
         source
         for pipeline in config.pipelines.values()
-        for source in pipeline.sources.values()
-        if not isinstance(source, SourceSettings)
+        for source in pipeline.query_sources.values()
     ]
     if not asked:
         return found, errors
@@ -228,14 +225,14 @@ def _plan_source(
     check_cold_start(source.parts)  # a poll from nothing would be refused, so it finds no files
     state = source.outlook(source.load())
     pipeline = config.pipelines[source.pipeline]
-    settings = pipeline.sources[source.source_name]
-    if isinstance(source.source, UnitSource) and not isinstance(settings, SourceSettings):
+    settings = pipeline.query_sources.get(source.source_name)
+    if isinstance(source.source, UnitSource) and settings is not None:
         source.check(state)
         asked = (source.id, settings, _selection(config, source))
         return unit_plan_of(
             source.source, state, asked, now, offline=offline, everything=everything
         )
-    if isinstance(source.source, AskedSource) and not isinstance(settings, SourceSettings):
+    if isinstance(source.source, AskedSource) and settings is not None:
         source.check(state)
         asked_of = (config.connections[settings.connection], settings, _selection(config, source))
         return plan_of(source.source, state, asked_of, now, offline=offline)
@@ -255,8 +252,7 @@ def _plan_source(
 
 def _selection(config: Config, source: SourcePipeline) -> Selection:
     pipeline = config.pipelines[source.pipeline]
-    settings = pipeline.sources[source.source_name]
-    assert not isinstance(settings, SourceSettings)  # noqa: S101  # the callers have looked
+    settings = pipeline.query_sources[source.source_name]
     return selection_of(pipeline, settings, config.connections[settings.connection].driver)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_py.app.wiring import NoEngine, inferred_schema, parts_of
 from blizzard_py.explain import Explanation
@@ -115,13 +114,10 @@ def schema_diff(config: Config) -> tuple[dict[str, Any], list[str]]:
 def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
     pipeline = config.pipelines[name]
     sampled: list[tuple[Parts, list[Entry]]] = []
-    for source_name, source in pipeline.sources.items():
-        if isinstance(source, SourceSettings):
-            parts = parts_of(config, (name, source_name), NoEngine())
-            state = read_state(parts.stores.sink, parts.id) or SourceState()
-            sampled.append(
-                (parts, recent_files(parts, state, pipeline.schema_.advanced.sample_files))
-            )
+    for source_name in pipeline.file_sources:
+        parts = parts_of(config, (name, source_name), NoEngine())
+        state = read_state(parts.stores.sink, parts.id) or SourceState()
+        sampled.append((parts, recent_files(parts, state, pipeline.schema_.advanced.sample_files)))
     if not sampled:
         return None
     parts, files = max(sampled, key=lambda each: max((f.modified for f in each[1]), default=-1.0))

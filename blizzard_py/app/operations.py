@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.wiring import NoEngine, owner_parts, parts_of, source_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
@@ -125,13 +124,15 @@ def rename_of(
 
 def is_asked(config: Config, where: tuple[str, str]) -> bool:
     """Return whether a source is a table or an API. Raises `ConfigError` for an unknown one."""
-    return not isinstance(source_of(config, where), SourceSettings)
+    source_of(config, where)
+    return where[1] in config.pipelines[where[0]].query_sources
 
 
 def asked_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]:
     """The watermark's columns of a table or an API. Raises `ConfigError` for another source."""
-    source = source_of(config, where)
-    if isinstance(source, SourceSettings):
+    source_of(config, where)
+    source = config.pipelines[where[0]].query_sources.get(where[1])
+    if source is None:
         raise ConfigError(
             "--column", [f"{'/'.join(where)} reads files; give --partition and --watermark"]
         )

@@ -9,7 +9,6 @@ from blizzard_core.errors import BlizzardError, ConfigError, SourceError, Storag
 from blizzard_core.settings.checks.sources import Asked
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.query_sources import HttpSourceSettings
-from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.queries.asking import asking_of
 from blizzard_py.app.queries.plan import PROMISES
 from blizzard_py.app.wiring import NoEngine, asks_of
@@ -33,9 +32,7 @@ def validate_asked(config: Config) -> list[str]:
     problems: list[str] = []
     notes: list[str] = []
     for name, pipeline in config.pipelines.items():
-        for source_name, source in pipeline.sources.items():
-            if isinstance(source, SourceSettings):
-                continue
+        for source_name, source in pipeline.query_sources.items():
             where = f"pipelines.{name}.sources.{source_name}"
             try:
                 asking = asking_of(config, pipeline, source, asks_of(config, NoEngine()))

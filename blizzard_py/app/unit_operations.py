@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from blizzard_core.errors import NotFound, UnitError
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.query_sources import QuerySource
 from blizzard_py.app.request_effects import configured, look
 from blizzard_py.app.submit import Order, RequestResult, Waits, submit_and_follow
 from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline
@@ -32,8 +31,9 @@ Edit = Callable[[SourceState], SourceState]
 
 def is_by_units(config: Config, where: tuple[str, str]) -> bool:
     """Return whether a source is read by work units. Raises `ConfigError` for an unknown one."""
-    source = source_of(config, where)
-    return isinstance(source, QuerySource) and source.units is not None
+    source_of(config, where)
+    source = config.pipelines[where[0]].query_sources.get(where[1])
+    return source is not None and source.units is not None
 
 
 def high_edit(found: SourcePipeline, unit: str, high: str) -> Edit:

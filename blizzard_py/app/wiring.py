@@ -18,12 +18,11 @@ from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
 from blizzard_core.settings.event_time import EMITTED_BATCH
-from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.tables import TEMPLATES, PartitionBy
 from blizzard_core.storage.nowhere import Nowhere
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import join
-from blizzard_py.app.queries.asking import Asks, asking_of, uri_of
+from blizzard_py.app.queries.asking import Asks, asking_of
 from blizzard_py.app.request_effects import effects_of
 from blizzard_py.engines.lazy import LazyEngine, StoppableEngine, WithSession
 from blizzard_py.ingest.inferred_schema import InferredSchema
@@ -60,10 +59,9 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
     """Return what the ingest job needs of a pipeline and one of its sources."""
     sink = pipeline.sink
     by = sink.partition_by
-    files = source if isinstance(source, SourceSettings) else None
-    own = [] if files is None or files.schema_ is None else files.schema_.fields
+    own = [] if source.schema_ is None else source.schema_.fields
     return IngestSettings(
-        source=Place(uri_of(source), {} if files is None else files.storage_options),
+        source=Place(source.uri, dict(source.storage_options)),
         sink=Place(sink.table_uri, sink.storage_options),
         fields=tuple(map(field_spec, [*pipeline.schema_.fields, *own])),
         parquet_compression=sink.compression,
@@ -85,7 +83,7 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
         transform=pipeline.transform or "",
         deduplicate_by=tuple(pipeline.deduplicate_by),
         emitted_batch=EMITTED_BATCH in sink.metadata_columns,
-        unit_column=not isinstance(source, SourceSettings) and source.replaces,
+        unit_column=source.has_unit_column,
     )
 
 
@@ -228,23 +226,22 @@ def parts_of(
     pipeline = config.pipelines[name]
     source = pipeline.sources[source_name] if source is None else source
     sink = pipeline.sink
-    uri = uri_of(source)
-    files = source if isinstance(source, SourceSettings) else None
-    place = (f"{name}/{source_name}", uri)
+    asks = pipeline.query_sources.get(source_name)
+    place = (f"{name}/{source_name}", source.uri)
     activity = (
         SourceActivity(*place, time.time) if activity_of is None else activity_of(place, time.time)
     )
     dlq_uri = pipeline.error_handling.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
     stores = Stores(
-        Nowhere(uri)
-        if files is None
-        else Metered(open_source(uri, files.storage_options), activity.beat),
+        Nowhere(source.uri)
+        if asks is not None
+        else Metered(open_source(source.uri, source.storage_options), activity.beat),
         Metered(open_storage(sink.table_uri, sink.storage_options), activity.beat),
         Metered(open_private(dlq_uri, sink.storage_options), activity.beat),
     )
     inferred = (
         inferred_schema(name, pipeline, stores)
-        if files is not None and pipeline.schema_.is_found_out
+        if asks is None and pipeline.schema_.is_found_out
         else None
     )
     settings = ingest_settings(pipeline, source)
@@ -266,9 +263,7 @@ def parts_of(
         check_table=partial(_check_table, config, name, engine)
         if isinstance(engine, LazyEngine)
         else None,
-        asked=None
-        if isinstance(source, SourceSettings)
-        else asking_of(config, pipeline, source, asks_of(config, engine)),
+        asked=None if asks is None else asking_of(config, pipeline, asks, asks_of(config, engine)),
         event_time=given,
         branches=branches,
         query=None

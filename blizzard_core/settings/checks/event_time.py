@@ -18,7 +18,6 @@ from blizzard_core.settings.event_time import (
     times_of_all,
 )
 from blizzard_core.settings.schema import FieldSettings
-from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Finding, Key
 
 # The other columns that rows have in a query: they say where each is from.
@@ -89,13 +88,13 @@ def _of_watch(pipeline: PipelineSettings, given: EventTimeSettings, here: Key) -
         )
     for name, source in pipeline.sources.items():
         place: Key = (*here, "sources", name)
-        own = source.event_time if isinstance(source, SourceSettings) else None
+        own = source.event_time
         if own is not None and own.idle_after is not None and len(pipeline.sources) > 1:
             yield Finding(
                 (*place, "event_time", "idle_after"),
                 "is for a query that waits for all sources; of these each has its own watermark",
             )
-        if not isinstance(source, SourceSettings):
+        if name in pipeline.query_sources:
             yield Finding((*place, "kind"), _FILES.format(source.kind))
     yield from _of_columns(pipeline, given, here)
     by = pipeline.sink.partition_by
@@ -156,14 +155,14 @@ def event_time_notes(config: Config) -> Iterator[str]:
 
 def _has_own_delay(pipeline: PipelineSettings, branch: Branch) -> bool:
     source = pipeline.sources[branch.source]
-    own = source.event_time if isinstance(source, SourceSettings) else None
+    own = source.event_time
     return own is not None and own.delay is not None
 
 
 def _of_own_blocks(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
     """Return what sources say of event time, held against their pipeline."""
     for name, source in pipeline.sources.items():
-        if not isinstance(source, SourceSettings) or source.event_time is None:
+        if source.event_time is None:
             continue
         where: Key = (*here, "sources", name, "event_time")
         if pipeline.event_time is None:
@@ -180,14 +179,15 @@ def _of_own_blocks(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
 def _of_sources(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
     for source_name, source in pipeline.sources.items():
         where: Key = (*here, "sources", source_name)
-        if not isinstance(source, SourceSettings):
+        files = pipeline.file_sources.get(source_name)
+        if files is None:
             yield Finding((*where, "kind"), _FILES.format(source.kind))
-        elif source.units is not None:
+        elif files.units is not None:
             yield Finding(
                 (*where, "units"),
                 "files that come again would count twice in a window; event_time goes without",
             )
-        elif source.range is not None:
+        elif files.range is not None:
             yield Finding(
                 (*where, "range"),
                 "a window or a duplicate may have rows on both sides of its ends; event_time goes"
@@ -237,7 +237,7 @@ def _times(
     """The columns that say when something happened, where they are named, and of which sources."""
     others = []
     for name, source in pipeline.sources.items():
-        own = source.event_time if isinstance(source, SourceSettings) else None
+        own = source.event_time
         if own is not None and own.column is not None:
             yield own.column, (*here, "sources", name, "event_time", "column"), [name]
         else:

@@ -23,7 +23,6 @@ from blizzard_core.settings.query_sources import (
     TableSourceSettings,
 )
 from blizzard_core.settings.schema import RESCUED, FieldSettings, check_readable
-from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.settings.yaml_file import Finding, Key
 from blizzard_core.storage.opening import normalize_uri
 
@@ -62,19 +61,18 @@ def look_back(connection: ConnectionSettings, source: Asked) -> dict[str, int]:
 def query_problems(config: Config) -> Iterator[Finding]:
     """Every finding, in the order of the file."""
     for name, pipeline in config.pipelines.items():
-        for source_name, source in pipeline.sources.items():
-            if isinstance(source, TableSourceSettings | HttpSourceSettings):
-                here: Key = ("pipelines", name, "sources", source_name)
-                yield from _of_pipeline(pipeline, here, source)
-                connection = config.connections.get(source.connection)
-                if connection is None:
-                    known = ", ".join(config.connections) or "none is given"
-                    yield Finding(
-                        (*here, "connection"),
-                        f"there is no connection of that name; known: {known}",
-                    )
-                else:
-                    yield from _of_connection(connection, here, source, pipeline.field_types)
+        for source_name, source in pipeline.query_sources.items():
+            here: Key = ("pipelines", name, "sources", source_name)
+            yield from _of_pipeline(pipeline, here, source)
+            connection = config.connections.get(source.connection)
+            if connection is None:
+                known = ", ".join(config.connections) or "none is given"
+                yield Finding(
+                    (*here, "connection"),
+                    f"there is no connection of that name; known: {known}",
+                )
+            else:
+                yield from _of_connection(connection, here, source, pipeline.field_types)
 
 
 def _of_pipeline(pipeline: PipelineSettings, here: Key, source: Asked) -> Iterator[Finding]:
@@ -210,7 +208,7 @@ def own_schema_problems(pipeline: PipelineSettings, here: Key) -> Iterator[Findi
     shared = {field.name.lower() for field in pipeline.schema_.fields}
     taken: dict[str, tuple[str, FieldSettings]] = {}
     for name, source in pipeline.sources.items():
-        own = source.schema_ if isinstance(source, SourceSettings) else None
+        own = source.schema_
         if own is None:
             continue
         where: Key = (*here, "sources", name, "schema")
@@ -284,7 +282,7 @@ def schema_problems(config: Config) -> Iterator[Finding]:
 
 
 def _of_growing(pipeline: PipelineSettings) -> Iterator[str]:
-    if not all(isinstance(source, SourceSettings) for source in pipeline.sources.values()):
+    if pipeline.query_sources:
         yield "add is for sources of files; a table or an API is asked for the columns of `fields`"
     for key, given in (("transform", pipeline.transform), ("event_time", pipeline.query)):
         if given is not None:

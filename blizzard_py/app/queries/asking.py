@@ -16,9 +16,8 @@ from blizzard_core.settings.connections import (
     HttpConnection,
     LakeConnection,
 )
-from blizzard_core.settings.document import AnySource, Config, PipelineSettings
+from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
-from blizzard_core.settings.sources import SourceSettings
 from blizzard_py.app.queries.http import http_source
 from blizzard_py.app.queries.units import statement_of, units_of
 from blizzard_py.connections.asking import Asking
@@ -28,19 +27,6 @@ from blizzard_py.connections.protocol import Connection, Selection, Split
 from blizzard_py.connections.sql.statements import without_end
 from blizzard_py.reading import Access
 from blizzard_py.schema.types import field_spec
-
-
-def uri_of(source: AnySource) -> str:
-    """Return what a source is called in messages, letters and the checkpoint: where its rows are.
-
-    Of a table or an API that is the connection's name and the table's: a server may move.
-    """
-    if isinstance(source, SourceSettings):
-        return source.source_uri
-    if isinstance(source, HttpSourceSettings):
-        return f"{source.connection}:/{source.request.path.strip('/')}"
-    return f"{source.connection}:{source.table or 'query'}"
-
 
 # Answers statements where only the engine has a driver.
 Asks: TypeAlias = Callable[[Access, str], pa.Table]

@@ -18,7 +18,6 @@ from blizzard_core.observability.lookups import Found, Lookups
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.observability.notices import Notice
 from blizzard_core.observability.written import StateFiles
-from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import Storage
@@ -147,8 +146,7 @@ def _names(fields: Sequence[str] | None) -> list[str]:
 
 def _apart(parts: Parts, allowance: Allowance) -> Parts:
     """The parts with stores that count what is asked of them, and tell no loop of answers."""
-    sink, source = parts.ingest.sink, parts.source
-    assert isinstance(source, SourceSettings)  # noqa: S101  # others are at no URI
+    sink, source = parts.ingest.sink, parts.files
     stores = Stores(
         Metered(open_source(source.source_uri, source.storage_options), allowance.spend),
         Metered(open_storage(sink.uri, sink.options), allowance.spend),

@@ -215,7 +215,6 @@ def parts_of(
     config: Config,
     where: tuple[str, str],
     engine: Engine,
-    source: AnySource | None = None,
     activity_of: Callable[[tuple[str, str], Callable[[], float]], SourceActivity] | None = None,
 ) -> Parts:
     """Return what a source is made of. Opens no connection.
@@ -224,7 +223,7 @@ def parts_of(
     """
     name, source_name = where
     pipeline = config.pipelines[name]
-    source = pipeline.sources[source_name] if source is None else source
+    source = pipeline.sources[source_name]
     sink = pipeline.sink
     asks = pipeline.query_sources.get(source_name)
     place = (f"{name}/{source_name}", source.uri)

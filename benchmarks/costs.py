@@ -1,4 +1,4 @@
-"""What polling and ingesting costs at an object store: requests, counted on the wire, and a month.
+"""Cost of polls and batches at an object store: requests on the wire, and a month's price.
 
     python -m benchmarks.costs
     python -m benchmarks.costs --poll-secs 60 --partitions 24 --batches-a-day 1440 --files 20
@@ -38,7 +38,7 @@ DAYS = 30
 
 @dataclass
 class Requests:
-    """What was asked of the store, by kind."""
+    """Requests to the store, by kind."""
 
     kinds: Counter[str] = field(default_factory=Counter)
 

@@ -25,13 +25,13 @@ Ticks = Mapping[tuple[int, int], int]
 
 
 def adopt_orphans() -> None:
-    """What a child leaves behind becomes ours, to be waited for. Raises `OSError`."""
+    """Make this process the parent of its children's orphans. Raise `OSError` on failure."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "this process may not adopt")
 
 
 def children() -> set[int]:
-    """Those of this process that run, or have ended and were not waited for."""
+    """Return the child processes that run, or that ended and were not waited for."""
     mine = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     return set(map(int, mine.split()))
 
@@ -55,12 +55,12 @@ def ticks() -> Ticks:
 
 
 def seconds_between(before: Ticks, after: Ticks) -> float:
-    """What the processes of ``after`` have used since ``before``, those that are new in all."""
+    """Return the CPU seconds of all processes since ``before``; new processes count in full."""
     return sum(used - before.get(process, 0) for process, used in after.items()) / _TICKS
 
 
 class Watched:
-    """What `watched` has seen."""
+    """Sums of `watched`."""
 
     def __init__(self) -> None:
         self._before = ticks()

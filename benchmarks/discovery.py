@@ -1,4 +1,4 @@
-"""What a poll costs: this discovery beside listing everything, at growing history.
+"""Cost of a poll beside a full listing, at growing history.
 
     python -m benchmarks.discovery            # 1 k to 1 M old objects, a few minutes
     python -m benchmarks.discovery --quick    # a small part of it, under half a minute
@@ -59,7 +59,7 @@ def request_bound(active: int, new: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one way of finding new files took; ``seconds`` by latency."""
+    """Requests, keys and time of one way to find new files; ``seconds`` by latency."""
 
     requests: int
     keys: int
@@ -276,7 +276,7 @@ def measure_edges(server: StandIn, world: World) -> list[tuple[str, int, Counter
 
 
 def broken(rows: Sequence[Row]) -> list[str]:
-    """Which rows do not keep the promise, in words."""
+    """Return the rows that break the promise, in words."""
     found = [
         f"{row.old:,} old, {row.active} active, {row.new} new: {row.ours.requests} requests,"
         f" {request_bound(row.active, row.new)} allowed"

@@ -1,4 +1,4 @@
-"""What the discovery benchmark polls: histories, arrivals, and the state of the daemon."""
+"""Cases of the discovery benchmark: histories, arrivals, and the daemon's state."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class World:
         return [file_of(active[number % self.active], self.old + number) for number in range(count)]
 
     def progress(self, old: Sequence[Entry], in_grace: int = IN_GRACE) -> Progress:
-        """What an up-to-date daemon keeps: the newest partitions, and the lowest as the floor.
+        """Return an up-to-date daemon's progress: the newest partitions, the lowest as the floor.
 
         All but the last ``in_grace`` names of a partition were done longer ago than the
         grace period.

@@ -1,4 +1,4 @@
-"""What queries over event time cost: settles, rows a second, many keys, many batches.
+"""Cost of event-time queries: commits, rows a second, many keys, many batches.
 
     python -m benchmarks.event_time [--quick]
 
@@ -40,7 +40,7 @@ def report(
 
 
 def goals(settled: dict[int, list[float]], rates: list[Rates], held: list[Held]) -> str:
-    """What was wanted, what it is, and whether that is met."""
+    """Return each goal with its measured value and whether it is met."""
     partitions = min(settled)
     small = statistics.median(settled[partitions])
     slowest = min(rates, key=lambda one: one.each_ratio)

@@ -62,7 +62,7 @@ class Rates:
 
     @property
     def each_ratio(self) -> float:
-        """How many times as fast as Spark's own we are, with each batch's windows before the next.
+        """Spark's seconds divided by ours, with each batch's windows before the next.
 
         Spark is as it comes, and not tuned.
         """
@@ -124,7 +124,7 @@ def _check(found: Mapping[str, Windows], total: int, rows: int) -> None:
 def _ours(
     raw: Path, engine: SparkEngine, files: int, emit: str, place: Path
 ) -> tuple[Windows, float]:
-    """What we find, and the seconds that it took."""
+    """Return Blizzard's windows and the seconds for them."""
     schema = {"schema": {"fields": _FIELDS}}
     place.mkdir()
     (place / "raw").symlink_to(raw)
@@ -157,7 +157,7 @@ def _write(raw: Path, rows: int, files: int) -> None:
 def _spark(
     raw: Path, engine: SparkEngine, files: int, settings: Mapping[str, str], place: Path
 ) -> tuple[Windows, float]:
-    """What Spark's own stream finds over all files, and the seconds that it took."""
+    """Return the windows of Spark's own stream over all files, and the seconds for them."""
     began = time.monotonic()
     writer = _stream(place, raw, engine, files, settings)
     writer.trigger(availableNow=True).start().awaitTermination()

@@ -1,4 +1,4 @@
-"""What a settled batch of a query over event time costs: alone, above many keys, over many."""
+"""Cost to finish a batch of an event-time query: alone, above many keys, over many batches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What is held after so many batches: JVM heap in use, the JVM, this process (MB)."""
+    """Memory after so many batches: JVM heap in use, the JVM, this process (MB)."""
 
     batches: int
     heap_mb: float
@@ -52,7 +52,7 @@ class Held:
 
 @contextmanager
 def told() -> Iterator[list[Any]]:
-    """What the pipelines say meanwhile."""
+    """Yield the pipelines' log events."""
     with capture_logs() as found:
         yield found
 
@@ -111,7 +111,7 @@ def _put_keys(world: EventWorld, ids: Iterator[int], count: int) -> None:
 
 
 def held_over(folder: Path, engine: SparkEngine, batches: int, looks: int) -> list[Held]:
-    """What is held at so many times on the way through the batches of one process."""
+    """Measure memory at several points of one process's batches."""
     world = EventWorld(folder / "long", engine, TUMBLING)
     worker = world.pipeline()
     found = []
@@ -147,7 +147,7 @@ def _held(batches: int) -> Held:
 
 
 def jvm_mb() -> float:
-    """What the JVM has of the machine's memory."""
+    """Return the JVM's resident memory in MB."""
     gateway = SparkContext._gateway  # noqa: SLF001  # no public name
     assert gateway is not None
     status = Path(f"/proc/{gateway.proc.pid}/status").read_text()

@@ -1,4 +1,4 @@
-"""Who takes part in `benchmarks.ingest`, each as a function from a folder to another.
+"""Contenders of `benchmarks.ingest`, each as a function from a folder to another.
 
 All read the same gzip NDJSON with the same declared schema and write snappy Parquet to the
 same disk, on the same number of cores.
@@ -51,7 +51,7 @@ Fields = tuple[FieldSpec, ...]
 
 
 def job_of(fields: Fields, source: Path, sink: Path) -> IngestJob:
-    """What the daemon would hand to its engine for all files of the folder."""
+    """Return the daemon's engine job for all files of the folder."""
     return IngestJob(
         IngestSettings(
             Place(str(source)), Place(str(sink)), fields, "snappy", file_bytes=128 << 20

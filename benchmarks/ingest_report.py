@@ -1,4 +1,4 @@
-"""What `benchmarks.ingest` measured, as Markdown: a table per batch, and the goals. Pure."""
+"""Report of `benchmarks.ingest` as Markdown: a table per batch, and the goals. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Measured:
     worker_mb: float
 
     def ratio(self, one: str, other: str) -> float | None:
-        """How many times as long ``one`` took, in the middle; None if one took no part."""
+        """Return the ratio of two medians; None if one contender took no part."""
         if one not in self.turns or other not in self.turns:
             return None
         return self.seconds(one) / self.seconds(other)
@@ -65,7 +65,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What was wanted, and what was measured."""
+    """A goal and its measured value."""
 
     wanted: str
     found: str
@@ -73,7 +73,7 @@ class Goal:
 
 
 def goals(measured: Iterable[Measured]) -> Iterator[Goal]:
-    """What the ingest engine is held to, in the order of the shapes."""
+    """Yield the goals of the ingest engine, in the order of the shapes."""
     for one in measured:
         name = one.shape.name
         if BLIZZARD not in one.turns:

@@ -63,7 +63,7 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True)
 class World:
-    """Where the pipelines' data is, and how it is reached."""
+    """Location of the pipelines' data, and the options to reach it."""
 
     root: str
     options: Mapping[str, str]
@@ -114,7 +114,7 @@ class World:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process has used and holds."""
+    """CPU time and memory of a process."""
 
     cpu_secs: float
     mib: float

@@ -1,4 +1,4 @@
-"""What metrics, health and the log add to the work: ``python -m benchmarks.observing``.
+"""Cost of metrics, health and the log: ``python -m benchmarks.observing``.
 
 Each figure is the best of several runs of the real calls, beside the same work without them.
 """

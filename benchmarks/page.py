@@ -1,4 +1,4 @@
-"""What the page of very many sources costs: ``python -m benchmarks.page [SOURCES]``.
+"""Cost of the page of very many sources: ``python -m benchmarks.page [SOURCES]``.
 
 Each answer is asked for over HTTP, as a browser does. *Made* is the first one and every one that
 comes a second later, *kept* are those in between, however many ask; then 20 ask at the same time.

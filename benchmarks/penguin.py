@@ -1,4 +1,4 @@
-"""What a Penguin cycle costs, beside delta-rs doing nothing but the commit.
+"""Cost of a Penguin cycle, beside delta-rs that does only the commit.
 
 * commits of 1, 100 and 1,000 files into tables of 1 k, 100 k and 1 M files, beside
   delta-rs with ready-made actions, and beside delta-rs after somebody read the footers;
@@ -89,7 +89,7 @@ def idle_on_the_wire(template: Path, polls: int) -> str:
 
 
 def starts_on_the_wire(foreign: int) -> None:
-    """What a start asks of a store, before and after so many commits of other writers."""
+    """Count the requests of a start before and after so many commits of other writers."""
     with s3_api() as (server, proxy), ThreadPoolExecutor(THREADS) as pool:
         uri = f"s3://{server.new_bucket()}/t"
         bucket = open_storage(uri, server.options)
@@ -123,7 +123,7 @@ def started(uri: str, pool: ThreadPoolExecutor, options: dict[str, str]) -> None
 
 
 def on_record(count: int) -> None:
-    """What one file more costs in the record of quarantine."""
+    """Measure the cost of one more file in the quarantine."""
     with tempfile.TemporaryDirectory(prefix="bench-penguin-") as folder:
         Path(folder, "table").mkdir()
         found = measured("quarantine", Path(folder, "table"), count, 20)

@@ -1,4 +1,4 @@
-"""What bad records cost: the exact path against the parser alone.
+"""Cost of bad records: the exact path against the parser alone.
 
     python -m benchmarks.records
 

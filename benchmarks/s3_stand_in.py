@@ -195,7 +195,7 @@ def list_answer(bucket: Bucket, name: str, query: Mapping[str, str]) -> tuple[by
 
 @dataclass(slots=True)
 class Counters:
-    """What S3 clients asked for since the last reset.
+    """Requests of S3 clients since the last reset.
 
     ``bytes_sent`` are whole answers with their headers; ``peak`` is the largest number
     of requests that were under way at once.

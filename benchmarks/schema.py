@@ -1,4 +1,4 @@
-"""What each kind of column costs a task, against the same data in plain columns.
+"""Cost of each kind of column in a task, against the same data in plain columns.
 
 ``python -m benchmarks.schema``: CPU time of parsing chunks of Wikipedia edits with the fast path
 and without, the least of some rounds in which all schemas take turns. Other work on the machine

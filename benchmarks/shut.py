@@ -1,4 +1,4 @@
-"""What authentication and encryption cost: the same batches on Spark shut and on Spark open.
+"""Cost of authentication and encryption: the same batches on Spark with both and without.
 
     python -m benchmarks.shut                        # a local master
     python -m benchmarks.shut --standalone           # a master and two workers of one core each

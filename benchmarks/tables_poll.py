@@ -1,4 +1,4 @@
-"""What a poll costs that finds no rows: statements by the server's own log, writes by the disk."""
+"""Cost of a poll without new rows: statements in the server's log, writes on the disk."""
 
 from __future__ import annotations
 

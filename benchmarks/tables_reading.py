@@ -1,4 +1,4 @@
-"""Who takes part in `benchmarks.tables` without Spark: each reads ``orders`` into one file.
+"""Contenders of `benchmarks.tables` without Spark: each reads ``orders`` into one file.
 
     python -m benchmarks.tables_reading < order.json
 
@@ -35,7 +35,7 @@ _BATCH_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to read and where to: ``statement`` is that of our own task."""
+    """Source and target of a reading; ``statement`` is that of our own task."""
 
     contender: str
     driver: str
@@ -45,7 +45,7 @@ class Order:
 
 
 def settings(folder: str) -> IngestSettings:
-    """What the pipeline's YAML would make of it, with everything else as by default."""
+    """Return the settings that the pipeline's YAML would give, all others at their defaults."""
     return IngestSettings(
         source=Place("shop:orders"),
         sink=Place(folder),
@@ -122,7 +122,7 @@ CONTENDERS: Mapping[str, Callable[[Order], int]] = {
 
 
 def contenders(driver: str) -> list[str]:
-    """Who of them can read that database."""
+    """Return the contenders that can read that database."""
     return [name for name in CONTENDERS if name != PSYCOPG or driver == "postgresql"]
 
 
@@ -167,7 +167,7 @@ def main() -> None:
 
 
 def as_json(order: Order) -> str:
-    """What `main` reads."""
+    """Return the input of `main`."""
     return json.dumps(asdict(order))
 
 

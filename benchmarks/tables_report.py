@@ -1,4 +1,4 @@
-"""What `benchmarks.tables` measured, as Markdown: a table per database, and the goals. Pure."""
+"""Report of `benchmarks.tables` as Markdown: a table per database, and the goals. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What was wanted, and what was measured."""
+    """A goal and its measured value."""
 
     wanted: str
     found: str
@@ -54,7 +54,7 @@ class Goal:
 
 
 def goals(measured: Sequence[Measured], statements: float, saved: int) -> Iterator[Goal]:
-    """What reading a table is held to. A goal whose contender took no part is left out."""
+    """Yield the goals for reading a table, without those whose contender took no part."""
     for one in measured:
         for other in (ADBC_SPARK, ADBC):
             ratio = one.cpu(OURS_SPARK) / one.cpu(other)

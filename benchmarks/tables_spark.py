@@ -1,4 +1,4 @@
-"""Who takes part in `benchmarks.tables` through Spark, and what the run costs its processes."""
+"""Contenders of `benchmarks.tables` through Spark, and the CPU time of their processes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Through:
         return found
 
     def ours(self, order: Order, below: int | None = None) -> int:
-        """What the daemon hands to its engine for the first window, planning and all."""
+        """Run the daemon's first window in its engine, with its planning."""
         self._turn += 1
         with planned(order.driver, order.uri, below) as (connection, access, _, tasks):
             named = {f"000000000000#{task.name}": task for task in tasks}
@@ -96,7 +96,7 @@ class Through:
         )
 
     def _adbc(self, order: Order) -> int:
-        """What one writes by hand with ``mapInArrow``."""
+        """Run a reader with ``mapInArrow``, as one writes it by hand."""
         rows = self._engine.session().range(0, 1, 1, 1)
         (row,) = rows.mapInArrow(partial(_by_hand, order), "rows long").collect()
         found: int = row["rows"]

@@ -1,4 +1,4 @@
-"""What work units cost: planning, commits that replace, mixed files written anew, idle polls.
+"""Cost of work units: planning, commits that replace, rewritten mixed files, idle polls.
 
     python -m benchmarks.units [--quick]
 
@@ -44,7 +44,7 @@ def report(
 def goals(
     planned: list[Timed], committed: list[Pairs], rewritten: Pairs, polled: dict[int, Requests]
 ) -> str:
-    """What was wanted, what it is, and whether that is met."""
+    """Return each goal with its measured value and whether it is met."""
     plans = [one for one in planned if one.what.startswith("plan of")]
     slowest = max(plans, key=lambda one: one.secs)
     worst = max(committed, key=lambda one: one.ratio)

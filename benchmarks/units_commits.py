@@ -1,4 +1,4 @@
-"""What a commit that replaces costs, beside one that appends as many files.
+"""Cost of a commit that replaces, beside one that appends as many files.
 
 Two tables of the same many files, of which only the log has most. In each round a Penguin
 appends so many files to one, and another applies a group of as many to the other, which takes

@@ -71,7 +71,7 @@ def all_open(ranges: list[Pair], names: list[str]) -> UnitsState:
 
 
 def planning(units: int) -> tuple[list[Timed], dict[str, int]]:
-    """What planning so many units takes, and the bytes of their state, open and closed."""
+    """Measure the planning of so many units, and the bytes of their state, open and closed."""
     watch = Stopwatch()
     timed = watch.timed
     end = START + timedelta(hours=units // 2)

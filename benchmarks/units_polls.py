@@ -1,4 +1,4 @@
-"""What an idle poll asks of a store, without and with sources of work units.
+"""Requests of an idle poll, without and with sources of work units.
 
 Through an S3 API, every request counted on the wire.
 """
@@ -30,7 +30,7 @@ _POLLS = 20
 
 
 class Requests(NamedTuple):
-    """What an idle poll asks: in all, and of these for manifests."""
+    """Requests of an idle poll: all, and those for manifests."""
 
     all: float
     manifests: float

@@ -1,4 +1,4 @@
-"""What it costs to write the rows anew that stay of mixed files, beside copying the files.
+"""Cost of rewriting the remaining rows of mixed files, beside copying the files.
 
 A mixed file holds rows of many units, as a compaction leaves it; one of the units goes. Copying
 is the same with pyarrow alone: row group by row group, the same codec, durable at the end.

@@ -62,7 +62,7 @@ class Demo:
                     yield [edit for file in some for edit in file]
 
     def letters(self) -> list[dict[str, Any]]:
-        """What `blizzard dlq list` tells."""
+        """Return the dead letters that `blizzard dlq list` prints."""
         command = ["dlq", "list", str(CONFIG), "--json", "--limit", "0"]
         done = subprocess.run(
             [sys.executable, "-m", "blizzard_py", *command],

@@ -1,4 +1,4 @@
-"""What `make demo-event-time` shows, and what duckdb says of the same files.
+"""Report of `make demo-event-time`, with duckdb's results for the same files.
 
 duckdb is told which edits are in which batch, and nothing else: the watermark of a batch is the
 newest time of those before it less the delay, an edit is late if its window has ended by then, and
@@ -59,7 +59,7 @@ class Found:
 
 
 def answer(batches: Sequence[Sequence[Edit]]) -> Found:
-    """What duckdb makes of the edits, batch by batch."""
+    """Compute the expected windows and late rows with duckdb, batch by batch."""
     edits = [(number, edit) for number, batch in enumerate(batches) for edit in batch]
     table = pa.table(
         {

@@ -30,7 +30,7 @@ _START_SECS = 60
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where it listens, and the password of its superuser and of the role ``reader``."""
+    """Port of a server, and the password of its superuser and of the role ``reader``."""
 
     port: int
     password: str = field(repr=False)

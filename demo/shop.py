@@ -63,6 +63,6 @@ def transaction(server: Server, *statements: str) -> Iterator[None]:
 
 
 def versions(server: Server) -> int:
-    """How many versions of rows there were up to now, in transactions that have ended."""
+    """Return the number of row versions so far, in transactions that have ended."""
     count: int = server.row("SELECT count(*) FROM history")[0]
     return count

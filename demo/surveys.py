@@ -36,7 +36,7 @@ class Answer:
     text: str
 
     def to_json(self) -> dict[str, Any]:
-        """What stands in the API's answer."""
+        """Return the answer as the API sends it."""
         return {
             "id": self.id,
             "survey": self.survey,
@@ -48,7 +48,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """How many answers came on a day, for days before it too; were corrected; were withdrawn."""
+    """Answers of one day: new ones, those for earlier days, corrected and withdrawn ones."""
 
     new: int = 0
     late: int = 0

@@ -41,7 +41,7 @@ class Demo:
         self.lake = place / "lake" / "orders"
 
     def windows(self) -> list[dict[str, Any]]:
-        """What was published, window by window."""
+        """Return the log's `batch_done` events, one a window."""
         return self.blizzard.told("batch_done")
 
     def read(self) -> None:

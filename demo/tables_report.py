@@ -1,4 +1,4 @@
-"""What `make demo-tables` shows: the windows that were read, then the lake beside the database."""
+"""Report of `make demo-tables`: the windows that were read, then lake and database side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make demo-units` shows: the lake beside the API at the end of each day, then by month."""
+"""Report of `make demo-units`: lake and API side by side at the end of each day, then by month."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _READ = (
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What one day did, what its run cost, and whether the lake was what the API said after it."""
+    """One day: its changes, the cost of its run, and whether the lake then equalled the API."""
 
     date: datetime
     changes: Changes

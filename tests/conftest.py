@@ -1,4 +1,4 @@
-"""What every test gets."""
+"""Fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def quiet_logs() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def bench() -> Bench:
-    """What the readers' bench has read so far."""
+    """Return the record of the tables that the readers have read in this run."""
     return Bench()
 
 

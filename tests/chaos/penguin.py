@@ -68,7 +68,7 @@ class Killed(BaseException):
 
 @dataclass
 class Faults:
-    """Whether and how the next step goes wrong."""
+    """A random choice, for each step, whether and how it fails."""
 
     chance: random.Random
     rate: float
@@ -302,7 +302,7 @@ class Chaos:
 
 
 def losses(seed: int, rate: float) -> Callable[[str], Lost | None]:
-    """What becomes of a request on the wire. Writes are in danger, reads now and then."""
+    """Return a function that decides how a request fails: writes often, reads now and then."""
     chance, lock = random.Random(seed), threading.Lock()
 
     def lose(method: str) -> Lost | None:

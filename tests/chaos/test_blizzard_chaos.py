@@ -26,12 +26,12 @@ def something_happened(counts: dict[str, int]) -> None:
 
 
 @pytest.mark.promise("G-020")
-def test_every_file_that_appears_in_time_is_there_once_after_chaos(tmp_path: Path) -> None:
+def test_files_in_time_are_ingested_once(tmp_path: Path) -> None:
     something_happened(run_local(tmp_path, planned(SECS, 2, PACE)))
 
 
 @pytest.mark.promise("G-020")
-def test_every_file_that_appears_in_time_is_there_once_although_answers_are_lost(
+def test_files_in_time_are_ingested_once_when_answers_are_lost(
     tmp_path: Path, s3: S3Server
 ) -> None:
     something_happened(run_s3(tmp_path, planned(SECS, 1, PACE), s3))

@@ -49,7 +49,7 @@ def kinds(files: list[Written], found: Found) -> list[Kind]:
     return [fault.kind for fault in judge(files, found, LIMIT, 64)]
 
 
-def test_lateness_counts_from_the_first_higher_name_of_the_partition() -> None:
+def test_lateness_counts_from_first_higher_name_of_partition() -> None:
     files = [
         Written(1, "d=1/a", 1, 10.0, 10.5),
         Written(2, "d=1/b", 1, 4.0, 4.5),
@@ -60,7 +60,7 @@ def test_lateness_counts_from_the_first_higher_name_of_the_partition() -> None:
     assert lateness(files, 2) == {"d=1/a": 8.5, "d=1/b": 2.5, "d=1/c": 0.0, "d=2/z": 0.0}
 
 
-def test_in_a_partition_that_may_be_closed_lateness_counts_from_all_that_is_higher() -> None:
+def test_lateness_counts_from_any_higher_name_in_old_partitions() -> None:
     files = [
         Written(1, "d=1/a", 1, 1.0, 1.5),
         Written(2, "d=1/b", 1, 9.0, 9.5),
@@ -78,14 +78,14 @@ def test_what_is_as_it_must_be_has_no_fault() -> None:
     assert kinds(files, once(*files)) == []
 
 
-def test_a_file_in_time_must_be_there_and_a_letter_does_not_stand_for_it() -> None:
+def test_file_in_time_needs_rows_and_not_a_letter() -> None:
     early, high = written(1, at=LIMIT - 1), written(2)
     assert kinds([early, high], once(high)) == ["missing"]
     letter = Found(once(high).rows, {early.path: 1}, {})
     assert kinds([early, high], letter) == ["letters"]
 
 
-def test_a_late_file_is_in_the_table_or_has_a_letter_and_not_both() -> None:
+def test_late_file_has_rows_or_a_letter_and_not_both() -> None:
     late, high = written(1, at=LIMIT + 1), written(2)
     files = [late, high]
     assert kinds(files, once(*files)) == []
@@ -143,7 +143,7 @@ def ages(place: Place) -> dict[str, float]:
     }
 
 
-def test_a_file_on_a_disk_appears_whole_with_the_time_it_is_given(tmp_path: Path) -> None:
+def test_file_on_disk_appears_complete_with_its_time(tmp_path: Path) -> None:
     place = local_place(tmp_path, PACE)
     place.put("d=1/new", b"x", 0)
     place.put("d=1/old", b"x", 86_400)
@@ -163,7 +163,7 @@ def test_an_object_behind_the_proxy_has_the_time_it_is_given(s3: S3Server, tmp_p
         assert (found.size, time.time() - found.modified > 86_400) == (1, True)
 
 
-def test_a_delayed_request_is_applied_although_nobody_waits_for_it(s3: S3Server) -> None:
+def test_delayed_request_is_applied_without_its_client(s3: S3Server) -> None:
     bucket = s3.new_bucket()
     with fault_proxy(s3.endpoint) as proxy:
         proxy.lose = lambda _method: 0.1
@@ -217,7 +217,7 @@ def test_the_writer_says_what_it_wrote_and_when() -> None:
     assert sum(secs > 0 for secs in lateness(files, 64).values()) > 5
 
 
-def test_a_writer_that_fails_is_not_taken_for_one_that_wrote_nothing() -> None:
+def test_failed_writer_is_noticed() -> None:
     def fail(_path: str, _data: bytes, _old: float) -> None:
         raise OSError("no space left")
 
@@ -227,7 +227,7 @@ def test_a_writer_that_fails_is_not_taken_for_one_that_wrote_nothing() -> None:
         writer.finish()
 
 
-def test_a_process_that_ends_by_itself_or_with_another_code_is_noticed(tmp_path: Path) -> None:
+def test_unexpected_end_of_a_process_is_noticed(tmp_path: Path) -> None:
     place = local_place(tmp_path, PACE)
     place.scenario.config.write_text("neither: pipelines\n")
     fleet = Fleet(place.scenario, tmp_path)

@@ -23,7 +23,7 @@ def test_every_row_is_there_once_after_chaos(tmp_path: Path, seed: int) -> None:
     assert found["versions"] > 5
 
 
-def test_every_row_is_there_once_after_answers_were_lost_on_the_wire(s3: S3Server) -> None:
+def test_rows_are_committed_once_when_answers_are_lost(s3: S3Server) -> None:
     found = run_on_s3(s3, rounds=5, seed=3, process_rate=0.1)
     assert found["rows"] > 3
     assert found["requests lost on the wire"] > 0

@@ -45,7 +45,7 @@ importlib.import_module("pandas")
 
 @dataclass
 class Look:
-    """What became of a target so far."""
+    """Progress of one target."""
 
     target: Target
     folder: Path
@@ -66,7 +66,7 @@ class Look:
         self.process.start()
 
     def ended(self) -> bool:
-        """Whether that was all; a process that ended of its bytes is followed by another."""
+        """Return whether the target is done; a process that the bytes ended is started again."""
         assert self.process is not None
         self.process.join(1)
         if self.process.is_alive():
@@ -96,7 +96,7 @@ class Look:
             self.found.setdefault(told, path)
 
     def log(self) -> str:
-        """What libFuzzer said."""
+        """Return the output of libFuzzer."""
         return (self.folder / LOG).read_text(errors="replace")
 
     def report(self) -> None:

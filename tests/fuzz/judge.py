@@ -1,4 +1,4 @@
-"""Whether a target keeps its contract for some bytes, within bounds of time and memory."""
+"""Check whether a target keeps its contract for some bytes, within limits of time and memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def signature(error: BaseException) -> str:
 
 
 class Findings:
-    """What was found in a run, the first bytes of each kind, in a folder of its own."""
+    """Folder of the inputs that broke a contract in a run: the first of each kind."""
 
     def __init__(self, target: Target, folder: Path) -> None:
         self.most = 20

@@ -36,7 +36,7 @@ class Target:
     max_bytes: int = 4096
 
     def corpus(self) -> list[Path]:
-        """What was found before, as it was found."""
+        """Return the files that earlier runs found, unchanged."""
         return sorted(path for path in (CORPUS / self.name).glob("*") if path.is_file())
 
 

@@ -1,4 +1,4 @@
-"""What was found stays mended, a bounded share of looking, and that looking finds defects."""
+"""Old findings stay mended, a short search finds none, and the search finds planted defects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was taken once, and what an operator or an update makes of it."""
+"""Files that were ingested once, after an operator's command or an update."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.blizzard_world import World
 from tests.support.letter_world import LetterWorld
 
 
-def test_a_source_that_starts_over_takes_again_what_replays_had_taken() -> None:
+def test_reset_source_ingests_replayed_files_again() -> None:
     world = LetterWorld()
     world.mend()
     world.replay()
@@ -58,7 +58,7 @@ def test_late_verdicts_do_not_count_as_failures_of_the_pipeline() -> None:
     assert world.rows() == ["r", "s"]
 
 
-def test_names_of_outputs_increase_also_within_a_millisecond_and_when_time_stands_still() -> None:
+def test_output_names_increase_within_a_millisecond() -> None:
     names = OutputNames()
     given = [name for _ in range(3) for name in names.fresh(3000, 1_750_000_000.0)]
     given += names.fresh(2, 1_749_999_000.0)
@@ -66,7 +66,7 @@ def test_names_of_outputs_increase_also_within_a_millisecond_and_when_time_stand
     assert len(given) == 9002
 
 
-def test_the_clock_counts_on_from_the_stores_time_and_never_looks_at_the_machines() -> None:
+def test_clock_starts_at_store_time_and_ignores_machine_time() -> None:
     passed = [10.0]
     clock = StoreClock(lambda: 5.0, lambda: passed[0])
     assert clock() == 5.0

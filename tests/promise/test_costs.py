@@ -1,4 +1,4 @@
-"""What a source costs does not grow with its history, nor with the square of what waits.
+"""Cost of a source: independent of its history, and at most linear in its backlog.
 
 Counted are requests, bytes and calls; processor time only as a ratio of two sizes.
 """
@@ -59,7 +59,7 @@ def test_a_checkpoint_stays_small_without_sweeps() -> None:
 
 
 class Counted:
-    """How many LIST requests a source answers."""
+    """Counter of the LIST requests that a source answers."""
 
     def __init__(self, world: World) -> None:
         self.requests = 0
@@ -78,9 +78,7 @@ def hour(number: int) -> str:
 
 
 @pytest.mark.parametrize("restarts", [True, False])
-def test_a_cold_start_of_3000_partitions_costs_its_pages_and_64_lists_a_poll(
-    *, restarts: bool
-) -> None:
+def test_cold_start_of_3000_partitions_costs_64_lists_a_poll(*, restarts: bool) -> None:
     # History in 3,000 partitions; polls follow within and beyond the grace period.
     world = World(checkpoint=CheckpointSettings(interval_files=500), late_sweep_interval=0)
     world.source.page_keys = 1000
@@ -155,7 +153,7 @@ def document(state: SourceState) -> dict[str, Any]:
     return state_to_json(state, 1e9)
 
 
-def test_a_backlog_of_400_000_files_costs_in_proportion_to_one_of_40_000() -> None:
+def test_cost_of_a_backlog_is_linear_up_to_400_000_files() -> None:
     # What is decided of a whole backlog, batch by batch.
     small, large = waiting(40_000), waiting(400_000)
     once = cpu_secs(lambda: worked_off(small, nothing))
@@ -165,7 +163,7 @@ def test_a_backlog_of_400_000_files_costs_in_proportion_to_one_of_40_000() -> No
     assert time.process_time() - began < 3 * 10 * once
 
 
-def test_a_batch_of_a_full_scan_costs_little_more_than_one_of_a_short_scan() -> None:
+def test_batch_of_a_full_scan_costs_little_more() -> None:
     # Decisions and checkpoints of a batch, in a scan of 1,000 files and in one of 20,000.
     def per_batch(count: int) -> float:
         files = waiting(count)
@@ -296,7 +294,7 @@ def test_a_set_tracked_source_takes_so_many_files_at_a_time(
 
 
 @pytest.mark.promise("G-120")
-def test_a_source_without_directories_is_flat_once_it_has_enough_files_new_or_done() -> None:
+def test_source_without_directories_is_flat_with_enough_files() -> None:
     # No scan ever finds a thousand at once, and each poll would list all there are.
     checkpoint = CheckpointSettings(interval_files=5000)
     world = World(grace_period="1m", checkpoint=checkpoint)

@@ -1,4 +1,4 @@
-"""Who was replaced changes nothing: not in staging, not in the table, not in the dead letters."""
+"""A replaced daemon changes nothing: not in staging, in the table or in the dead letters."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ STEPS = {left_publishing: 6, late_ingested: 18, verdict_left_publishing: 18}
 
 
 @pytest.mark.parametrize("scene", STEPS, ids=lambda scene: scene.__name__)
-def test_a_starter_that_pauses_anywhere_takes_nothing_from_its_successor(scene: Any) -> None:
+def test_paused_start_changes_nothing_of_its_successor(scene: Any) -> None:
     # A pod starts and hangs at any request; its replacement works; at any request of that
     # the first wakes up and goes on until it is told that it was replaced.
     expected = scene()
@@ -107,7 +107,7 @@ def test_a_starter_that_pauses_anywhere_takes_nothing_from_its_successor(scene: 
 
 
 @pytest.mark.parametrize("lands", range(12))
-def test_a_commit_point_that_arrives_after_its_daemon_gave_it_up_is_refused(lands: int) -> None:
+def test_commit_point_that_arrives_too_late_is_refused(lands: int) -> None:
     # The save times out on the client and is applied by the store at any later change, while
     # the same process recovers already.
     world = World()
@@ -147,7 +147,7 @@ def test_a_commit_point_that_arrives_after_its_daemon_gave_it_up_is_refused(land
     assert letter_paths(world) == []
 
 
-def test_outputs_that_are_neither_staged_nor_published_are_an_error_and_not_done() -> None:
+def test_missing_outputs_are_an_error() -> None:
     # Somebody has emptied the staging folder between the commit point and the recovery.
     world = left_publishing()
     world.sink.delete_tree("_blizzard/staging")
@@ -200,7 +200,7 @@ def of_interest(world: World) -> list[str]:
     return [row for row in world.rows() if row != "y"]
 
 
-def test_a_replaced_daemon_condemns_no_file_that_its_successor_ingested() -> None:
+def test_replaced_daemon_rejects_no_file_of_its_successor() -> None:
     # The old schema would condemn the file; a letter of it would have a replay double it.
     world = rolled_over("bad", old_takes=False, new_takes=True)
     assert of_interest(world) == ["mended"]
@@ -215,7 +215,7 @@ def test_a_replaced_daemon_removes_no_letter_of_its_successor() -> None:
     assert world.checkpoint()["totals"]["quarantined"] == 1
 
 
-def test_a_replaced_daemon_leaves_bad_records_as_its_successor_wrote_them() -> None:
+def test_replaced_daemon_keeps_letters_of_its_successor() -> None:
     # The same both ways for single records of a file that is ingested otherwise.
     taken = rolled_over("?x", old_takes=False, new_takes=True)
     assert of_interest(taken) == ["x"]
@@ -225,7 +225,7 @@ def test_a_replaced_daemon_leaves_bad_records_as_its_successor_wrote_them() -> N
     assert World.records(kept) == [[("date=2024-01-01/1.json", "?x")]]
 
 
-def test_a_daemon_whose_source_was_taken_over_ends_with_the_code_for_it() -> None:
+def test_daemon_ends_with_3_when_its_source_is_taken_over() -> None:
     # One of two sources is fenced: the process must end, or nothing restarts the source.
     world, other = World(), World()
     world.put("d=1/1.ndjson", "r1")
@@ -242,7 +242,7 @@ def test_a_daemon_whose_source_was_taken_over_ends_with_the_code_for_it() -> Non
     assert code == 3
 
 
-def test_a_stale_daemon_is_told_that_it_was_replaced_also_by_a_newer_release() -> None:
+def test_stale_daemon_names_takeover_by_a_newer_release() -> None:
     # The file that it finds is of a format that it does not know; the remedy is to stop.
     world = World()
     world.put("d=1/1.ndjson", "r1")

@@ -38,7 +38,7 @@ def started() -> World:
 
 
 @pytest.mark.parametrize("late_by", [2, 4, 6, 10, 299])
-def test_a_file_within_grace_is_ingested_after_a_kill_and_ten_minutes_of_downtime(
+def test_file_in_grace_is_ingested_after_ten_minutes_down(
     late_by: int,
 ) -> None:
     # The last listing is followed by a kill, a straggler, and a downtime longer than the grace.
@@ -72,7 +72,7 @@ def test_a_file_that_comes_while_a_long_job_runs_is_ingested(secs: int) -> None:
     assert letter_paths(world) == []
 
 
-def test_a_file_that_comes_while_another_partitions_backlog_is_worked_off_is_ingested() -> None:
+def test_file_is_ingested_during_backlog_of_another_partition() -> None:
     # A cold start whose batches take longer than the grace period altogether.
     world = World()
     world.put("region=eu/100.ndjson", "eu100")
@@ -153,7 +153,7 @@ def hourly(**source: object) -> World:
     return world
 
 
-def test_a_cold_starts_floor_does_not_pass_a_file_that_waits_for_another_try() -> None:
+def test_cold_start_floor_stays_below_a_file_to_retry() -> None:
     # Nothing is done yet, the only file fails for now, and the lookback moves on.
     world = hourly()
     world.engine.flaky["date=2024-01-28/hour=10/a.ndjson"] = 1
@@ -174,7 +174,7 @@ def test_a_cold_starts_floor_does_not_pass_a_young_file() -> None:
     assert letter_paths(world) == []
 
 
-def test_a_source_with_files_only_at_its_root_at_first_keeps_partitions_afterwards() -> None:
+def test_source_with_root_files_first_gets_partitions_later() -> None:
     # A manifest at the root is all that the first poll sees; hours of data follow out of order.
     world = World()
     world.put("manifest.json", "m")
@@ -194,9 +194,7 @@ def test_a_source_with_files_only_at_its_root_at_first_keeps_partitions_afterwar
 
 
 @pytest.mark.parametrize("age", [0.0, 3 * DAY, -3 * DAY])
-def test_on_a_disk_a_file_copied_with_its_time_is_ingested_within_grace(
-    tmp_path: Path, age: float
-) -> None:
+def test_copied_file_with_old_time_is_ingested_within_grace(tmp_path: Path, age: float) -> None:
     # `cp -p`, `rsync -t`, `tar x`: names appear out of order, with times of long ago or ahead.
     world = World()
     copied = disk(world, tmp_path / "raw")
@@ -212,7 +210,7 @@ def test_on_a_disk_a_file_copied_with_its_time_is_ingested_within_grace(
 
 @pytest.mark.promise("G-005")
 @pytest.mark.parametrize("change", ["max_ahead", "clock"])
-def test_a_partition_with_something_done_is_looked_at_when_its_time_lies_ahead_again(
+def test_used_partition_is_scanned_when_its_time_is_ahead(
     change: str,
 ) -> None:
     world = World(grace_period="1h")

@@ -1,4 +1,4 @@
-"""Whose state it is, which file a name is, and from where a foreign checkpoint goes on.
+"""Owner of a state, identity of a file, and start from another loader's checkpoint.
 
 Each of these doubled rows, lost them or mixed them up with an earlier release.
 """
@@ -48,7 +48,7 @@ def test_hours_that_a_lookback_leaves_behind_come_once() -> None:
     assert world.rows() == [f"h{hour}" for hour in range(10, 16)]
 
 
-def test_another_place_under_the_same_checkpoint_is_refused_and_nothing_is_skipped() -> None:
+def test_other_location_under_same_checkpoint_is_refused() -> None:
     # The URI of a source is changed between two starts; its watermarks are of the old place.
     world = World()
     world.put("d=2024-01-28/5.ndjson", "old")
@@ -89,7 +89,7 @@ def test_two_sources_whose_names_make_one_state_do_not_share_it(names: tuple[str
     assert world.rows() == ["r1"]
 
 
-def test_tracking_is_not_switched_while_all_that_is_done_lies_behind_a_waiting_file() -> None:
+def test_tracking_cannot_change_while_a_file_waits() -> None:
     # No watermark is shown yet, but a file is done.
     world = World()
     world.put("d=1/1.ndjson", "r1")
@@ -150,7 +150,7 @@ def test_a_key_with_an_empty_component_is_a_file_of_its_own(
     assert world.rows() == sorted(keys)
 
 
-def test_keys_with_empty_components_are_not_closed_with_partitions() -> None:
+def test_closed_partitions_keep_keys_with_empty_components() -> None:
     # One partition is tracked, and a key with an empty component comes before and after.
     world = World(partition_depth=1, max_tracked_partitions=1, grace_period="1s")
     world.put("/a.json", "slash a")
@@ -165,7 +165,7 @@ def test_keys_with_empty_components_are_not_closed_with_partitions() -> None:
     assert world.rows() == ["d0", "d1", "d2", "d3", "d4", "d4b", "slash a", "slash b"]
 
 
-def test_a_key_that_looks_like_a_version_of_another_is_read_as_itself(s3: S3Server) -> None:
+def test_key_that_looks_like_a_version_is_read_as_itself(s3: S3Server) -> None:
     # S3 clients cut a key at `?versionId=` and would read another object in its place.
     world = World()
     source = open_storage(f"s3://{s3.new_bucket()}/raw", s3.options)
@@ -188,7 +188,7 @@ ROOT_ONLY = {
 }
 
 
-def test_a_checkpoint_of_the_original_with_root_files_only_goes_on_from_it() -> None:
+def test_checkpoint_of_the_original_with_root_files_continues() -> None:
     # The only partition of it is the root.
     world = World()
     world.put("aaa.json", "done before")
@@ -212,9 +212,7 @@ def originals(world: World, *days: str) -> None:
 
 @pytest.mark.parametrize("sweeps_secs", [0, DAY])
 @pytest.mark.parametrize("state", ["Active", "Idle"])
-def test_a_checkpoint_of_the_original_keeps_to_the_partition_filter(
-    state: str, sweeps_secs: float
-) -> None:
+def test_checkpoint_of_the_original_keeps_partition_filter(state: str, sweeps_secs: float) -> None:
     # The original looked at the days of its lookback only; old days hold what it did long ago.
     world = World(
         partition_filter=PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=2),
@@ -257,7 +255,7 @@ def test_a_checkpoint_of_the_original_keeps_to_the_partition_filter(
     assert letter_paths(world) == []
 
 
-def test_a_checkpoint_of_the_original_without_a_filter_goes_on_where_it_was() -> None:
+def test_checkpoint_of_the_original_without_filter_continues() -> None:
     # Without a lookback the original looked everywhere above its watermarks.
     world = World()
     for day in ("26", "27", "28"):

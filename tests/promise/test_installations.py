@@ -23,7 +23,7 @@ def drill(tmp_path: Path) -> Drill:
 
 
 @pytest.mark.promise("G-213")
-def test_an_older_blizzard_leaves_a_newer_ones_checkpoint_alone_and_penguin_goes_on(
+def test_older_blizzard_refuses_checkpoint_of_a_newer_one(
     drill: Drill,
 ) -> None:
     path = drill.lake / CHECKPOINT

@@ -1,4 +1,4 @@
-"""What comes later than grace is told from what was done, and said or ingested once.
+"""Late files: recognised by the processed names, then reported or ingested once.
 
 No modification time, no clock that was wrong and no sweep that fails decides it.
 """
@@ -43,9 +43,7 @@ def minutes(world: World) -> None:
 
 @pytest.mark.parametrize("age", [0, 490, 3 * DAY])
 @pytest.mark.parametrize("late_files", ["quarantine", "ingest"])
-def test_a_file_later_than_grace_is_told_or_ingested_whatever_time_it_carries(
-    age: float, late_files: str
-) -> None:
+def test_late_file_is_reported_or_ingested_whatever_its_time(age: float, late_files: str) -> None:
     # A multipart upload carries the time of its beginning, a replica that of its original.
     world = World(late_files=late_files)
     at(world, "d=1/100.ndjson", "100")
@@ -87,7 +85,7 @@ def test_a_machines_clock_beside_the_stores_hides_no_late_file(behind: float) ->
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2, 3])
-def test_a_file_that_comes_below_the_beginning_is_the_backfills_once(rounds: int) -> None:
+def test_file_below_the_start_is_ingested_once_by_backfill(rounds: int) -> None:
     # A file appears below where the live daemon began; sweeps later a backfill takes its range.
     template = PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=2)
     world = World(partition_filter=template, late_files="ingest")
@@ -134,7 +132,7 @@ def test_a_watermark_set_by_hand_brings_no_queued_file_twice() -> None:
 
 
 @pytest.mark.parametrize("days", [1, 29, 32, 100])
-def test_letters_replayed_after_the_journal_is_pruned_bring_nothing_twice(
+def test_replay_after_journal_pruning_doubles_nothing(
     days: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Quarantined files are mended where they lie; sweeps pass, the journal is pruned weeks
@@ -175,7 +173,7 @@ def closed(**source: object) -> World:
     return world
 
 
-def test_a_sweep_that_cannot_list_stops_nothing_and_finds_what_is_late_afterwards() -> None:
+def test_failed_sweep_stops_nothing_and_finds_late_files_next() -> None:
     # An old directory was archived with chmod 700, or the store keeps failing a page of it.
     world = closed(late_files="quarantine")
     world.put("y=1971/0.ndjson", "late")
@@ -219,7 +217,7 @@ def test_a_sweep_whose_daemon_dies_anywhere_tells_of_a_file_once(dies: int) -> N
     assert "late" not in world.rows()
 
 
-def test_partitions_behind_a_time_are_not_odd_however_many_they_are() -> None:
+def test_partitions_below_a_time_are_never_odd() -> None:
     """``date=…/run=<id>``: four new partitions an hour, all of them are looked at."""
     world = World()
     pipeline = world.pipeline()

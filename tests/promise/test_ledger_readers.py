@@ -11,7 +11,7 @@ from tests.support.promise_world import DAY, at, gated, poll, polls
 from tests.support.request_world import preview_files
 
 
-def test_who_looks_at_names_that_are_put_together_meanwhile_is_not_told_of_a_loss() -> None:
+def test_reader_of_a_ledger_being_merged_sees_no_loss() -> None:
     world = World(use_watermark=False, checkpoint=CheckpointSettings(interval_files=1))
     for number in range(3):
         at(world, f"d=1/{number}.ndjson", "old")
@@ -41,7 +41,7 @@ def test_who_looks_at_names_that_are_put_together_meanwhile_is_not_told_of_a_los
     assert calls < wakes
 
 
-def test_what_is_folded_and_pruned_while_the_ledger_is_read_is_not_free(
+def test_names_merged_during_a_ledger_read_stay_processed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A daemon that was down for a month starts while a command asks what was done."""

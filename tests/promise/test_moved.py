@@ -66,7 +66,7 @@ def test_names_that_do_not_sort_go_on_by_partitions(drill: Drill) -> None:
 
 
 @pytest.mark.promise("G-213")
-def test_the_originals_table_and_checkpoint_go_on_after_a_conversion(drill: Drill) -> None:
+def test_table_of_the_original_continues_after_conversion(drill: Drill) -> None:
     # Its Parquet files are named by UUIDv7 alone, and its Penguin commits them.
     drill.lake.mkdir(parents=True)
     taken = [{"id": 1, "text": "t1"}, {"id": 2, "text": "t2"}]

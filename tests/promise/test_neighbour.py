@@ -65,7 +65,7 @@ def place() -> Iterator[Path]:
 
 
 def as_nobody(asked: dict[str, Any]) -> dict[str, Any]:
-    """What `neighbour` finds. Fails where nobody here can become another user."""
+    """Run `neighbour` as another user. Fail where the test cannot become another user."""
     command = [sys.executable, "-I", str(Path(neighbour.__file__))]
     if os.geteuid() != 0:
         command = ["sudo", "-n", "-u", "nobody", *command]
@@ -148,7 +148,7 @@ def wait_for(process: subprocess.Popen[str], what: Callable[[], Any]) -> None:
 
 @contextmanager
 def ended(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Whatever happens inside, the process and what it started are gone afterwards."""
+    """Stop the process and its children after the block."""
     try:
         yield
     finally:
@@ -251,7 +251,7 @@ def test_a_neighbour_gets_nothing_of_a_daemon(place: Path, s3: S3Server) -> None
 
 @pytest.mark.timeout(600)
 def test_a_neighbour_gets_a_closure_of_spark_as_it_comes(tmp_path: Path) -> None:
-    """What the test above would find, if there were something to find."""
+    """Show that the test above can find something, with Spark's defaults."""
     hush = secrets.token_hex(32)
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     process = subprocess.Popen(

@@ -127,7 +127,7 @@ def test_a_reset_is_refused_while_a_request_brings_files(scenario: Scenario) -> 
     assert scenario.ids() == [0, 10, 11]
 
 
-def test_what_a_request_has_brought_stays_brought_when_the_checkpoint_is_made_again(
+def test_requested_files_stay_done_after_a_rebuild(
     scenario: Scenario,
 ) -> None:
     with_history(scenario, 0, 10, 11, 13)

@@ -1,4 +1,4 @@
-"""What comes from outside stops nobody: future dates, odd places, failing files, wrong clocks."""
+"""Foreign influences: future dates, odd folders, failing files, wrong clocks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def impossible(number: int) -> str:
 
 @pytest.mark.parametrize("name", [ahead, undated, impossible])
 @pytest.mark.parametrize("restarts", [True, False])
-def test_66_tiny_objects_do_not_close_the_partitions_that_writers_use(
+def test_66_tiny_objects_close_no_partition_in_use(
     name: Callable[[int], str], *, restarts: bool
 ) -> None:
     # Somebody puts objects of one byte into more directories than are tracked, all of which
@@ -58,7 +58,7 @@ def test_66_tiny_objects_do_not_close_the_partitions_that_writers_use(
 
 
 @pytest.mark.parametrize("name", [ahead, undated, impossible])
-def test_odd_directories_that_were_there_first_do_not_close_the_real_ones(
+def test_odd_directories_do_not_close_real_partitions(
     name: Callable[[int], str],
 ) -> None:
     # The same objects lie there before the first poll.
@@ -93,7 +93,7 @@ def test_a_partition_ahead_of_time_is_taken_when_its_time_comes() -> None:
     assert letter_paths(world) == []
 
 
-def test_a_file_dated_ahead_of_now_is_ingested_and_holds_nothing_back() -> None:
+def test_file_dated_ahead_is_ingested_and_delays_nothing() -> None:
     # `min_age`, and a first name that stays young for ten years by its time.
     world = World(min_age="10s", checkpoint=CheckpointSettings(interval_files=100))
     at(world, "d=1/000.ndjson", "from the future", -3650 * DAY)
@@ -111,7 +111,7 @@ def test_a_file_dated_ahead_of_now_is_ingested_and_holds_nothing_back() -> None:
     assert len(names) <= 500
 
 
-def test_a_file_that_fails_for_a_minute_is_not_given_up_while_others_keep_coming() -> None:
+def test_file_that_fails_for_a_minute_is_retried() -> None:
     # Tries without a pause between them are used up in seconds.
     world = World()
     world.errors = {"max_retries": 3}

@@ -15,7 +15,7 @@ from penguin_py.app import run_daemon as penguin
 
 
 @pytest.mark.parametrize("run", [blizzard, penguin], ids=["blizzard", "penguin"])
-def test_a_daemon_ends_with_4_and_the_next_one_has_the_new_secret(
+def test_daemon_ends_with_4_and_the_next_has_the_new_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Any
 ) -> None:
     monkeypatch.setattr(daemon, "RENEWAL_SECS", 0)

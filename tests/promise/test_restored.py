@@ -44,7 +44,7 @@ def older(drill: Drill) -> None:
 
 @pytest.mark.promise("G-195")
 @pytest.mark.parametrize("lost", [gone, older])
-def test_a_checkpoint_alone_that_is_gone_or_older_is_refused_and_made_again(
+def test_lost_or_stale_checkpoint_is_refused_and_rebuilt(
     drill: Drill, lost: Callable[[Drill], None]
 ) -> None:
     lost(drill)
@@ -56,7 +56,7 @@ def test_a_checkpoint_alone_that_is_gone_or_older_is_refused_and_made_again(
     goes_on(drill)
 
 
-def test_who_starts_over_from_an_older_checkpoint_is_told_and_then_believed(drill: Drill) -> None:
+def test_reset_of_a_stale_checkpoint_warns_and_then_works(drill: Drill) -> None:
     older(drill)
     assert drill.start_once() == 1
     where = ("--pipeline", "events", "--source", "main", "--yes")
@@ -128,7 +128,7 @@ def test_a_whole_folder_that_is_older_ingests_what_came_since(drill: Drill) -> N
     goes_on(drill)
 
 
-def test_a_whole_folder_that_is_gone_ingests_everything_that_is_at_the_source(drill: Drill) -> None:
+def test_lost_folder_ingests_all_files_of_the_source(drill: Drill) -> None:
     shutil.rmtree(drill.lake)
     goes_on(drill)
 

@@ -217,7 +217,7 @@ def test_a_declared_schema_that_grows_grows_the_table(scenario: Scenario) -> Non
     assert second["_rescued"] is None
 
 
-def test_wikipedia_edits_have_the_same_sums_declared_and_inferred(tmp_path: Path) -> None:
+def test_edits_have_same_sums_with_declared_and_inferred_schema(tmp_path: Path) -> None:
     lines = gzip.decompress(
         (ROOT / "blizzard_py/demo/data/wikiticker-2015-09-12-sampled.json.gz").read_bytes()
     ).splitlines(keepends=True)
@@ -267,7 +267,7 @@ def test_wikipedia_edits_have_the_same_sums_declared_and_inferred(tmp_path: Path
     )
 
 
-def test_new_fields_are_columns_in_the_entry_that_has_their_first_rows(tmp_path: Path) -> None:
+def test_new_fields_are_columns_in_the_commit_of_first_rows(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))
     events = scenario.document["pipelines"]["events"]["schema"]
     events["evolve"] = "add"

@@ -71,9 +71,7 @@ def test_older_state_is_refused_however_long_the_log_went_on(
 
 @pytest.mark.promise("G-196")
 @pytest.mark.parametrize("parts", [(STATE,), (STATE, FENCE), (STATE, FENCE, "_penguin")])
-def test_lost_state_is_no_cold_start_however_long_the_log_went_on(
-    drill: Drill, parts: tuple[str, ...]
-) -> None:
+def test_lost_state_is_no_cold_start_after_a_long_log(drill: Drill, parts: tuple[str, ...]) -> None:
     others_commit(drill, 12)
     for part in parts:
         shutil.rmtree(drill.lake / part)
@@ -114,7 +112,7 @@ def test_older_state_and_fence_are_refused_while_outputs_wait(
 
 @pytest.mark.promise("G-197")
 @pytest.mark.parametrize("ahead", [7200, -3600], ids=["ahead of now", "passed since"])
-def test_outputs_that_wait_tell_their_order_also_when_the_clock_was_put_back(
+def test_waiting_outputs_keep_order_when_clock_is_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
 ) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
@@ -137,7 +135,7 @@ def test_outputs_that_wait_tell_their_order_also_when_the_clock_was_put_back(
 
 
 @pytest.mark.promise("G-197")
-def test_lost_state_and_fence_are_no_cold_start_while_outputs_wait(tmp_path: Path) -> None:
+def test_lost_state_and_fence_are_refused_while_outputs_wait(tmp_path: Path) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
     drill.arrive(0)
     assert run(build(load_config(drill.config), DirectEngine()), ONCE, threading.Event()) == 0
@@ -308,7 +306,7 @@ def test_lost_state_with_remains_is_no_cold_start(tmp_path: Path, left: str) -> 
     assert drill.ids() == before
 
 
-def test_files_of_another_place_come_under_another_id_as_the_refusal_says(drill: Drill) -> None:
+def test_files_at_another_location_come_under_another_id(drill: Drill) -> None:
     shutil.copytree(Path(drill.place) / "raw", Path(drill.place) / "other")
     drill.main_source["source_uri"] = f"{drill.place}/other"
     drill.write_config()
@@ -382,7 +380,7 @@ def test_older_state_is_refused_when_a_clock_was_put_back(
 
 @pytest.mark.promise("G-206")
 @pytest.mark.parametrize("parts", [(CHECKPOINT,), (STATE,)])
-def test_state_of_an_older_release_is_refused_when_a_newer_one_ran(
+def test_state_of_older_release_is_refused_after_a_newer_one(
     drill: Drill, parts: tuple[str, ...]
 ) -> None:
     drill.put_back(*parts)

@@ -163,7 +163,7 @@ def set_version(shop: UnitShop, version: int) -> int:
 
 
 @pytest.mark.promise("G-207")
-def test_an_older_checkpoint_in_which_a_batch_is_published_can_be_set(
+def test_stale_checkpoint_with_published_batch_can_be_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = lake_shop(tmp_path)

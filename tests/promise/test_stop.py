@@ -59,7 +59,7 @@ def test_blizzard_told_to_stop_in_every_phase(tmp_path: Path, point: str) -> Non
 
 @pytest.mark.promise("G-184")
 @pytest.mark.parametrize("grace_secs", [60, 0])
-def test_a_spark_job_is_finished_within_the_grace_period_and_cancelled_after_it(
+def test_stop_finishes_a_spark_job_or_cancels_it_after_grace(
     tmp_path: Path, grace_secs: int
 ) -> None:
     scenario, expected = filled(tmp_path, shutdown_grace=f"{grace_secs}s")

@@ -244,7 +244,7 @@ class History:
         return sorted([*rows, *(("theirs", f"theirs {n + 1}") for n in range(self.theirs))])
 
     def versions(self) -> Iterator[list[tuple[str, str]]]:
-        """What readers of each version have seen."""
+        """Yield the rows of each version that readers can see."""
         last = self.lake.delta().version()
         for version in range(last + 1):
             table = DeltaTable(self.lake.uri, version=version)

@@ -27,7 +27,7 @@ PIP_AUDIT = "pip-audit==2.10.1"
 
 
 def affects(advisory: Mapping[str, Any], package: Package) -> bool:
-    """Whether an advisory in OSV's format is about that version."""
+    """Return whether an advisory in OSV's format concerns this version."""
     return any(
         entry.get("package", {}).get("ecosystem") == "PyPI"
         and canonicalize_name(entry["package"]["name"]) == canonicalize_name(package.name)
@@ -56,7 +56,7 @@ def _in_range(found: Mapping[str, Any], version: Version) -> bool:
 
 
 def advisories(folder: Path, names: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-    """Those of these packages that were not withdrawn."""
+    """Yield the advisories for these packages that were not withdrawn."""
     for name in sorted({canonicalize_name(name) for name in names}):
         for path in sorted((folder / "vulns" / name).glob("*.yaml")):
             found = yaml.safe_load(path.read_text())
@@ -76,7 +76,7 @@ def audit(folder: Path, locks: Iterable[Path]) -> list[str]:
 
 
 def newest(folder: Path) -> str:
-    """When the newest advisory of a copy was published. Raises `SystemExit` if there is none."""
+    """Return the date of the newest advisory of a copy. Raise `SystemExit` if there is none."""
     files = list((folder / "vulns").glob("*/*.yaml"))
     if not files:
         sys.exit(f"audit: {folder} has no vulns/*/*.yaml; give a copy of PyPA's advisory database")

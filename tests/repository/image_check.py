@@ -137,7 +137,7 @@ class Builder:
 
 
 def make_context(place: Path) -> Path:
-    """What the Dockerfile may see, with every locked package in ``wheels``."""
+    """Make the build context of the Dockerfile, with every locked package in ``wheels``."""
     context = place / "context"
     for name in CONTEXT:
         source, target = ROOT / name, context / name

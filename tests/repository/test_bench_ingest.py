@@ -159,7 +159,7 @@ def test_the_runs_of_the_slope_bring_all_rows(tmp_path: Path) -> None:
     assert sum(pq.read_metadata(f).num_rows for f in (tmp_path / "bare").iterdir()) == 200
 
 
-def test_processes_whose_parent_does_not_wait_are_counted_also_when_they_have_ended() -> None:
+def test_ended_processes_without_a_waiting_parent_are_counted() -> None:
     code = (
         "import os, signal, sys, time\n"
         "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"

@@ -174,7 +174,7 @@ class Machine:
         self.stand_in(path, JAVA.replace("@VERSION@", line))
 
     def node(self, version: str) -> None:
-        """What the distribution's package holds."""
+        """Make the distribution's package of Node."""
         self.stand_in(self.state / "node", NODE.replace("@VERSION@", version))
 
     def archive(self, packages: str) -> None:
@@ -224,7 +224,7 @@ class Machine:
         return log.read_text().splitlines() if log.exists() else []
 
     def apt(self) -> list[str]:
-        """What apt-get was asked for: `update`, or the packages to install."""
+        """Return the calls of apt-get: `update`, or the packages to install."""
         calls = [
             line.split()
             for line in self.log()
@@ -241,7 +241,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_a_fresh_machine_gets_everything_and_a_second_run_does_nothing(machine: Machine) -> None:
+def test_fresh_machine_is_installed_and_second_run_does_nothing(machine: Machine) -> None:
     first = machine.run("runtime", "--", "env")
     assert first.returncode == 0, first.stderr
     assert machine.apt() == ["update", "python3.11-venv openjdk-17-jre-headless"]
@@ -280,9 +280,7 @@ def test_the_development_packages_include_the_runtime_ones(machine: Machine) -> 
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "requirements.lock"])
-def test_a_change_of_what_is_wanted_installs_again_into_the_same_venv(
-    machine: Machine, name: str
-) -> None:
+def test_changed_requirements_install_into_the_same_venv(machine: Machine, name: str) -> None:
     machine.has("venv-package", "java")
     assert machine.run("runtime").returncode == 0
     (machine.project / name).write_text("changed")
@@ -389,7 +387,7 @@ def test_a_distribution_without_java_17_is_said_so(machine: Machine) -> None:
     assert "a Java runtime, 17 or newer; this distribution has none" in done.stderr
 
 
-def test_a_failed_apt_installation_is_tried_again_with_new_lists_then_shown(
+def test_failed_apt_installation_is_retried_with_new_lists(
     machine: Machine,
 ) -> None:
     machine.has("venv-package", "broken")
@@ -401,7 +399,7 @@ def test_a_failed_apt_installation_is_tried_again_with_new_lists_then_shown(
     assert "try: apt-get update && apt-get install openjdk-17-jre-headless" in done.stderr
 
 
-def test_without_rights_it_says_what_to_install_and_changes_nothing(machine: Machine) -> None:
+def test_without_rights_it_only_names_packages_to_install(machine: Machine) -> None:
     machine.not_root()
     machine.archive("")
     done = machine.run("runtime", "--", "env")
@@ -480,7 +478,7 @@ def test_no_suitable_python_is_an_error_that_names_the_versions(machine: Machine
     assert "Python 3.11, 3.12 or 3.13 is needed and none was found" in done.stderr
 
 
-def test_python_of_the_callers_choice_replaces_a_venv_of_another_version(machine: Machine) -> None:
+def test_chosen_python_replaces_a_venv_of_another_version(machine: Machine) -> None:
     machine.has("venv-package", "java")
     assert "with Python 3.11" in machine.run("runtime").stderr
     machine.environment["PYTHON"] = str(machine.python("my-python", "3.13"))
@@ -507,7 +505,7 @@ def test_an_unknown_set_of_packages_is_refused(machine: Machine) -> None:
     assert "runtime|dev" in done.stderr
 
 
-def test_the_emulator_is_installed_once_and_again_when_its_lock_changes(machine: Machine) -> None:
+def test_emulator_is_installed_again_when_its_lock_changes(machine: Machine) -> None:
     machine.has("venv-package", "java")
 
     def npm() -> int:
@@ -624,7 +622,7 @@ def without_servers(machine: Machine) -> None:
     (machine.jars / "postgresql.jar").unlink()
 
 
-def test_servers_are_installed_without_a_cluster_and_found_outside_path(machine: Machine) -> None:
+def test_servers_are_installed_without_cluster_outside_path(machine: Machine) -> None:
     machine.has("venv-package", "java")
     without_servers(machine)
     done = machine.run("dev")

@@ -51,7 +51,7 @@ def blocks(model: type[BaseModel]) -> set[type[BaseModel]]:
     return found
 
 
-def test_every_key_explains_itself_and_has_a_default_or_an_example() -> None:
+def test_every_key_has_a_description_and_a_default_or_example() -> None:
     models = blocks(Config)
     assert {"SourceSettings", "TypeSettings", "VacuumSettings"} <= {m.__name__ for m in models}
     for model in models:
@@ -70,7 +70,7 @@ def test_every_key_explains_itself_and_has_a_default_or_an_example() -> None:
 ANOTHER_KIND = {"query", "body", "next", "bound", "end_on"}
 
 
-def test_what_the_example_has_commented_out_is_understood_as_well() -> None:
+def test_commented_keys_of_the_example_are_valid() -> None:
     """Every line that shows a key, without its mark, but for what goes instead of another."""
     models = blocks(Config)
     keys = {f.alias or name for model in models for name, f in model.model_fields.items()}

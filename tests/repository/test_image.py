@@ -1,4 +1,4 @@
-"""What can be told of the container image without building it; `make image-test` does that."""
+"""Checks of the container image without a build; `make image-test` builds it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_everything_is_installed_from_the_lock() -> None:
     assert "--no-deps" in installs[2]
 
 
-def test_the_index_configuration_is_a_secret_and_nothing_names_a_host() -> None:
+def test_index_configuration_is_a_secret_without_host_names() -> None:
     text = (ROOT / "Dockerfile").read_text()
     assert "--mount=type=secret,id=pip" in text
     assert "PIP_CONFIG_FILE=/run/secrets/pip" in text
@@ -206,7 +206,7 @@ def test_the_health_check_asks_whichever_daemon_is_there(tmp_path: Path) -> None
                 assert probe(config)[0] is alive
 
 
-def test_without_metrics_or_configuration_there_is_nothing_to_check(
+def test_health_check_passes_without_metrics_or_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(str(config_file(tmp_path, None))) == 0

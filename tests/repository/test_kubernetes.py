@@ -274,7 +274,7 @@ def test_executors_hold_no_secret_and_no_rights(spark: Objects) -> None:
     assert account not in {subject["name"] for subject in bound}
 
 
-def test_where_the_driver_may_create_pods_there_is_nothing_to_take(spark: Objects) -> None:
+def test_driver_namespace_holds_only_executor_objects(spark: Objects) -> None:
     there = {key for key, found in spark.items() if found["metadata"].get("namespace") == EXECUTORS}
     assert there == {
         ("ServiceAccount", "blizzard-executor"),
@@ -299,7 +299,7 @@ def test_the_quota_has_room_for_the_executors(spark: Objects, tmp_path: Path) ->
 
 
 def test_no_pod_beside_executors_takes_its_node(spark: Objects) -> None:
-    """Whoever has the driver's rights may start pods that ask for nothing and name no limit."""
+    """The quota limits pods that request nothing, which the driver's rights allow to start."""
     hard = spark["ResourceQuota", "executors"]["spec"]["hard"]
     assert {"limits.memory", "limits.ephemeral-storage"} <= hard.keys()
     (limit,) = spark["LimitRange", "executors"]["spec"]["limits"]
@@ -378,7 +378,7 @@ def test_local_spark_uses_the_cores_that_are_requested(tmp_path: Path) -> None:
     assert config_of(objects, tmp_path).spark.master == f"local[{cores}]"
 
 
-def test_the_driver_may_do_with_pods_what_spark_does_and_nothing_else(spark: Objects) -> None:
+def test_driver_has_the_pod_rights_that_spark_needs_only(spark: Objects) -> None:
     (rule,) = spark["Role", "blizzard-driver"]["rules"]
     assert rule["apiGroups"] == [""]
     assert rule["resources"] == ["pods"]

@@ -34,7 +34,7 @@ def listed() -> dict[str, set[str]]:
     return {event: set(levels.split(", ")) for event, levels in rows}
 
 
-def test_every_event_is_listed_with_its_level_and_every_listed_one_is_logged() -> None:
+def test_listed_events_are_exactly_the_logged_ones_with_levels() -> None:
     assert listed() == logged(), "docs/guides/operations.md, Every event"
 
 

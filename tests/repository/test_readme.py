@@ -32,7 +32,7 @@ def commands(containing: str) -> list[str]:
 
 
 def played(lines: list[str], place: Path, **environment: str) -> str:
-    """What they print, each of them with exit code 0; the commands are those of this package."""
+    """Run the commands with this package's programs and return their output; each exits with 0."""
     programs = place / "bin"
     programs.mkdir()
     for name in ("blizzard", "penguin"):
@@ -69,9 +69,7 @@ def test_own_files_are_in_a_table_by_the_commands_of_the_readme(tmp_path: Path) 
 
 
 @pytest.mark.timeout(900)
-def test_own_files_on_an_s3_api_are_in_a_table_by_the_commands_of_the_readme(
-    tmp_path: Path, s3: S3Server
-) -> None:
+def test_readme_commands_ingest_own_files_from_an_s3_api(tmp_path: Path, s3: S3Server) -> None:
     bucket = s3.new_bucket()
     source = open_storage(f"s3://{bucket}/raw", s3.options)
     for path, text in FILES.items():

@@ -1,4 +1,4 @@
-"""What is shipped: what is known of its packages, images by digest."""
+"""Supply chain: advisories for locked packages, images by digest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pip install` of the wheel gives, on a machine that has nothing of the repository."""
+"""The installed wheel, on a machine without the repository."""
 
 from __future__ import annotations
 

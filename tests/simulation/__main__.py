@@ -39,7 +39,7 @@ def silence() -> None:
 
 @dataclass(frozen=True)
 class Played:
-    """What is left of a run once it is over; ``secs`` is the processor's time."""
+    """Result of a run; ``secs`` is processor time."""
 
     seed: int
     violations: list[str]

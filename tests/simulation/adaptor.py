@@ -34,24 +34,24 @@ MIRROR = "_penguin/events_checkpoint.json"
 
 
 class Clocks(Protocol):
-    """What a process has to tell the time by."""
+    """Clocks of a process."""
 
     def clock(self) -> float: ...
     def monotonic(self) -> float: ...
 
 
 def source_name(settings: Settings, number: int) -> str:
-    """What the configuration calls a source."""
+    """Return the source's name in the configuration."""
     return f"{CARRIED if number in settings.carried else settings.called}{number}"
 
 
 def source_id(settings: Settings, number: int) -> str:
-    """What a source's state is named by, whatever the source is called by now."""
+    """Return the id of the source's state, which a rename does not change."""
     return f"{PIPELINE}_{CARRIED if number in settings.carried else 's'}{number}"
 
 
 def checkpoint_path(settings: Settings, number: int) -> str:
-    """Where a source's state is, in the table's bucket."""
+    """Return the path of the source's checkpoint in the table's bucket."""
     return f"_blizzard/{source_id(settings, number)}_checkpoint.json"
 
 
@@ -92,7 +92,7 @@ def source_parts(
     clocks: Clocks,
     activity: Any,
 ) -> Parts:
-    """What one source of a process is made of."""
+    """Build the product's parts of one source in a process."""
     uri = source_uri(number, moved=settings.moved)
     template = TEMPLATES.get(settings.layout, "") if settings.partitioned else ""
     ingest = IngestSettings(

@@ -1,4 +1,4 @@
-"""What a run may cost: names in the checkpoint, and the LIST requests of an idle poll."""
+"""Limits of a run: names in the checkpoint, and LIST requests of an idle poll."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.stored_progress import progress_from_json
 
 
 def violations(world: World) -> list[str]:
-    """What is held or asked for beyond what is documented, once nothing is left to do."""
+    """Return the numbers that exceed their documented limits once all work is done."""
     # A watermark set by hand lists what is in grace, so that the journal brings nothing back;
     # a rebuilt checkpoint lists what is done above files that are not.
     edited = any(
@@ -70,7 +70,10 @@ def _source(world: World, number: int, document: dict[str, Any]) -> Iterator[str
 
 
 def _is_listed_again(path: str, depth: int) -> bool:
-    """Whether it may lie above a scan start for ever: hidden, strange, ahead, or higher up."""
+    """Return whether the file may lie above a scan start for ever.
+
+    Such files are hidden, odd, ahead of time, or not deep enough.
+    """
     return (
         is_hidden(path)
         or not path.endswith(".ndjson")

@@ -1,4 +1,4 @@
-"""What must be true after a run: nothing twice, nothing gone, nobody stuck, nothing unbounded."""
+"""Checks after a run: no row twice, no row lost, no work stuck, no limit exceeded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Found:
-    """What is there after a run, as an outsider sees it."""
+    """Final state of a run, as an outsider sees it."""
 
     # Rows of the table by the Delta log, and where more than one file holds them.
     rows: Counter[str] = field(default_factory=Counter)
@@ -146,7 +146,7 @@ def _uncommitted(world: World, found: Found, known: set[str]) -> list[str]:
 
 
 def _forgot(world: World) -> bool:
-    """Whether Penguin does not know what came since its last sweep, so that old files wait.
+    """Return whether Penguin lost its state since its last sweep, so that old files wait.
 
     With a clock that is put back, or without its mirror.
     """
@@ -154,7 +154,9 @@ def _forgot(world: World) -> bool:
 
 
 def _is_in(world: World, data: bytes) -> bool:
-    """Whether a file's output is committed: who slept while it was taken over left it twice.
+    """Return whether the file's output is committed.
+
+    A daemon that slept during a take-over leaves its output a second time.
 
     No listing looks for files of groups, so nobody takes this one.
     """
@@ -166,7 +168,7 @@ def _is_in(world: World, data: bytes) -> bool:
 
 
 def _is_unfit(sink: Bucket) -> bool:
-    """Whether the schema was changed while a redo was under way, or what it replaces was compacted.
+    """Return whether a group cannot be applied: the schema changed, or its files were compacted.
 
     Penguin says so, and what to do.
     """
@@ -245,7 +247,7 @@ def _is_by_name(world: World, number: int, batch: Mapping[str, Any]) -> bool:
 
 
 def _states(world: World, found: Found) -> None:
-    """What the checkpoints say is still to be done."""
+    """Check the checkpoints for unfinished work."""
     for number in range(world.settings.sources):
         uri = source_uri(number)
         held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, number))
@@ -266,7 +268,7 @@ def _states(world: World, found: Found) -> None:
 
 
 def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[str]:
-    """What became of one source file, against what was promised for it."""
+    """Compare the outcome of one source file with its promise."""
     name = f"{file.source}/{file.path}"
     came = [v for v in file.versions if any(found.rows[row] for row in v.rows)]
     wrong = _rows(name, file, came, cover, found)
@@ -288,7 +290,7 @@ def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[st
 
 
 def _without_rows(world: World, file: SourceFile, cover: Cover, found: Found) -> list[str]:
-    """What is wrong with a file of which no row is in the table."""
+    """Return the violations of a file without rows in the table."""
     key, name = (file.source, file.path), f"{file.source}/{file.path}"
     wrong = []
     if found.unfit and key in world.redone:
@@ -329,7 +331,7 @@ def _rows(
 
 
 def _is_told(world: World, file: SourceFile, cover: Cover, found: Found) -> bool:
-    """Whether somebody who looks finds out what became of a file without rows."""
+    """Return whether an operator can find out the outcome of a file without rows."""
     name = f"{file.source}/{file.path}"
     if (
         name in world.closing

@@ -93,7 +93,7 @@ def replay(_director: Director, found: Event, process: Process) -> None:
 
 
 def backfill(_director: Director, found: Event, process: Process) -> None:
-    """What lies below the origin of the cold start is brought."""
+    """Ingest the files below the origin of the cold start."""
     number = found.get("source", 0)
     chosen = ranges.below_origin(process, number)
     if chosen is not None:
@@ -248,7 +248,7 @@ def rebuild(director: Director, found: Event, process: Process) -> None:
 
 
 def _excuse(world: World, number: int, rebuilt: Rebuilt) -> None:
-    """What a rebuild tells people is done without a trace, or given up."""
+    """Record the files that a rebuild reports as done without a trace, or as dropped."""
     uri = source_uri(number)
     world.accepted.update((uri, path) for path in rebuilt.said)
     world.unsure.update(

@@ -28,7 +28,7 @@ AHEAD_SECS = 2 * DAY
 
 @dataclass
 class Cover:
-    """What is promised for one file, and ``why``."""
+    """Promise for one file, and ``why``."""
 
     promised: bool = False
     must_be_told: bool = False
@@ -42,13 +42,13 @@ class Cover:
 
 
 def _final(world: World, number: int, key: str) -> Any:
-    """What the checkpoint of a source says in the end; None if there is none."""
+    """Return a value of the source's final checkpoint; None if there is none."""
     held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, number))
     return None if held is None else json.loads(held.data).get(key)
 
 
 def _is_depth_found(world: World) -> bool:
-    """Whether sources may be flat where their directories come late."""
+    """Return whether sources may be flat although folders appear later."""
     return FLAT_KEYS < world.settings.scan_files < 1000
 
 
@@ -82,7 +82,7 @@ class Covers:
             self._first[uri] = began | first
 
     def of(self, file: SourceFile) -> Cover:
-        """What is promised for the file."""
+        """Return the promise for the file."""
         world, settings = self._world, self._world.settings
         name = (file.source, file.path)
         edits = world.edits[file.source]
@@ -144,7 +144,7 @@ class Covers:
         return ""
 
     def _is_said_done(self, file: SourceFile) -> bool:
-        """Whether people put a watermark at or above it."""
+        """Return whether an operator set a watermark at or above it."""
         partition, name = split(file.path, self._depths[file.source])
         said = [edit.said for edit in self._world.edits[file.source]]
         said += self._world.said[file.source]
@@ -186,7 +186,7 @@ class Covers:
         return min(map(self._over, ends), default=float("inf"))
 
     def _over(self, ended: float) -> float:
-        """When the grace of what a scan saw is over, by the shortest that was meant since."""
+        """Return the end of a scan's grace period, by the shortest grace period since."""
         graces = self._world.graces
         before = [grace for at, grace in graces if at <= ended][-1:]
         after = [grace for at, grace in graces if ended < at]

@@ -179,7 +179,7 @@ class SimulatedWriter(LogWriter):
     def _rebase(
         self, version: int, table: Table | None, ours: set[str], conflict: Conflict
     ) -> None:
-        """Whether what came first lets us go on behind it, as delta-rs decides."""
+        """Check whether a commit can follow the one that landed first, as delta-rs decides."""
         if table is None:
             raise CommitFailedError("there is a table already") from conflict
         won = delta_json.read_commit(self._storage, version) or []

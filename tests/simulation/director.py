@@ -1,4 +1,4 @@
-"""What happens on the stage: the plan's events, and who starts the daemons again."""
+"""Director of a run: it plays the plan's events and restarts the daemons."""
 
 from __future__ import annotations
 

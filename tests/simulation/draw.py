@@ -57,7 +57,7 @@ def drawn(seed: int) -> Plan:
 
 
 def _delays(found: Event) -> bool:
-    """Whether an output may appear long after it was named, or named by a wrong clock."""
+    """Return whether an output may appear long after its name, or with a wrong time in it."""
     if found.kind == "fault":
         return found.get("secs", 60.0) > 10 and found["fault"] in {
             "pauses_before",

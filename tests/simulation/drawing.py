@@ -1,4 +1,4 @@
-"""What a plan is drawn with: its chance, its time, and the settings of the run."""
+"""Unfinished plan: the random generator, the current time and the run's settings."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class Engine:
         return IngestResult(tuple(outputs), tuple(files), 1, self._letters(job, bad))
 
     def _source(self, job: IngestJob) -> Client | _Below:
-        """Where a job has its files: a source, or records in a folder of the dead letters."""
+        """Return the client for a job's files: of a source, or of a folder with dead letters."""
         uri = job.settings.source.uri
         if uri in self._clients:
             return self._clients[uri]

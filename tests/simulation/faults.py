@@ -1,4 +1,4 @@
-"""What goes wrong for one process: armed from the plan, fired at the n-th request that fits."""
+"""Faults of one process: armed from the plan, fired at the n-th request that fits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Shot:
 
 @dataclass
 class Faults:
-    """Those armed for one process, and what it takes for them to happen."""
+    """The armed faults of one process, and the effects that they need."""
 
     owner: Owner
     scheduler: Scheduler

@@ -265,7 +265,7 @@ def _brought_back(director: Director, before: Copy, parts: tuple[str, ...], numb
 
 
 def _found_again(director: Director, before: Copy, lost: list[str], number: int) -> None:
-    """What was lost of a source is brought back."""
+    """Bring the lost state of a source back."""
     world = director.world
     _stopped(director)
     sink, name = world.bucket(SINK), adaptor.source_id(world.settings, number)

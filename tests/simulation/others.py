@@ -1,4 +1,4 @@
-"""What other writers of the table do, and people with its log: each at once, as one entry lands."""
+"""Other writers of the table, and operators who change its log: each acts in one step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ THEIRS = "part-"
 
 
 def is_theirs(path: str) -> bool:
-    """Whether another writer made the file."""
+    """Return whether another writer made the file."""
     return path.rpartition("/")[2].startswith(THEIRS)
 
 
@@ -175,7 +175,7 @@ def log_cut(director: Director, found: Event) -> None:
 
 
 def _let_go(world: World) -> None:
-    """What the refusal names: the table is built anew from what lies there."""
+    """Follow the refusal's advice: build the table again from the files that exist."""
     sink = world.bucket(SINK)
     for path in [p for p in sink.objects if p.startswith("_penguin/")]:
         sink.delete(path)
@@ -204,7 +204,7 @@ def _rows(world: World, table: Table) -> Counter[str]:
 
 
 def _version(path: str) -> int:
-    """That of an entry or a log checkpoint; what points at the newest is newer than all."""
+    """Return the version of an entry or a log checkpoint; the pointer sorts above all."""
     digits = path.removeprefix(f"{delta_json.LOG}/")[:20]
     return int(digits) if digits.isdigit() else sys.maxsize
 

@@ -1,4 +1,4 @@
-"""What of the product is not injected: thread pools, UUIDs, and the scans that are watched."""
+"""Patches of the product where nothing is injected: thread pools, UUIDs, watched scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people do beside the daemons: with the store, the configuration and the commands."""
+"""Operators: their actions on the store, the configuration and the commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def mirror_lost(director: Director, _found: Event) -> None:
 
 
 def staging_lost(director: Director, _found: Event) -> None:
-    """What is staged is deleted by somebody who thinks it is rubbish."""
+    """Delete the staged files, as somebody does who takes them for rubbish."""
     world = director.world
     sink = world.bucket(SINK)
     doomed = [path for path in sink.objects if path.startswith("_blizzard/staging/")]
@@ -86,7 +86,7 @@ def checkpoint_lost(director: Director, found: Event) -> None:
 
 
 def _begun(world: World, number: int) -> bool:
-    """Whether a source has done anything yet."""
+    """Return whether a source has done anything yet."""
     held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, number))
     totals = {} if held is None else json.loads(held.data).get("totals", {})
     return bool(totals.get("batches"))

@@ -1,4 +1,4 @@
-"""What is going to happen in a run: the settings and a list of events. Data, and nothing else.
+"""Plan of a run: the settings and a list of events. Data only.
 
 A plan is drawn from a seed (`draw`). Each event stands on its own, with its own time, so
 any of them can be left out and the rest still makes sense: that is what `shrink` does.
@@ -105,13 +105,13 @@ class Plan:
 
     @property
     def depth(self) -> int:
-        """How many components a partition has."""
+        """Number of components of a partition."""
         settings = self.settings
         return DEPTHS[settings.layout] if settings.depth is None else settings.depth
 
 
 def source_uri(number: int, *, moved: bool = False) -> str:
-    """Where a source's files arrive, or what a wrong configuration says of it."""
+    """Return the URI of a source's files; ``moved``: the wrong one of a bad configuration."""
     return f"s3://moved-{number}" if moved else f"s3://raw-{number}"
 
 
@@ -121,7 +121,7 @@ def moment(at: float) -> dt.datetime:
 
 
 def directory(layout: Layout, at: float, region: str = "eu") -> str:
-    """Where a file made at a time belongs, with its slash."""
+    """Return the folder, with its slash, for a file of this time."""
     if layout == "flat":
         return ""
     if layout == "regions":

@@ -105,7 +105,7 @@ class Process(Owner):
         return life
 
     def parts(self, number: int, settings: Settings | None = None) -> Any:
-        """What a source of this process is made of, by a configuration or the one that is out."""
+        """Build the product's parts of a source, for the given or the current configuration."""
         world = self.world
         settings = settings or world.settings
         uri = source_uri(number, moved=settings.moved)
@@ -145,7 +145,7 @@ class Process(Owner):
         return code
 
     def is_excused(self, text: str) -> bool:
-        """Whether what people did explains an error; some say that nothing more will be done."""
+        """Return whether an operator's action explains an error; some errors stop the source."""
         excused = any(part in text for part in self.world.excused)
         # Where a checkpoint was brought back another one is made again.
         lost = "neither staged" in text and bool(self.world.counts["staging deleted"])
@@ -173,7 +173,7 @@ class Process(Owner):
 
 
 def drained(process: Process, worker: Any) -> int:
-    """What a command has taken is worked off in its process; the exit code."""
+    """Process all files of a command in its process; return the exit code."""
     loop = Loop(once=True, jitter_secs=0.0, grace_secs=1.0, chance=process.world.chance.random)
     code = run_worker(worker, loop, process.stop)
     error = worker.activity.error

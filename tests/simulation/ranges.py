@@ -28,7 +28,7 @@ class Range:
 
 
 def below_origin(process: Process, number: int) -> Range | None:
-    """What lies below the origin of the cold start; None if it took everything."""
+    """Return the range below the origin of the cold start; None if it took everything."""
     live = process.parts(number)
     state = read_state(live.stores.sink, live.id)
     if state is None or not state.origin:
@@ -46,7 +46,7 @@ def chosen(found: Event) -> Range:
 
 
 def is_anew(world: World, found: Event) -> bool:
-    """Whether a range is to come once more although it did; once for each event."""
+    """Return whether a range is ingested a second time; once for each event."""
     anew = bool(found.get("anew")) and not world.deeds[f"anew {found.at}"]
     world.deeds[f"anew {found.at}"] += 1
     return anew

@@ -1,4 +1,4 @@
-"""What people read of runs: the figures of many, and the history of one that failed."""
+"""Texts about runs: the figures of many, and the history of a failed one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ COMMAND = 'make simulate ARGS="--from {seed} --seeds 1"'
 
 @dataclass(frozen=True)
 class Secs:
-    """How long runs took, and how much of a processor's time."""
+    """Duration of runs: wall time and processor time."""
 
     passed: float
     worked: float
 
 
 def totals(runs: int, failed: int, secs: Secs, counts: Counter[str]) -> str:
-    """How many runs, how fast, and what was thrown at them."""
+    """Return the number of runs, their speed and the faults that they met."""
     first = (
         f"{runs} runs in {secs.passed:.1f} s: {runs / secs.passed:.1f} runs/s,"
         f" {runs / secs.worked:.1f} for each second of a processor, {failed} with violations"
@@ -63,7 +63,7 @@ def _few(violations: Sequence[str], most: int = 8) -> list[str]:
 
 
 def settings_told(settings: Settings) -> Iterable[str]:
-    """What is not as usual in a run's settings."""
+    """Yield the settings of a run that differ from the defaults."""
     usual = Settings()
     told = [
         f"{field.name}={getattr(settings, field.name)!r}"

@@ -1,4 +1,4 @@
-"""What became of the requests that people made: each is over in the end, whoever died."""
+"""Final checks of the operators' requests: each ends, after any deaths."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _of_source(
 
 
 def _note(world: World, uri: str, mailbox: Mailbox, request_id: str) -> None:
-    """What a request says became of its files, and what of it may come twice or stay open."""
+    """Record a request's outcome of each file, and the rows that may come twice or stay open."""
     lines = {line.path: line.state for line in mailbox.report(request_id)}
     came = {(uri, path) for path, told in lines.items() if told == "ingested"}
     try:

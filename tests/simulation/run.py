@@ -21,7 +21,7 @@ LONGEST_PAUSE_SECS = 1200.0
 
 @dataclass
 class Outcome:
-    """What came of a run. No ``violations``: the promise held."""
+    """Result of a run. Without ``violations`` the promise held."""
 
     plan: Plan
     violations: list[str]
@@ -77,7 +77,7 @@ def play(plan: Plan, without: Guard | None = None) -> Outcome:
 
 
 def settling_secs(plan: Plan) -> float:
-    """How long it may take until everything is where it belongs, once faults have ended.
+    """Return the most seconds until all work is done, counted from the last fault.
 
     Two sweeps, two grace periods, and the polls and retries in between, of daemons that
     wait longer than configured.

@@ -1,4 +1,4 @@
-"""Who goes on: simulated threads as greenlets, one virtual time, one seeded chance.
+"""Scheduler: simulated threads as greenlets, with one virtual time and one seed.
 
 A task gives up control in `Scheduler.sleep`, which every I/O calls before its effect; what
 happens between two effects nobody else can see. The one with the earliest wake-up goes on.
@@ -29,7 +29,7 @@ class Endless(Exception):
 
 
 class Owner:
-    """What lives, dies and is paused as one: a process, or the executors of its jobs."""
+    """Tasks that live, die and pause together: a process, or the executors of its jobs."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -170,7 +170,7 @@ class Scheduler:
 
 
 class Future(Waitable):
-    """What `concurrent.futures.Future` is to the product: `result` only."""
+    """Stand-in for `concurrent.futures.Future` with `result` only."""
 
     def __init__(self, scheduler: Scheduler, fn: Callable[[], Any]) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ class Shrinking:
         self._left = tries
 
     def tried(self, plan: Plan) -> bool:
-        """Whether the plan still fails; then it is the best."""
+        """Return whether the plan still fails; it is then the best so far."""
         if self._left <= 0:
             return False
         self._left -= 1

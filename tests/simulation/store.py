@@ -25,7 +25,7 @@ WRITES = frozenset({"put", "put_if", "copy", "delete"})
 
 @dataclass(slots=True)
 class Object:
-    """What a key holds. ``modified`` in whole seconds, as stores tell it."""
+    """Content of a key. ``modified`` in whole seconds, as in real stores."""
 
     data: bytes
     modified: float
@@ -200,7 +200,7 @@ class Client:
                 super().close()
 
             def __del__(self) -> None:
-                """What a dead process left open is never written, whenever memory is freed."""
+                """Do nothing: a dead process's open file is never written when memory is freed."""
 
         return Upload()
 

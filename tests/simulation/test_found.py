@@ -1,4 +1,4 @@
-"""What the simulator found, each as the short plan that was left of it."""
+"""Defects that the simulator found, each as its shortest plan."""
 
 from __future__ import annotations
 

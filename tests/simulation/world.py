@@ -66,7 +66,7 @@ class Edit:
 
 
 class World:
-    """What all parts of a run share."""
+    """Shared state of a run."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -159,7 +159,7 @@ class World:
         return self.scheduler.now
 
     def recent_skew(self) -> float:
-        """How far the store's clock was off when a scan of now was prepared."""
+        """Return the store clock's offset at the time when the current scan was prepared."""
         until, skew = self.skew_before
         return max(skew, self.store_skew) if self.now < until + 10 else self.store_skew
 

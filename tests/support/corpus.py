@@ -247,7 +247,7 @@ def name_of(number: int) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one task made of the corpus; letters and rows by file name."""
+    """Result of one task over the corpus: files, and letters and rows by file name."""
 
     files: dict[str, FinishedFile]
     letters: dict[str, list[dict[str, Any]]]

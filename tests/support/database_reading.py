@@ -22,7 +22,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)  # for look-backs, which these tests have
 def batches(
     access: Access, tasks: Sequence[ReadTask], fields: Sequence[FieldSpec] = ()
 ) -> list[pa.RecordBatch]:
-    """What the tasks' readers yield, one task after the other."""
+    """Return the record batches of the tasks, one task after the other."""
     found = []
     for task in tasks:
         for item in reader_of(access.driver)(access, task.spec, fields):
@@ -50,7 +50,7 @@ def next_window(
     kind: BoundKind | None = None,
     settle_secs: float = 0,
 ) -> Window | None:
-    """What is read next, under the connection's own bound unless another is asked for."""
+    """Return the next window, under the connection's own read bound or the given one."""
     chosen = kind or connection.default_bound
     assert chosen is not None
     bound = connection.bound(chosen, settle_secs)
@@ -58,7 +58,7 @@ def next_window(
 
 
 def window_above(read: Window, by: timedelta = timedelta(seconds=1)) -> Window:
-    """What the clock will bound next, without waiting for it: ``by`` above what was read.
+    """Return the window from the last read bound to ``by`` above it, without waiting for the clock.
 
     `next_window` is None while the clock stands in the tick of the last bound, a second for many
     columns.

@@ -268,7 +268,7 @@ def _transaction(body: Mapping[str, Any], table: Table) -> Iterator[str]:
 
 
 def _is_value(text: Any, kind: Any) -> bool:  # noqa: PLR0911 - one answer for each type
-    """Whether a partition value is spelled as the protocol says for its type."""
+    """Return whether a partition value has the protocol's spelling for its type."""
     if not isinstance(text, str) or text == "" or not isinstance(kind, str):
         return False
     try:

@@ -65,7 +65,7 @@ def after(place: Any, name: str, when: Callable[..., bool] = lambda *_, **__: Tr
 
 
 def saved_phase(phase: str | None) -> Callable[..., bool]:
-    """Whether a saved document's batch is in ``phase``; None: no batch, but files were done."""
+    """Match a saved document with a batch in ``phase``; None: no batch, but files are done."""
 
     def matches(_file: Any, document: dict[str, Any]) -> bool:
         batches = document.get("in_flight", [])

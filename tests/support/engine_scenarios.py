@@ -1,4 +1,4 @@
-"""What an engine must do on any master; the modules that start one call these."""
+"""Scenarios that every Spark engine passes on any master; called by the tests of each master."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def transforms_a_batch(engine: SparkEngine, world: IngestWorld) -> None:
 
 
 def refuses_statements(engine: SparkEngine, world: IngestWorld) -> list[str]:
-    """What it says to a syntax error, an aggregate, a random number and a foreign table."""
+    """Return the errors for a syntax error, an aggregate, a random number and a foreign table."""
     said = []
     for statement in (
         "SELEC id FROM source",

@@ -42,7 +42,7 @@ _LEFT, _TOP, _BOTTOM, _WIDTH, _COLUMN = 64, 56, 46, 150, 12
 
 @dataclass(frozen=True)
 class Seen:
-    """What a stream did: its batches, the windows that came out, and which rows were late."""
+    """The picture's data: batches of a stream, the windows that came out, and the late rows."""
 
     title: str
     batches: Sequence[Mapping[str, Sequence[float]]]

@@ -253,7 +253,7 @@ Kept: TypeAlias = tuple[int, Mapping[str, Any], str]
 
 
 class Oracle:
-    """What should come of batches of files, one after the other."""
+    """Brute-force results of batches of files, one after the other."""
 
     def __init__(
         self, settings: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]] | None = None
@@ -303,7 +303,7 @@ class Oracle:
 
     @property
     def _is_lazy(self) -> bool:
-        """Whether no empty micro-batch follows: Spark runs one where it could let something go."""
+        """No empty micro-batch follows; else Spark runs one where it could drop state."""
         return self.given.advanced.emit == "next_batch" or self.given.mode == "complete"
 
     def settle(
@@ -386,7 +386,7 @@ class Oracle:
 
     @property
     def _by_time(self) -> bool:
-        """Whether the time of all sources is a field of the groups."""
+        """The groups contain the time field of all sources."""
         return set(self.columns.values()) in [{name} for name in self.given.group_by]
 
     def _windows(self, time: int) -> list[tuple[int, int]]:

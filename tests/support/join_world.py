@@ -67,7 +67,7 @@ class _Row:
 
 
 class JoinOracle(Oracle):
-    """What should come of batches of files of two sources that are joined."""
+    """Brute-force results of batches of files of two sources that are joined."""
 
     def __init__(
         self, settings: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]]
@@ -79,7 +79,7 @@ class JoinOracle(Oracle):
         self.right: list[_Row] = []
 
     def waiting(self) -> int:
-        """How many rows somebody may still match, by the watermark."""
+        """Rows that may still match, by the watermark."""
         bound = self.judged_ms * MILLI
         left = sum(not self._is_over(one, self.join.upper_us, bound) for one in self.left)
         return left + sum(not self._is_over(one, -self.join.lower_us, bound) for one in self.right)
@@ -131,7 +131,7 @@ class JoinOracle(Oracle):
 
     @staticmethod
     def _is_over(one: _Row, waits: int, bound: int) -> bool:
-        """Whether all times that match are a millisecond behind the watermark."""
+        """Return whether all times that match lie a millisecond behind the watermark."""
         return one.time <= bound - waits - MILLI
 
     def _publish(self, left: _Row | None, right: _Row | None) -> None:

@@ -17,7 +17,7 @@ BATCH_BYTES = 16 << 20
 
 
 def through_json(task: ReadTask) -> ReadTask:
-    """What a checkpoint keeps of it."""
+    """Return the task as a checkpoint restores it."""
     return replace(task, spec=json.loads(json.dumps(task.spec)))
 
 

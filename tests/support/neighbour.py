@@ -104,7 +104,7 @@ def _called(port: int, call: bytes) -> bytes:
 
 
 def _block(port: int, block: str) -> bytes:
-    """What the block manager behind the port, if there is one, gives for a block."""
+    """Return the answer of the block manager behind the port, if there is one, for a block."""
     body = bytes([_OPEN_BLOCKS]) + _text("app") + _text("driver") + struct.pack(">i", 1)
     body += _text(block)
     opened = _frame(_RPC_REQUEST, struct.pack(">qi", 1, len(body)) + body)

@@ -213,7 +213,7 @@ def past(name: str, clock: Clock) -> dict[str, Any]:
 
 
 def beside(clock: Clock) -> list[Mapping[str, Any]]:
-    """What a Penguin has saved."""
+    """Return the saved state of a Penguin."""
     return [
         {
             "name": "orders",

@@ -124,7 +124,7 @@ class World:
 
 
 def unsound(worlds: list[World]) -> list[str]:
-    """What the protocol objects to in the logs of these tables."""
+    """Return the protocol's objections to the logs of these tables."""
     found = []
     for world in {world.uri: world for world in worlds}.values():
         if any(other.tampered for other in worlds if other.uri == world.uri):

@@ -97,7 +97,7 @@ def holders(path: Path) -> set[int]:
 
 
 def descriptors() -> Iterator[Path]:
-    """What the machine's processes have open, as links; one that ends meanwhile has nothing."""
+    """Yield the open files of the machine's processes, as links; skip processes that end."""
     yield from map(Path, glob.iglob("/proc/[0-9]*/fd/*"))  # noqa: PTH207  # of 3.11's it raises
 
 

@@ -1,4 +1,4 @@
-"""What happens to a source in the tests of the promise: polls, sweeps, deaths, lost daemons.
+"""Scenarios of one source for the promise tests: polls, sweeps, deaths, lost daemons.
 
 Nothing here looks into the state, so that a scenario can be run against another release.
 """

@@ -15,7 +15,7 @@ from tests.support.memory_store import MemoryStorage
 
 
 class Published:
-    """What a source's tasks tell rows by, with the segments that its checkpoint would list."""
+    """Dedup lookup of a source's tasks, with the segments that its checkpoint would list."""
 
     def __init__(self, columns: tuple[str, ...]) -> None:
         self.listed: tuple[SeenSegment, ...] = ()

@@ -31,7 +31,7 @@ class Outcome:
 
     @property
     def states(self) -> dict[str, str]:
-        """What became of each file, by its name without folder and ending."""
+        """Outcome of each file, by its name without folder and ending."""
         return {_stem(line.path): line.state for line in self.files}
 
 
@@ -78,7 +78,7 @@ class ReplaceWorld(RecordWorld):
         return self.done({"letters": [each.id for each in self.open_letters()]}, **options)
 
     def preview(self, *names: str, **options: Any) -> list[ReportLine]:
-        """What a request would do, as the stored state is."""
+        """Return what a request would do with the stored state."""
         state = read_state(self.sink, SOURCE_ID)
         assert state is not None
         select = {"files": [f"{DAY}/{name}.json" for name in names]}

@@ -134,7 +134,7 @@ class RequestWorld(World):
         return submit(self.parts(), select, kind, **options)
 
     def request(self, request_id: str) -> RequestState:
-        """What the checkpoint says of a request."""
+        """Return the checkpoint's entry of a request."""
         state = read_state(self.sink, SOURCE_ID)
         assert state is not None
         return state.requests[request_id]
@@ -157,7 +157,7 @@ class RequestWorld(World):
         return {line.path: line.state for line in self.report(request_id)}
 
     def report(self, request_id: str) -> list[ReportLine]:
-        """What became of each file of a request, as commands print it."""
+        """Return the outcome of each file of a request, as commands print it."""
         return merged(self.mailbox.report(request_id))
 
     def replay(self, *letters: str, **options: Any) -> dict[str, str]:

@@ -124,7 +124,7 @@ class RowSource:
         return Found(windows, (), 1, len(windows), Scanned(began, self._clock()), NONE_APART)
 
     def windows(self, state: SourceState) -> list[Entry]:
-        """Those that are begun and not done, as they are, and new ones wherever none is."""
+        """Return the windows that are under way, and new ones for the gaps between them."""
         done = _beyond(state)
         begun = {name for name in under_way(state) if name not in done}
         new: list[str] = []

@@ -142,7 +142,7 @@ class Scenario:
             assert not any(worker.missing(worker.snapshot()) for worker in workers)
 
     def status(self, program: str) -> dict[str, Any]:
-        """What ``status --json`` prints, asked for in this process."""
+        """Return what ``status --json`` prints, without another process."""
         told = {"blizzard": inspection.status, "penguin": penguin_status}[program]
         document, errors = told(load_config(self.config))
         assert not errors

@@ -37,7 +37,7 @@ _RAW = tuple(FieldSpec(f"j{number}", "json", True) for number in range(40))
 
 @dataclass(frozen=True)
 class Kind:
-    """What stands in the file over and over, behind a head and before a tail, and its table."""
+    """A repeated text, the head before it, the tail behind it, and the table's fields."""
 
     repeated: bytes
     fields: tuple[FieldSpec, ...] = ID

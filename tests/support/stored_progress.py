@@ -9,5 +9,8 @@ from blizzard_core.watermark.progress import Progress
 
 
 def progress_from_json(document: Any, where: str) -> Progress:
-    """Whatever else is in the document; ``where`` names it in errors. Raises `StateError`."""
+    """Read the progress from a document, ignoring its other keys.
+
+    ``where`` names the document in errors. Raises `StateError`.
+    """
     return progress_of(progress_document(document, where), where)

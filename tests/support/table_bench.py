@@ -36,7 +36,7 @@ NOT_BY_FILES = {"deletionVectors", "columnMapping", "v2Checkpoint"}
 
 @dataclass
 class Bench:
-    """What was read in this run, by what readers may differ about but for values.
+    """Tables that were read in this run, by shape: tables of one shape differ in values only.
 
     ``shapes`` is the smallest table for each set of columns: its bytes and its place.
     """
@@ -61,7 +61,7 @@ class Bench:
                     self.shapes[shape] = min(self.shapes.get(shape, found), found)
 
     def is_new(self, root: Path) -> bool:
-        """Whether no table of the shape that the log in this place tells was read yet."""
+        """Return whether no table with the shape of this log was read yet."""
         return _shape(DeltaTable(root)) not in self._read
 
     def take_by_spark(self, spark: SparkSession) -> None:

@@ -29,7 +29,7 @@ def slow_down(control: Path, secs: float, *, after: bool) -> None:
 
 
 def claimed(control: Path) -> float:
-    """What `slow_down` asked for, once: negative for a wait at the end of the job."""
+    """Return the seconds that `slow_down` set, once; negative: wait at the end of the job."""
     mine = control / f"{SLOW}.{os.getpid()}"
     with suppress(FileNotFoundError):
         (control / SLOW).rename(mine)

@@ -1,4 +1,4 @@
-"""What happens to the daemons, one thing after the other, as the seed says."""
+"""Faults for the daemons, one after the other, drawn from the seed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Director:
                 self._pause(self._pace.moment(self._chance))
 
     def settle(self) -> None:
-        """Whoever runs is told to stop, and fresh ones go on."""
+        """Stop all daemons and start new ones."""
         self._terminate()
 
     def wait(self, secs: float) -> None:

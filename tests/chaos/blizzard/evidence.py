@@ -1,4 +1,4 @@
-"""What is in the table and among the dead letters, and what `blizzard explain` says of a file."""
+"""Contents of the table and the dead letters, and the answers of `blizzard explain`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _letters(place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def totals(place: Place) -> dict[str, Any]:
-    """What `blizzard status` says of the source."""
+    """Return what `blizzard status` reports for the source."""
     status = place.scenario.json("blizzard", "status")
     source: dict[str, Any] = status["pipelines"]["events"]["sources"]["main"]
     return source

@@ -39,7 +39,7 @@ class Daemon:
         self.process.send_signal(number)
 
     def says(self, event: str) -> bool:
-        """Whether its log has the event."""
+        """Return whether the daemon's log has the event."""
         return f'"event": "{event}"' in self.log.read_text(errors="replace")
 
     def trouble(self, what: str) -> Trouble:
@@ -61,7 +61,7 @@ class Daemon:
 
 @dataclass(slots=True)
 class Fleet:
-    """Whoever runs. ``folder`` takes the logs and what slows jobs down."""
+    """The running daemons. ``folder`` holds their logs and the files that slow jobs down."""
 
     scenario: Scenario
     folder: Path

@@ -1,4 +1,4 @@
-"""What must be where in the end, and what is not. Pure.
+"""Check of the final state against the promise. Pure.
 
 A file is *covered* by the promise if it appeared no later than a limit after the
 first file did that sorts above it; in the newest partitions, as many as are tracked,

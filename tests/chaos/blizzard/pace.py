@@ -1,4 +1,4 @@
-"""How long things take, as parts of the grace period, so that a short run is the same run."""
+"""Durations as parts of the grace period, so that a short run has the same proportions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pace:
 
     @property
     def covered(self) -> float:
-        """What appears no later than this after a higher name must be ingested.
+        """Seconds after a higher name within which a file must be ingested.
 
         The rest of the grace period is a margin. It is not for the product, which counts
         from its own scans and so allows more, but for what we cannot see of the store.
@@ -29,7 +29,7 @@ class Pace:
         return self.grace * 0.8
 
     def held_back(self, chance: random.Random) -> float:
-        """How long a file is held back: half are on time, a few come after the grace period."""
+        """Draw the delay of a file: half have none, a few exceed the grace period."""
         draw = chance.random()
         if draw < 0.5:
             return 0.0
@@ -46,7 +46,7 @@ class Pace:
         return chance.uniform(1.1, 1.5) * self.grace
 
     def moment(self, chance: random.Random) -> float:
-        """How long a daemon is left alone; often in the middle of something."""
+        """Draw the seconds until the next fault; often a job is running then."""
         return chance.uniform(0.02, 0.3) * self.grace
 
     @property

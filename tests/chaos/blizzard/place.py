@@ -39,7 +39,7 @@ class Place:
     lock: Path | None = None
 
     def locked(self) -> bool:
-        """Whether somebody saves the checkpoint right now, or stands still while doing so."""
+        """A process holds the checkpoint's lock, running or stopped."""
         if self.lock is None or not self.lock.exists():
             return False
         with self.lock.open() as file:
@@ -124,7 +124,7 @@ def s3_place(folder: Path, pace: Pace, server: S3Server, seed: int) -> Iterator[
 
 
 def losses(seed: int, pace: Pace) -> Callable[[str], Lost | None]:
-    """What becomes of a request of a daemon."""
+    """Return a function that decides how each request of a daemon fails, if it does."""
     chance, lock = random.Random(seed), threading.Lock()
 
     def lose(method: str) -> Lost | None:

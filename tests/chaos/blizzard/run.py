@@ -105,7 +105,7 @@ def _settle(place: Place, plan: Plan, director: Director, files: list[Written]) 
 
 
 def _status(place: Place, found: Found) -> list[Fault]:
-    """What `blizzard status` counts is what is there."""
+    """Compare the counts of `blizzard status` with the table and the dead letters."""
     source = evidence.totals(place)
     rows = sum(found.rows.values())
     told = source["totals"]["rows"]
@@ -118,7 +118,7 @@ def _status(place: Place, found: Found) -> list[Fault]:
 
 
 def summary(files: list[Written], found: Found, pace: Pace) -> dict[str, int]:
-    """What was written, and what became of it."""
+    """Count the files that were written, by kind and outcome."""
     late = lateness(files, pace.tracked)
     kinds = Counter(
         {

@@ -19,7 +19,7 @@ class Killed(BaseException):
 
 @dataclass
 class Faults:
-    """Whether the next step goes wrong, and how often it did."""
+    """A random choice, for each step, whether it fails; counts the failures."""
 
     chance: random.Random
     rate: float

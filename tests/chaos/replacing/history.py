@@ -214,7 +214,7 @@ class History:
         self.count("versions", last + 1)
 
     def held_up(self) -> object:
-        """What a Penguin says of groups that it does not apply."""
+        """Return the groups that a Penguin reports as blocked."""
         penguin = self.world.penguin(**SETTINGS)
         self.world.run(penguin)
         return penguin.activity.to_json()["groups"]

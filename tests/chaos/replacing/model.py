@@ -1,4 +1,4 @@
-"""What each version of the table must hold, by what is published, appended and deleted."""
+"""Expected contents of each table version, from published, appended and deleted rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Model:
     def wrong(
         self, version: int, groups: dict[str, int], found: dict[str | None, list[int]]
     ) -> str | None:
-        """What a version holds of units that it should not, or lacks; None if all is well."""
+        """Return how a version's units differ from the expected ones; None if they do not."""
         expected: Slices = {}
         for name, source in self.sources.items():
             expected |= source.after[groups.get(name, 0)]

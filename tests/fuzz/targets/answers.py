@@ -1,4 +1,4 @@
-"""What an API answers: records are cut out of it as they were sent."""
+"""Answers of an API: each record is cut out of the answer byte for byte."""
 
 from __future__ import annotations
 

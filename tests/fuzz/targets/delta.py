@@ -40,7 +40,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _refused(action: Callable[[], object]) -> bool:
-    """Whether it raises what the log's readers may raise."""
+    """Return whether the action raises an error that the log's readers may raise."""
     try:
         action()
     except (StateError, StorageError) as error:

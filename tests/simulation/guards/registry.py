@@ -1,4 +1,4 @@
-"""Where guards are registered, and what they are replaced by."""
+"""Registry of the guards and their replacements."""
 
 from __future__ import annotations
 

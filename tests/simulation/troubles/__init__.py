@@ -1,4 +1,4 @@
-"""What may go wrong in a plan, and how often: the table that a drawing draws from."""
+"""Table of the troubles that a plan may contain, with their chances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands there before the first start, and how a source begins."""
+"""State before the first start, and the way a source begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people undo and redo, drawn on top of a plan: no seed's plan is another one by that."""
+"""Undo and redo by operators, drawn after the rest of a plan, which stays the same."""
 
 from __future__ import annotations
 

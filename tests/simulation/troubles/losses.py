@@ -45,7 +45,7 @@ def with_losses(plan: Plan) -> Plan:
 
 
 def _fits(kind: str, plan: Plan, kinds: set[str]) -> bool:
-    """Whether what the plan has already leaves room for it.
+    """Return whether the plan's other events leave room for this loss.
 
     Ids of batches are by the machines' clocks; where only they tell which is newer, no clock jumps.
     """

@@ -1,4 +1,4 @@
-"""What people do to configuration, state and staging, and the commands that they give."""
+"""Operators' changes of configuration, state and staging, and their commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with processes: they die, sleep, and overtake each other."""
+"""Troubles of processes: they die, sleep and are replaced."""
 
 from __future__ import annotations
 

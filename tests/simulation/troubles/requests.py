@@ -1,4 +1,4 @@
-"""How files are requested, drawn on top of a plan: no seed's plan is another one by that."""
+"""Requests for files, drawn after the rest of a plan, which stays the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trouble is made of: which daemon, for how long, and which of its requests."""
+"""Parts of a trouble: the daemon, the duration, and the request that it hits."""
 
 from __future__ import annotations
 

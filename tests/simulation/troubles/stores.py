@@ -1,4 +1,4 @@
-"""What goes wrong with stores and clocks: answers that are lost, late, short or of another time."""
+"""Troubles of stores and clocks: answers are lost, late, short or old."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def clock(drawing: Drawing) -> None:
 
 
 def slow_answer(drawing: Drawing) -> None:
-    """What a listing says is old when it arrives."""
+    """Draw a listing whose answer is old when it arrives."""
     grace = drawing.settings.grace
     secs = grace * drawing.chance.choice((0.5, 1.0, 1.5))
     write(drawing, drawing.now, manner="in_order")

@@ -1,4 +1,4 @@
-"""What goes wrong in the table's directory: dying committers, other writers, people."""
+"""Troubles in the table's folder: committers that die, other writers, operators."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def compaction(drawing: Drawing) -> None:
 
 
 def vacuum(drawing: Drawing) -> None:
-    """What a daemon published is committed, compacted and deleted while that daemon is down."""
+    """Draw a commit, a compaction and a vacuum of an output while its daemon is down."""
     chance = drawing.chance
     write(drawing, drawing.now, manner="in_order")
     drawing.add(

@@ -39,6 +39,12 @@ class DatabaseConnection(WithBackward):
     options: Options = Field(default_factory=dict, repr=False, examples=[{"sslmode": "require"}])
     """The driver's own; for jdbc those of `spark.read.jdbc`."""
 
+    @property
+    def reader_options(self) -> dict[str, Any]:
+        """The options of whatever reads it, with the account."""
+        account = {"user": self.user, "password": self.password}
+        return {**self.options, **{k: v for k, v in account.items() if v is not None}}
+
 
 class LakeConnection(WithBackward):
     """A folder of tables or files. A source's ``table`` is a path below ``uri``."""
@@ -53,6 +59,11 @@ class LakeConnection(WithBackward):
     """For the store; what is not given comes from its standard credential chain."""
     options: Options = Field(default_factory=dict, repr=False, examples=[{"warehouse": "main"}])
     """The format's own: the catalog's properties for iceberg, the dialect for csv."""
+
+    @property
+    def reader_options(self) -> dict[str, Any]:
+        """The options of whatever reads it, with those of the store."""
+        return {**self.options, "storage_options": dict(self.storage_options)}
 
 
 class AuthAdvanced(Settings):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -11,35 +10,23 @@ from blizzard_core.errors import UnitError
 from blizzard_core.settings import load
 from blizzard_core.settings.checks.sources import Asked
 from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.sources import UnitSettings
 from blizzard_core.settings.yaml_file import Finding, Key
+from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.units import (
     bounds_in,
-    dates_of,
-    ends_in,
     folds,
     known_placeholders,
     range_of,
-    texts_of,
 )
-from blizzard_py.connections.compared import end_problems, with_dates
 from blizzard_py.connections.placeholders import (
     FROM,
     TO,
     names_in,
-    problems_in_sql,
-    problems_in_text,
     unit_placeholder,
 )
-from blizzard_py.slices.instants import is_moving
 from blizzard_py.slices.units.ranges import laid_out, problems
 from blizzard_py.slices.units.values import told_apart, unit_list
-
-# A text that is nothing but a placeholder.
-_ALONE = re.compile(r"\{[\w.:-]+\}")
-# An end that moves and is always a midnight.
-_WHOLE_DAYS = re.compile(r"P\d+D", re.ASCII)
 
 
 def unit_problems(config: Config) -> Iterator[Finding]:
@@ -55,7 +42,9 @@ def unit_problems(config: Config) -> Iterator[Finding]:
                 yield from _of_values((*here, "units"), source.units, apart=apart)
                 yield from _of_use(here, source, source.units)
                 yield from _of_ends(here, pipeline, source, source.units)
-            yield from _of_placeholders(here, source, hashes=driver == "mysql")
+            kind = kind_of(source)
+            problems_found = kind.placeholder_problems(source, known_placeholders(source), driver)
+            yield from (Finding((*here, *key), problem) for key, problem in problems_found)
 
 
 def _of_range(here: Key, units: UnitSettings) -> Iterator[Finding]:
@@ -101,7 +90,7 @@ def _of_values(here: Key, units: UnitSettings, *, apart: bool) -> Iterator[Findi
 
 def _of_use(here: Key, source: Asked, units: UnitSettings) -> Iterator[Finding]:
     """What the request has to use of its units, so that no two of them read the same rows."""
-    used = {name for _, text in texts_of(source) for name in names_in(text)}
+    used = {name for _, text in kind_of(source).texts(source) for name in names_in(text)}
     bounds = bounds_in(source)
     if bounds and "range" not in units.model_fields_set:
         first = FROM if FROM in bounds else TO
@@ -134,7 +123,7 @@ def _of_ends(
     here: Key, pipeline: PipelineSettings, source: Asked, units: UnitSettings
 ) -> Iterator[Finding]:
     """How the ends of units are said, so that no row is in two of them, and none in no one."""
-    ends = ends_in(pipeline, source)
+    ends = kind_of(source).ends(pipeline, source)
     if units.advanced.inclusive and all(end != TO for end, _ in ends):
         place: Key = (*here, "units", "advanced", "inclusive")
         yield Finding(place, "is of {to}, and nothing that is asked says it")
@@ -147,53 +136,8 @@ def _of_ends(
             f"is hourly, and {told[0]} says days: all units of a day would ask for the same"
             " rows; use daily, or another format",
         )
-    ends_at = units.range.to if isinstance(units.partition, str) else units.partition[-1].to
-    if isinstance(source, TableSourceSettings):
-        for key, text in texts_of(source):
-            asked = with_dates(text, dates_of(pipeline))
-            for problem in end_problems(asked, inclusive=units.advanced.inclusive):
-                yield Finding((*here, *key), problem)
-        return
-    forms = {end: {form for other, form in ends if other == end} for end in (FROM, TO)}
-    one_day = all(forms.values()) and {"date"} in forms.values()
-    if one_day and "date" not in forms[FROM] & forms[TO]:
-        yield Finding(
-            (*here, "request"),
-            "says one end as a day and the other with its time: rows between them would come"
-            " twice, or be read by nobody; say both as {from:date} and {to:date}, or neither",
-        )
-    if (TO, "date") in ends and is_moving(ends_at) and not _WHOLE_DAYS.fullmatch(ends_at.strip()):
-        yield Finding(
-            (*here, "units", "range", "to"),
-            f"is {ends_at}, which is within a day, and {{to:date}} says days: each poll would"
-            " ask for the same day again; write P0D for up to today, or another format",
-        )
-
-
-def _of_placeholders(here: Key, source: Asked, *, hashes: bool) -> Iterator[Finding]:
-    known = known_placeholders(source)
-    for key, text in texts_of(source):
-        if isinstance(source, TableSourceSettings):
-            found = problems_in_sql(text, known, hashes=hashes) if known or names_in(text) else ()
-        elif source.units is not None:
-            found = problems_in_text(text, known)
-        else:
-            # Without units nothing is filled in; other braces of a body are its own.
-            found = problems_in_text(text, ()) if _is_meant(key, text) else ()
-        for problem in found:
-            yield Finding((*here, *key), problem)
-    if isinstance(source, HttpSourceSettings):
-        for name, text in source.request.headers.items():
-            if names_in(text):
-                yield Finding(
-                    (*here, "request", "headers", name),
-                    "placeholders are filled in in path, params and body alone; use one of these",
-                )
-
-
-def _is_meant(key: Key, text: str) -> bool:
-    """Return whether braces in a request without units can only be meant as a placeholder."""
-    return bool(names_in(text)) or key[-1] == "path" or bool(_ALONE.fullmatch(text.strip()))
+    for key, problem in kind_of(source).end_problems(pipeline, source, units):
+        yield Finding((*here, *key), problem)
 
 
 def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:

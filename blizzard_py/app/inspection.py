@@ -18,7 +18,7 @@ from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.event_time import shown_stream, shown_watch
 from blizzard_py.app.new_fields import with_untaken
-from blizzard_py.app.queries.asking import selection_of
+from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.plan import plan_of
 from blizzard_py.app.queries.unit_explain import explained_unit
 from blizzard_py.app.queries.unit_plan import unit_plan_of
@@ -253,7 +253,8 @@ def _plan_source(
 def _selection(config: Config, source: SourcePipeline) -> Selection:
     pipeline = config.pipelines[source.pipeline]
     settings = pipeline.query_sources[source.source_name]
-    return selection_of(pipeline, settings, config.connections[settings.connection].driver)
+    driver = config.connections[settings.connection].driver
+    return kind_of(settings).selection(pipeline, settings, driver)
 
 
 def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from blizzard_core.errors import BlizzardError, ConfigError, SourceError, StorageError
 from blizzard_core.settings.checks.sources import Asked
 from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_core.settings.query_sources import HttpSourceSettings
 from blizzard_py.app.queries.asking import asking_of
+from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.plan import PROMISES
 from blizzard_py.app.wiring import NoEngine, asks_of
 from blizzard_py.connections.asking import Asking
@@ -59,16 +59,17 @@ def validate_asked(config: Config) -> list[str]:
 def _problems(asking: Asking, pipeline: PipelineSettings, source: Asked) -> Iterator[str]:
     there = {column.name: column for column in asking.connection.columns()}
     known = ", ".join(there) or "none"
+    kind = kind_of(source)
     for column in asking.columns:
         if column not in there:
-            if not isinstance(source, HttpSourceSettings) or there:
+            if kind.has_fixed_columns or there:
                 yield f"watermark.columns: there is no column {column!r}; there are: {known}"
         elif there[column].kind == "other":
             yield (
                 f"watermark.columns: {column!r} is {there[column].type}, which has no order;"
                 f" these have one: {_ordered(list(there.values()))}"
             )
-    if isinstance(source, HttpSourceSettings):
+    if not kind.has_fixed_columns:
         return  # a record may lack any field
     missing = [field.name for field in pipeline.schema_.fields if field.name not in there]
     for name in missing:

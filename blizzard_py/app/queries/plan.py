@@ -5,18 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.checks.sources import Asked
 from blizzard_core.settings.connections import ConnectionSettings
-from blizzard_core.settings.query_sources import TableSourceSettings
-from blizzard_py.connections.http.connection import HttpConnection
-from blizzard_py.connections.literals import column_name
+from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.connections.protocol import Bound, Selection
-from blizzard_py.connections.sql.conditions import closed, window_where
-from blizzard_py.connections.sql.statements import plain_identifier
 from blizzard_py.connections.sqlite.clock import is_time, until
 from blizzard_py.reading import BoundKind, Window
 from blizzard_py.slices.calendars import settled_wall
@@ -73,6 +68,11 @@ def plan_of(
     elif kept is not None and not tasks and not offline:
         tasks = tuple(asking.connection.tasks(windows.window_of(kept), asking.split))
         kept = kept if tasks else None
+    query, request = None, None
+    if kept is not None:
+        query, request = kind_of(settings[1]).show_window(
+            settings[0].driver, asking.connection, settings[2], windows.window_of(kept)
+        )
     return {
         "kind": settings[1].kind,
         "state": state.progress.state,
@@ -86,8 +86,8 @@ def plan_of(
         "window": None
         if kept is None
         else {"after": dict(kept.after), "up_to": dict(kept.up_to), "low": dict(kept.low)},
-        "query": _query(settings, kept),
-        "request": _request(asking.connection, kept),
+        "query": query,
+        "request": request,
         "tasks": [{"name": task.name, "where": task.where} for task in tasks],
         "reread": settings[1].marks.reread,
         "replaces": [[slices[0][0], f"{source.id}0"]] if slices else [],
@@ -145,26 +145,3 @@ def _formed(column: str, moment: dt.datetime, like: Any, zone: dt.tzinfo) -> Any
         f"column {column}: the watermark is {like!r}, which is no time: where it ends is known by"
         " asking only; leave --offline out"
     )
-
-
-def _query(
-    settings: tuple[ConnectionSettings, Asked, Selection], kept: StoredWindow | None
-) -> str | None:
-    """The whole window as one statement; null if nothing is to be read, or of an API."""
-    connection, source, selection = settings
-    if kept is None or not isinstance(source, TableSourceSettings):
-        return None
-    origin = f"({closed(selection.query)}) t1" if selection.query else selection.table
-    window: Window = windows.window_of(kept)
-    dialect = connection.driver if connection.driver in {"postgresql", "mysql", "sqlite"} else ""
-    named = partial(plain_identifier, dialect=dialect) if dialect else column_name
-    condition = window_where(window, selection.columns, dialect, selection.filter or None, named)
-    return f"SELECT * FROM {origin}" + (f" WHERE {condition}" if condition else "")  # noqa: S608  # shown, not run
-
-
-def _request(connection: Any, kept: StoredWindow | None) -> dict[str, Any] | None:
-    """Return what an API is asked first; null if nothing is to be read, or of a table."""
-    if kept is None or not isinstance(connection, HttpConnection):
-        return None
-    first = next(iter(connection.requests(windows.window_of(kept))), None)
-    return None if first is None else {k: first[k] for k in ("method", "url", "params", "body")}

@@ -10,12 +10,9 @@ from typing import Any
 
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.checks.sources import Asked
-from blizzard_core.settings.query_sources import TableSourceSettings
+from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.connections.asking import Units
-from blizzard_py.connections.http.connection import HttpConnection
-from blizzard_py.connections.placeholders import LAKE, Values, in_sql
 from blizzard_py.connections.protocol import Connection, Selection
-from blizzard_py.connections.sql.conditions import closed
 from blizzard_py.slices.instants import moment, stamp
 from blizzard_py.slices.units.outcomes import replaced
 from blizzard_py.slices.units.planner import PlannedUnit
@@ -120,30 +117,11 @@ class _Telling:
 
     def _asked_of(self, reading: UnitReading) -> dict[str, Any]:
         slices = unit_plans.asked_of(reading, self._units)
-        if isinstance(self._settings, TableSourceSettings):
-            whole = {**slices[0], "to": slices[-1]["to"]}
-            return {"query": _query(self._selection, self._dialect(), whole), "request": None}
-        assert isinstance(self._connection, HttpConnection)  # noqa: S101  # the configuration was checked
-        found = self._connection.unit_request(slices[0])
-        return {
-            "query": None,
-            "request": {k: found[k] for k in ("method", "url", "params", "body")},
-        }
-
-    def _dialect(self) -> str:
-        return str(getattr(self._connection, "dialect", LAKE))
+        kind = kind_of(self._settings)
+        query, request = kind.show_slices(self._connection, self._selection, slices)
+        return {"query": query, "request": request}
 
 
 def _pairs(reading: UnitReading) -> list[list[str]]:
     ends = [*reading.slices[1:], reading.to]
     return [list(pair) for pair in zip(reading.slices, ends, strict=True)]
-
-
-def _query(selection: Selection, dialect: str, values: Values) -> str:
-    query = selection.query or f"SELECT * FROM {selection.table}"  # noqa: S608  # shown, not run
-    told = in_sql(query, values, dialect)
-    if not selection.filter:
-        return told
-    condition = in_sql(selection.filter, values, dialect)
-    origin = f"({closed(told)}) t1" if selection.query else selection.table
-    return f"SELECT * FROM {origin} WHERE {condition}"  # noqa: S608  # shown, not run

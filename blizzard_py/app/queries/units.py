@@ -5,23 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
 
 from blizzard_core.settings.checks.sources import Asked
 from blizzard_core.settings.document import PipelineSettings
-from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import UnitSettings, UnitsOfTable
 from blizzard_core.settings.tables import SinkSettings
-from blizzard_core.settings.yaml_file import Key
+from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.connections.asking import Units, ValuesTable
-from blizzard_py.connections.compared import with_dates, with_end_before
 from blizzard_py.connections.placeholders import (
     FROM,
     TO,
-    formats_in,
     names_in,
-    texts_in,
     unit_placeholder,
 )
 from blizzard_py.reading import Access
@@ -62,7 +56,7 @@ def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings, dri
             limit(units.advanced.max_units_per_run),
             units.advanced.min_units,
             days_of=clock_of(units.range.zone)
-            if (TO, "date") in ends_in(pipeline, source)
+            if (TO, "date") in kind_of(source).ends(pipeline, source)
             else None,
         ),
         () if values is None else values.fields,
@@ -77,7 +71,7 @@ def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings, dri
 
 def folds(source: Asked, driver: str) -> bool:
     """Return whether the source may take values for one that look alike, and does not tell."""
-    texts = [text for _, text in texts_of(source)]
+    texts = [text for _, text in kind_of(source).texts(source)]
     return driver in _FOLDING and not any(map(_COMPARES.search, texts))
 
 
@@ -98,57 +92,11 @@ def _beside(table_uri: str, given: str) -> str:
     return f"{scheme}{colons}{host}{joined}" if colons else joined
 
 
-def texts_of(source: Asked) -> Iterator[tuple[Key, str]]:
-    """All texts that may hold placeholders, each with its key below the source."""
-    if isinstance(source, TableSourceSettings):
-        given = {"query": source.query, "filter": source.filter}
-        yield from (((key,), text) for key, text in given.items() if text)
-        return
-    request = source.request
-    yield ("request", "path"), request.path
-    for name, value in request.params.items():
-        yield from ((("request", "params", name), text) for text in texts_in(value))
-    yield from ((("request", "body"), text) for text in texts_in(request.body))
-
-
-def dates_of(pipeline: PipelineSettings) -> set[str]:
-    """The fields that are declared to be dates."""
-    return {field.name for field in pipeline.schema_.fields if field.type == "date"}
-
-
-def statement_of(pipeline: PipelineSettings, source: TableSourceSettings, text: str) -> str:
-    """A query or a filter as it is asked: beside a column of dates an end says a date."""
-    if source.units is None:
-        return text
-    found = with_dates(text, dates_of(pipeline))
-    return with_end_before(found) if source.units.advanced.inclusive else found
-
-
-def request_text(units: UnitSettings | None, value: Any) -> Any:
-    """A text of a request, or a body of any depth, as it is asked."""
-    if units is None or not units.advanced.inclusive:
-        return value
-    if isinstance(value, str):
-        return with_end_before(value)
-    if isinstance(value, Mapping):
-        return {key: request_text(units, inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [request_text(units, inner) for inner in value]
-    return value
-
-
-def ends_in(pipeline: PipelineSettings, source: Asked) -> set[tuple[str, str]]:
-    """The ends that are asked for, each with its format as it is asked, ``""`` for none."""
-    texts = [text for _, text in texts_of(source)]
-    if isinstance(source, TableSourceSettings):
-        dates = dates_of(pipeline)
-        texts = [with_dates(text, dates) for text in texts]
-    return {end for text in texts for end in formats_in(text)}
-
-
 def bounds_in(source: Asked) -> frozenset[str]:
     """Return which ends of a unit's time the request says."""
-    return frozenset({FROM, TO} & {n for _, text in texts_of(source) for n in names_in(text)})
+    return frozenset(
+        {FROM, TO} & {n for _, text in kind_of(source).texts(source) for n in names_in(text)}
+    )
 
 
 def known_placeholders(source: Asked) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from blizzard_core.settings.connections import (
     LakeConnection,
 )
 from blizzard_core.settings.query_sources import COLUMN, HttpSourceSettings, TableSourceSettings
-from blizzard_py.app.queries.asking import access_of
+from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.plan import PROMISES
 from blizzard_py.commands.starter.target import LAKES, Target
 from blizzard_py.commands.starter.watermark import Facts, Proposal, candidates, proposed
@@ -122,7 +122,7 @@ def _access(target: Target, since: str | None, column: str) -> Access:
         family = LakeConnection if target.driver in LAKES else DatabaseConnection
         settings = family.model_validate(block)
         asked = TableSourceSettings.model_validate({**source, "watermark": watermark})
-    return access_of(settings, asked)
+    return kind_of(asked).access(settings, asked)
 
 
 def configuration(target: Target, table_uri: str, found: Found, since: str | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.watermark.progress import Progress, Scanned, finished, settled
+from blizzard_core.watermark.progress import Progress, ScanTimes, expire_grace, mark_done
 
 FILES_PER_PARTITION = 500
 GRACE_SECS = 300.0
@@ -63,9 +63,9 @@ class World:
             cut = max(0, len(names) - in_grace)
             old_names += names[:cut]
             recent += names[cut:]
-        known = finished(Progress(depth=2, floor=active[0]), old_names, NOW - 3600, _none_waits)
-        known = settled(known, Scanned(NOW, NOW), GRACE_SECS, _none_waits)
-        return finished(known, recent, NOW, _none_waits)
+        known = mark_done(Progress(depth=2, floor=active[0]), old_names, NOW - 3600, _none_waits)
+        known = expire_grace(known, ScanTimes(NOW, NOW), GRACE_SECS, _none_waits)
+        return mark_done(known, recent, NOW, _none_waits)
 
 
 def _none_waits(_partition: str) -> None:

@@ -45,7 +45,7 @@ def row(what: str, size: int, took: Sequence[float]) -> None:
 
 def main(count: int) -> None:
     shown = panel(count)
-    with shown.desk.open(), Server("127.0.0.1:0", shown) as server:
+    with shown.providers.open(), Server("127.0.0.1:0", shown) as server:
         one = f"/targets/{names(count)[0]}"
         for path in ("/overview.json", f"{one}/past.json"):  # what is read is there from now on
             asked(server.port, path)

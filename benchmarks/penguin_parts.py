@@ -40,7 +40,7 @@ from benchmarks.penguin_table import (
     sample_stats,
 )
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import Entry, Page
+from blizzard_core.storage.protocol import Entry, ListingPage
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.model import Rejection
 
@@ -123,11 +123,11 @@ class Full(Counting):
 
     files = 0
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         files = 0 if after.startswith("_penguin/") else self.files
         for start in range(0, files, 1000):
             paths = (path_of(number, self.files) for number in range(start, start + 1000))
-            yield Page(tuple(Entry(path, 1000, 0.0) for path in paths), 1, 1000)
+            yield ListingPage(tuple(Entry(path, 1000, 0.0) for path in paths), 1, 1000)
         yield from super().list_range(after, until)
 
 

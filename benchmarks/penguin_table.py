@@ -21,7 +21,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import Page, Storage
+from blizzard_core.storage.protocol import ListingPage, Storage
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.file_statistics import file_statistics
 from penguin_py.pipeline import TablePipeline
@@ -96,7 +96,7 @@ class Counting:
             self.requests += 1
         return found
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         began = time.perf_counter()
         pages = list(self._inner.list_range(after, until))
         self.listings.append((began, time.perf_counter()))

@@ -164,7 +164,7 @@ def command(function: Callable[P, int]) -> Callable[P, None]:
             print_error("interrupted")
             code = INTERRUPTED
         except Exception as error:
-            print_error(_not_ours(error) or _ours(error))
+            print_error(_describe_system_error(error) or _describe_bug(error))
             code = 1
             if verbose:
                 click.echo(printable_lines(redacted(traceback.format_exc())), err=True)
@@ -188,7 +188,7 @@ _OF_THE_MACHINE = frozenset(
 )
 
 
-def _not_ours(error: Exception) -> str | None:
+def _describe_system_error(error: Exception) -> str | None:
     """What the machine refuses us, a full disk for one; None for an error that is another's."""
     if not isinstance(error, OSError) or error.errno not in _OF_THE_MACHINE:
         return None
@@ -196,7 +196,7 @@ def _not_ours(error: Exception) -> str | None:
     return f"{where}: {error.strerror}; see to that on this machine and run it again"
 
 
-def _ours(error: Exception) -> str:
+def _describe_bug(error: Exception) -> str:
     return (
         f"unexpected {type(error).__name__}: {error} (this is a bug of ours; run it again"
         " with --verbose and report the trace)"

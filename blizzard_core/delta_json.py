@@ -154,13 +154,13 @@ def _tail(storage: Storage, start: str, version: int) -> Tail:
                 checkpoints.setdefault((int(match["version"]), form), []).append(entry)
     for (number, form), parts in sorted(checkpoints.items(), reverse=True):
         is_complete = len(parts) == (int(form) if form.isdigit() else 1)
-        if is_complete and all(_is_whole(storage, part) for part in parts):
+        if is_complete and all(_is_complete(storage, part) for part in parts):
             later = tuple(entry for entry in behind if version_of(entry.path) > number)
             return Tail(number, tuple(parts), later)
     return Tail(-1, (), tuple(behind))
 
 
-def _is_whole(storage: Storage, part: Entry) -> bool:
+def _is_complete(storage: Storage, part: Entry) -> bool:
     """Whether a checkpoint's file begins and ends as Parquet does; of JSON the reader tells."""
     if part.path.endswith(".json") and part.size:
         return True

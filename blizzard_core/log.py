@@ -4,7 +4,7 @@ One event per fact, with pipeline, source and batch bound to it. What every line
 through, in this order, so that no caller can forget it:
 
 1. credentials are masked, in values under telling names and inside any text;
-2. warnings that repeat are summed up (`Repeats`);
+2. warnings that repeat are summed up (`RepeatFilter`);
 3. what could command a terminal or deceive a reader is escaped: control characters,
    direction marks, bytes that are no text. JSON lines read back as the same values.
 
@@ -58,7 +58,7 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     number = getattr(logging, level.upper())
     redact.learn({name: text for name, text in os.environ.items() if name not in _DIRECTORIES})
     render: Render = _Console() if out.isatty() else _json_line
-    repeats = Repeats(render, time.monotonic)
+    repeats = RepeatFilter(render, time.monotonic)
     _held.update(repeats=repeats, out=out)
     structlog.configure(
         processors=[
@@ -175,7 +175,7 @@ class _Window:
     last: Any = None
 
 
-class Repeats:
+class RepeatFilter:
     """A renderer that prints warnings that repeat once, and then sums them up; thread-safe.
 
     A store that is down for a night makes the same line thousands of times. The first is

@@ -42,7 +42,9 @@ def stop_on_signals(stop: Stoppable, grace_secs: float) -> Iterator[None]:
     """
     told = False
     asked: SimpleQueue[bool] = SimpleQueue()
-    setter = threading.Thread(target=_set_when_asked, args=(stop, asked), name="stop", daemon=True)
+    setter = threading.Thread(
+        target=_set_when_signalled, args=(stop, asked), name="stop", daemon=True
+    )
     setter.start()
 
     def terminate(_number: int, _frame: FrameType | None) -> None:
@@ -54,7 +56,7 @@ def stop_on_signals(stop: Stoppable, grace_secs: float) -> Iterator[None]:
             _end_at_once()
         told = True
         asked.put(True)
-        _say(
+        _write_to_terminal(
             f"stopping; what runs now may finish within {grace_secs:g} seconds. Press Ctrl-C again"
             " to end at once: nothing is lost, the next start does it again\n"
         )
@@ -72,17 +74,17 @@ def stop_on_signals(stop: Stoppable, grace_secs: float) -> Iterator[None]:
         setter.join()
 
 
-def _set_when_asked(stop: Stoppable, asked: SimpleQueue[bool]) -> None:
+def _set_when_signalled(stop: Stoppable, asked: SimpleQueue[bool]) -> None:
     while asked.get():
         stop.set()
 
 
 def _end_at_once() -> NoReturn:
-    _say(f"{_SHOW_CURSOR}ended at once\n")
+    _write_to_terminal(f"{_SHOW_CURSOR}ended at once\n")
     os._exit(INTERRUPTED)
 
 
-def _say(text: str) -> None:
+def _write_to_terminal(text: str) -> None:
     """To a person, if there is one. Past the log, whose lock the interrupted code may hold."""
     if sys.stderr.isatty():
         os.write(sys.stderr.fileno(), text.encode())
@@ -94,11 +96,11 @@ def started() -> None:
     Whoever calls a command by mistake takes it back at once. From the first step of a command on
     `blizzard_core.cli` and `stop_on_signals` see to it.
     """
-    sys.excepthook = _told_but_interruptions
+    sys.excepthook = _report_uncaught
     _opened_streams()
 
 
-def _told_but_interruptions(
+def _report_uncaught(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     if not issubclass(kind, KeyboardInterrupt):

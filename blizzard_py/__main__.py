@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from blizzard_core.checkpoint.writer import anybody, considerate
+from blizzard_core.checkpoint.writer import allow_takeover, refuse_if_running
 from blizzard_core.cli import (
     CONTEXT,
     GuidedGroup,
@@ -110,7 +110,7 @@ def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
     published before (`blizzard replay --refused`), 7 with --once: done but for work units that
     could not be read and wait for another try (`blizzard status`), 130 --once was interrupted.
     """
-    admission = anybody if take_over else considerate(person=sys.stdin.isatty())
+    admission = allow_takeover if take_over else refuse_if_running(person=sys.stdin.isatty())
     loaded = load_config(config)
     where = str(config.absolute())
     return app.run_daemon(loaded, once=once, fresh=fresh, admission=admission, where=where)

@@ -9,7 +9,13 @@ from typing import Any
 
 from blizzard_core.errors import CommitError
 from blizzard_core.handover.quarantine import MISSING
-from blizzard_core.observability.activity import Activity, Finished, Letter, Poll, age
+from blizzard_core.observability.activity import (
+    Activity,
+    FailedFile,
+    FinishedBatch,
+    PollSummary,
+    age,
+)
 from blizzard_core.storage.protocol import Entry
 from penguin_py import metrics
 from penguin_py.model import CHORES, CommitConflict, Rejection, TableState
@@ -71,12 +77,12 @@ class TableActivity(Activity):
         metrics.LIST_REQUESTS.labels(self.name).inc(requests)
         metrics.KEYS_LISTED.labels(self.name).inc(keys)
         metrics.FILES_DISCOVERED.labels(self.name).inc(len(found))
-        self._polled(Poll(now, secs, len(found), requests, keys), found)
+        self._polled(PollSummary(now, secs, len(found), requests, keys), found)
 
     def settled(self, entries: Iterable[Entry]) -> None:
         """Files that are committed, on record or gone."""
         with self._lock:
-            self._backlog.settle(entry.modified for entry in entries)
+            self._backlog.remove(entry.modified for entry in entries)
 
     def knows(self, state: TableState | None, memory: Memory) -> None:
         """The table as the log has it now, and what is remembered of it."""
@@ -115,7 +121,7 @@ class TableActivity(Activity):
             self._committed = now = self.clock()
             # The commit takes the next version; a rival's in between shows with the next poll.
             self._version = 0 if self._version is None else self._version + 1
-            self._did(Finished(now, str(self._version), len(files), rows, size, secs))
+            self._did(FinishedBatch(now, str(self._version), len(files), rows, size, secs))
 
     def replaced(self, rows: int, rewritten_bytes: int) -> None:
         """A group was applied: so many rows left the table, and so much was rewritten for it."""
@@ -138,7 +144,7 @@ class TableActivity(Activity):
         now = self.clock()
         for rejection in rejections:
             metrics.FILES_QUARANTINED.labels(self.name, rejection.stage).inc()
-        self._given_up(Letter(now, r.entry.path, r.stage, r.reason) for r in rejections)
+        self._given_up(FailedFile(now, r.entry.path, r.stage, r.reason) for r in rejections)
 
     def swept(self, orphans: int) -> None:
         """A sweep is done and found so many files too old to commit."""

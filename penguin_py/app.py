@@ -27,7 +27,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.discarding import Discarded, DiscardRefused
 from penguin_py.intake.footers import REMEDY
 from penguin_py.model import CLOCK_SKEW_SECS
-from penguin_py.page import desk_of
+from penguin_py.page import page_providers
 from penguin_py.pipeline import TablePipeline
 from penguin_py.planning.memory import Snapshot
 from penguin_py.planning.verdict import Forecast
@@ -110,7 +110,7 @@ def run_daemon(config: Config, *, once: bool, where: str = "CONFIG") -> int:
 
 
 def _panel(config: Config, workers: Sequence[TablePipeline], where: str) -> Panel:
-    return Panel("penguin", [w.activity for w in workers], time.time, desk_of(config, where))
+    return Panel("penguin", [w.activity for w in workers], time.time, page_providers(config, where))
 
 
 def _address(config: Config) -> str | None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from blizzard_core.errors import StateError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.watermark.progress import Progress, finished, is_new, lowest_of
+from blizzard_core.watermark.progress import Progress, is_new, lowest_of, mark_done
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import Marks
@@ -258,7 +258,7 @@ class Committer:
         ahead = [entry.path for entry in done if is_new(progress, entry.path)]
         lowest = lowest_of(pending, progress.depth)
         ended = self._poll.ended
-        return finished(progress, ahead, ended, lowest.get, movers(ended))
+        return mark_done(progress, ahead, ended, lowest.get, movers(ended))
 
     def _commit(self, plan: CommitPlan, memory: Memory, progress: Progress, now: float) -> Memory:
         commit_id = str(uuid.uuid4())

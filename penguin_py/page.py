@@ -1,6 +1,6 @@
-"""Parts of Penguin's page besides the daemon's own view (`blizzard_core.observability.desk`).
+"""Providers of Penguin's status page (`blizzard_core.observability.page_providers`).
 
-Through stores of its own, so no answer to it counts as a sign of life of a loop.
+They open stores of their own, so their requests never count as a sign of life of a loop.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from blizzard_core.observability.commits import CommitTail, told
-from blizzard_core.observability.desk import Command, Desk
-from blizzard_core.observability.lookups import Lookups
-from blizzard_core.observability.written import StateFiles, source_state_path
+from blizzard_core.observability.background_cache import BackgroundCache
+from blizzard_core.observability.commits import CommitTail, commit_to_json
+from blizzard_core.observability.page_providers import Command, PageProviders
+from blizzard_core.observability.peer_state import StateFiles, source_state_path
 from blizzard_core.redact import redacted_word
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.clock import elapsed
@@ -25,13 +25,13 @@ from penguin_py.settings import Table, tables_of
 PASTS_KEPT = 7
 
 
-def desk_of(config: Config, where: str) -> Desk:
-    """The desk of a daemon for these tables. ``where`` is where the configuration is."""
+def page_providers(config: Config, where: str) -> PageProviders:
+    """The providers of a daemon for these tables. ``where`` is where the configuration is."""
     tables = {table.name: table for table in tables_of(config)}
     many = len(tables) + 1
-    return Desk(
-        beside=Lookups("beside", _Besides(tables), time.time, elapsed, many),
-        past=Lookups("past", _Pasts(tables), time.time, elapsed, many),
+    return PageProviders(
+        peer=BackgroundCache("beside", _Besides(tables), time.time, elapsed, many),
+        history=BackgroundCache("past", _Pasts(tables), time.time, elapsed, many),
         commands=partial(table_commands, where),
     )
 
@@ -74,7 +74,7 @@ class _Pasts:
     def __call__(self, name: str) -> dict[str, Any]:
         found = self._known.pop(name, None) or self._opened(name)
         self._known = {**dict(list(self._known.items())[-PASTS_KEPT:]), name: found}
-        return {"commits": [told(commit) for commit in found.look()]}
+        return {"commits": [commit_to_json(commit) for commit in found.look()]}
 
     def _opened(self, name: str) -> CommitTail:
         table = self._tables[name]

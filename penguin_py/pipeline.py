@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import StateError
-from blizzard_core.handover.quarantine import MISSING, Record
+from blizzard_core.handover.quarantine import MISSING, QuarantineRecord
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import Progress, mark_idle
@@ -183,11 +183,11 @@ class TablePipeline:
         records = {p: r for p, r in self._quarantine.records().items() if r.stage == MISSING}
         return sorted(records.keys() - self.settled(snapshot, records))
 
-    def quarantined(self) -> dict[str, Record]:
+    def quarantined(self) -> dict[str, QuarantineRecord]:
         """Return what is on record as not committed, by path."""
         return self._quarantine.records()
 
-    def settled(self, snapshot: Snapshot, records: Mapping[str, Record]) -> set[str]:
+    def settled(self, snapshot: Snapshot, records: Mapping[str, QuarantineRecord]) -> set[str]:
         """Return which of these files have nothing that is missing in the table; reads footers."""
         if snapshot.state is None or not records:
             return set()

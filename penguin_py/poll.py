@@ -13,9 +13,15 @@ from dataclasses import replace
 from blizzard_core.errors import NotFound
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.watermark.floor import raised
+from blizzard_core.watermark.floor import raise_floors
 from blizzard_core.watermark.partition_time import lookback_floor
-from blizzard_core.watermark.progress import Progress, Scanned, clamped, lowest_of, settled
+from blizzard_core.watermark.progress import (
+    Progress,
+    ScanTimes,
+    clamp_progress,
+    expire_grace,
+    lowest_of,
+)
 from blizzard_core.watermark.scan import Scan, scan
 from penguin_py.activity import TableActivity
 from penguin_py.intake.footers import REMEDY, Names
@@ -48,7 +54,7 @@ class Poll:
         self._clock = clock
         self._activity = activity
         self._log = get_logger(table=table.name)
-        self._scanned = Scanned(0.0, 0.0)
+        self._scanned = ScanTimes(0.0, 0.0)
         self._left_out: tuple[str, ...] = ()
 
     @property
@@ -80,7 +86,7 @@ class Poll:
             )
         self._left_out = left_out
         new = [e for e in found.entries if not self._view.knows(e.path)]
-        self._scanned = Scanned(began, self._clock())
+        self._scanned = ScanTimes(began, self._clock())
         self._activity.polled(
             self._clock() - began,
             [e for e in new if is_text(e.path)],
@@ -94,11 +100,11 @@ class Poll:
         ``found`` is everything that the look found.
         """
         # What a clock that was wrong has noted would be in grace until then.
-        progress = clamped(snapshot.memory.progress, self._scanned.ended)
+        progress = clamp_progress(snapshot.memory.progress, self._scanned.ended)
         lowest = lowest_of(found, progress.depth)
         grace = self._table.advanced.grace_period
         moving = movers(self._scanned.ended)
-        progress = settled(progress, self._scanned, grace, lowest.get, moving)
+        progress = expire_grace(progress, self._scanned, grace, lowest.get, moving)
         progress = self._floored(progress, found)
         memory = replace(snapshot.memory, progress=progress)
         self._view.remember(memory)
@@ -108,4 +114,6 @@ class Poll:
         """The progress with old partitions closed, so that a poll's cost stays bounded."""
         now = self._scanned.ended
         oldest = lookback_floor(self._table.settings.partition_filter, now)
-        return raised(progress, self._table.advanced.max_tracked_partitions, oldest, pending, now)
+        return raise_floors(
+            progress, self._table.advanced.max_tracked_partitions, oldest, pending, now
+        )

@@ -32,7 +32,7 @@ _STEP = re.compile(r"\.(?P<key>[^.\[]+)|\[(?P<index>\d+|\.\.\.)\]")
 _Walk = Callable[[Any], tuple[str, list[str]] | None]
 
 
-def decoded(
+def decode_document(
     kind: type[T], document: Any, where: str, remedy: str = RESTORE, *, open_: bool = False
 ) -> T:
     """The value of ``kind`` that a JSON value describes.
@@ -82,12 +82,12 @@ def _joined(where: str, place: str) -> str:
 def _reason(kind: Any, document: Any, error: Exception) -> tuple[str, str]:
     """The place of what is wrong, as far as it is known, and what."""
     try:
-        return _told(kind, document, str(error))
+        return _locate(kind, document, str(error))
     except UnicodeEncodeError:  # msgspec asks for the UTF-8 of text where there should be none
         return "", str(error)
 
 
-def _told(kind: Any, document: Any, message: str) -> tuple[str, str]:
+def _locate(kind: Any, document: Any, message: str) -> tuple[str, str]:
     """The place that a message of msgspec names, with the keys that it leaves out, and the rest."""
     match = _AT.search(message)
     if match is None:

@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from blizzard_core.checkpoint.decode import RESTORE, decoded
+from blizzard_core.checkpoint.decode import RESTORE, decode_document
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.json_text import written_value
 from blizzard_core.storage.protocol import Storage, order_key
@@ -117,7 +117,7 @@ class RecentDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressDocument:
-    """The format above, as `decoded` reads it. Other writers say null for what is not there."""
+    """The format above, as `decode_document` reads it. Other writers use null for a missing key."""
 
     schema_version: int
     watermark: WatermarkDocument
@@ -132,12 +132,12 @@ class ProgressDocument:
 def progress_document(document: Any, where: str) -> ProgressDocument:
     """The part of a document that a progress is made of. Raises `StateError`."""
     check_version(document, where, PROGRESS_VERSIONS)
-    return decoded(ProgressDocument, document, where, open_=True)
+    return decode_document(ProgressDocument, document, where, open_=True)
 
 
 def check_version(document: Any, where: str, known: Collection[int]) -> None:
     """Refuse a document of a version that is not ``known``, before more is asked of its format."""
-    version = decoded(_Versioned, document, where, open_=True).schema_version
+    version = decode_document(_Versioned, document, where, open_=True).schema_version
     if version not in known:
         raise StateError(
             f"{where}: schema_version {version} is not known here (expected {max(known)} at"

@@ -28,9 +28,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import encode, parsed
-from blizzard_core.checkpoint.writer import Admission, Writer, anybody, this_process
+from blizzard_core.checkpoint.writer import TakeoverPolicy, Writer, allow_takeover, this_process
 from blizzard_core.errors import Conflict, FencedError, NotFound, Unavailable
 from blizzard_core.json_text import json_value
 from blizzard_core.storage.protocol import Storage
@@ -53,7 +53,9 @@ class _Written:
 class FencedFile:
     """A state file that this process is the only writer of, or else knows that it is not."""
 
-    def __init__(self, storage: Storage, path: str, admission: Admission = anybody) -> None:
+    def __init__(
+        self, storage: Storage, path: str, admission: TakeoverPolicy = allow_takeover
+    ) -> None:
         """``admission`` is asked before the file is taken over from somebody else's process."""
         self._storage = storage
         self._admission = admission
@@ -243,4 +245,4 @@ class FencedFile:
 
 def writer_of(document: Any, where: str) -> Writer | None:
     """The writer named in a state document; None in one that was never fenced."""
-    return decoded(_Written, document, where, open_=True).writer
+    return decode_document(_Written, document, where, open_=True).writer

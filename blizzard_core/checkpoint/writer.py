@@ -63,14 +63,14 @@ class Writer:
 
 
 # Asked before a file is taken over from somebody else; raises `FencedError` to leave it.
-Admission = Callable[[Writer], None]
+TakeoverPolicy = Callable[[Writer], None]
 
 
-def anybody(_found: Writer) -> None:
+def allow_takeover(_found: Writer) -> None:
     """Take over from whoever it is; a daemon that is replaced ends at its next save."""
 
 
-def considerate(*, person: bool) -> Admission:
+def refuse_if_running(*, person: bool) -> TakeoverPolicy:
     """Leave a file to its writer while that runs.
 
     Where it cannot be seen whether it does, a supervisor's start takes over, since it may come

@@ -24,7 +24,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import StateError
 
 # The column that says which unit's slice a row is of. Text order is what ranges go by.
@@ -106,7 +106,7 @@ def decode_group(data: bytes, where: str, source_id: str, seq: int) -> Group:
             f"{where}: is a manifest of version {version!r}, and this release knows {_VERSION};"
             " run the release that wrote it"
         )
-    group = decoded(Group, document, where)
+    group = decode_document(Group, document, where)
     if (group.source, group.seq) != (source_id, seq):
         raise StateError(f"{where}: is number {group.seq} of {group.source!r}; restore it")
     wrong = [path for path in (file.path for file in group.files) if not _is_unit_file(path)]

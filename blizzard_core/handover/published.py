@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Entry, Storage
@@ -86,7 +86,7 @@ def published_batch(storage: Storage, path: str) -> PublishedBatch | None:
         document = parsed(storage.read(path), where)
     except NotFound:
         return None
-    return decoded(PublishedBatch, document, where, open_=True)
+    return decode_document(PublishedBatch, document, where, open_=True)
 
 
 def _next_run(storage: Storage, after: str) -> str | None:

@@ -38,7 +38,7 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class QuarantineRecord:
     """One line: which file it was, and why it is there. Sizes in bytes, times in epoch seconds.
 
     ``modified`` and ``output_id`` are None in lines that do not have them.
@@ -68,7 +68,7 @@ def segments_folder(state_name: str) -> str:
     return record_path(state_name).removesuffix(".ndjson")
 
 
-def quarantined(sink: Storage) -> dict[str, Record]:
+def quarantined(sink: Storage) -> dict[str, QuarantineRecord]:
     """All that any committer of a table has on record, by path as the record spells it.
 
     Costs a LIST, and a GET for each object of a record. Raises `StorageError`.
@@ -79,7 +79,7 @@ def quarantined(sink: Storage) -> dict[str, Record]:
         there = [entry.path for page in pages for entry in page.entries]
     except NotFound:  # a local table that nothing was written to yet
         return {}
-    found: dict[str, Record] = {}
+    found: dict[str, QuarantineRecord] = {}
     for path in there:
         if path.endswith(_SHORT):
             folder = f"{path.removesuffix('.ndjson')}/"
@@ -88,8 +88,8 @@ def quarantined(sink: Storage) -> dict[str, Record]:
     return found
 
 
-def _read(sink: Storage, paths: Iterable[str]) -> dict[str, Record]:
-    found: dict[str, Record] = {}
+def _read(sink: Storage, paths: Iterable[str]) -> dict[str, QuarantineRecord]:
+    found: dict[str, QuarantineRecord] = {}
     for path in paths:
         try:
             applied(found, sink.read(path).splitlines())
@@ -103,7 +103,9 @@ def spelled(path: str) -> str:
     return utf8_name(path)
 
 
-def applied(found: dict[str, Record], lines: Iterable[bytes]) -> dict[str, Record]:
+def applied(
+    found: dict[str, QuarantineRecord], lines: Iterable[bytes]
+) -> dict[str, QuarantineRecord]:
     """Return what is on record after these lines, the latest of each path; ``found`` itself."""
     for line in lines:
         record = record_of(line)
@@ -116,7 +118,7 @@ def applied(found: dict[str, Record], lines: Iterable[bytes]) -> dict[str, Recor
     return found
 
 
-def _same(one: Record, other: Record) -> bool:
+def _same(one: QuarantineRecord, other: QuarantineRecord) -> bool:
     return (one.size, one.modified, one.error) == (other.size, other.modified, other.error)
 
 
@@ -127,7 +129,7 @@ def _can_be(path: Any) -> bool:
     return not path.startswith("/") and ".." not in path.split("/")
 
 
-def record_of(line: bytes) -> Record | None:
+def record_of(line: bytes) -> QuarantineRecord | None:
     """Return what a line is about. A damaged line is about nothing."""
     try:
         found: Any = json_value(line)
@@ -138,7 +140,7 @@ def record_of(line: bytes) -> Record | None:
     modified = found.get("modified")
     count = found.get("retry_count")
     size = found.get("size")
-    return Record(
+    return QuarantineRecord(
         found["path"],
         str(found.get("error")),
         RELEASED if found.get("released") is True else str(found.get("stage")),

@@ -28,7 +28,7 @@ from blizzard_core.observability.health import (
     Pulse,
     silence,
 )
-from blizzard_core.observability.history import Backlog, Minutes
+from blizzard_core.observability.history import Minutes, WaitingFiles
 from blizzard_core.observability.notices import LAG_WARN_SECS, Notice, notices, worst
 from blizzard_core.redact import redacted
 from blizzard_core.storage.protocol import Entry
@@ -42,7 +42,7 @@ UTILIZATION_MINUTES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Poll:
+class PollSummary:
     """One poll: when it ended, what it cost and found."""
 
     at: float
@@ -53,7 +53,7 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedBatch:
     """A batch or a commit that is done. ``id`` is the batch's id or the table's version."""
 
     at: float
@@ -65,7 +65,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class FailedFile:
     """A file that was given up: a dead letter, or quarantined by Penguin."""
 
     at: float
@@ -86,7 +86,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningBatch:
     """A batch that is being worked on. ``due`` is when its job must have given a sign of life."""
 
     id: str
@@ -117,13 +117,13 @@ class Activity:
         # The last sign of life and when the next is due, apart: they change with every request.
         self._since, self._due = now, now + QUIET_SECS
         self._progress = Progress()
-        self._backlog = Backlog()
+        self._backlog = WaitingFiles()
         self._minutes = Minutes()
-        self._poll: Poll | None = None
-        self._running: dict[str, Running] = {}
+        self._poll: PollSummary | None = None
+        self._running: dict[str, RunningBatch] = {}
         self._busy_since: float | None = None
-        self._finished: deque[Finished] = deque(maxlen=KEPT)
-        self._letters: deque[Letter] = deque(maxlen=KEPT)
+        self._finished: deque[FinishedBatch] = deque(maxlen=KEPT)
+        self._letters: deque[FailedFile] = deque(maxlen=KEPT)
         self._problems: deque[Problem] = deque(maxlen=KEPT)
         metrics.WORKER_UP.labels(name).set(1)
         metrics.POLL_AGE.labels(name).set_function(self._poll_age)
@@ -152,7 +152,7 @@ class Activity:
         kind, remedy = CRASH, CRASH_REMEDY
         if isinstance(error, BlizzardError):
             kind, remedy = type(error).__name__, error.remedy
-        text = told(error)
+        text = error_text(error)
         metrics.CYCLE_FAILURES.labels(self.name, kind).inc()
         with self._lock:
             now = self.clock()
@@ -196,22 +196,22 @@ class Activity:
         with self._lock:
             self._progress = progress
 
-    def _polled(self, poll: Poll, found: Iterable[Entry]) -> None:
-        backlog = Backlog(entry.modified for entry in found)
+    def _polled(self, poll: PollSummary, found: Iterable[Entry]) -> None:
+        backlog = WaitingFiles(entry.modified for entry in found)
         with self._lock:
             self._poll = poll
             self._backlog = backlog
             self._pulse = replace(self._pulse, polls=self._pulse.polls + 1)
             self.beat()
 
-    def _given_up(self, letters: Iterable[Letter]) -> None:
+    def _given_up(self, letters: Iterable[FailedFile]) -> None:
         with self._lock:
             for letter in letters:
                 self._letters.append(
-                    replace(letter, path=shortened(letter.path), error=told_text(letter.error))
+                    replace(letter, path=shortened(letter.path), error=clean_text(letter.error))
                 )
 
-    def _did(self, finished: Finished) -> None:
+    def _did(self, finished: FinishedBatch) -> None:
         with self._lock:
             self._finished.append(finished)
             amounts = {"files": finished.files, "rows": finished.rows, "bytes": finished.bytes}
@@ -333,11 +333,11 @@ def age(now: float, moment: float) -> float:
     return max(0.0, now - moment)
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """An error's message as it is kept: without credentials, on one line, not too long."""
-    return told_text(str(error) or type(error).__name__)
+    return clean_text(str(error) or type(error).__name__)
 
 
-def told_text(text: str) -> str:
-    """As `told`, for a message."""
+def clean_text(text: str) -> str:
+    """As `error_text`, for a message."""
     return shortened(one_line(redacted(text[:20_000])))

@@ -14,15 +14,15 @@ import msgspec
 from blizzard_core.bounds import SHOWN_COMMIT_BYTES
 from blizzard_core.delta_json import commit_entries, hinted, relative, version_of
 from blizzard_core.errors import NotFound
-from blizzard_core.observability.written import moment_of, number_of, text_of
+from blizzard_core.observability.peer_state import moment_of, number_of, text_of
 from blizzard_core.storage.protocol import Entry, Storage
 
 # How many are told.
-TOLD = 60
+COMMITS_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitSummary:
     """One version: when and how it came, what it added and let go; ``paths`` are those added.
 
     ``ours`` names the Penguin that made it. Not ``whole``: it has more than was looked at.
@@ -68,15 +68,17 @@ class CommitTail:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._read: dict[tuple[str, float], Commit] = {}
+        self._read: dict[tuple[str, float], CommitSummary] = {}
 
-    def look(self) -> list[Commit]:
-        """The newest `TOLD`, the latest first. Raises `StorageError`."""
+    def look(self) -> list[CommitSummary]:
+        """The newest `COMMITS_SHOWN`, the latest first. Raises `StorageError`."""
         hint = hinted(self._storage) or 0
         # From a little before the checkpoint on: most of a long log is older.
-        entries = deque(commit_entries(self._storage, max(0, hint - TOLD)), maxlen=TOLD)
+        entries = deque(
+            commit_entries(self._storage, max(0, hint - COMMITS_SHOWN)), maxlen=COMMITS_SHOWN
+        )
         if hint and not entries:  # it was of a log that was replaced, or is no hint of anybody's
-            entries = deque(commit_entries(self._storage), maxlen=TOLD)
+            entries = deque(commit_entries(self._storage), maxlen=COMMITS_SHOWN)
         known = {}
         for entry in entries:
             key = (entry.path, entry.modified)
@@ -86,15 +88,15 @@ class CommitTail:
         self._read = known
         return sorted(known.values(), key=lambda commit: -commit.version)
 
-    def _commit(self, entry: Entry) -> Commit | None:
+    def _commit(self, entry: Entry) -> CommitSummary | None:
         try:
             raw = self._storage.read_range(entry.path, 0, min(entry.size, SHOWN_COMMIT_BYTES))
         except NotFound:  # cleaned up meanwhile
             return None
-        return commit_of(raw, entry, self._storage.uri)
+        return summarize_commit(raw, entry, self._storage.uri)
 
 
-def commit_of(raw: bytes, entry: Entry, root: str) -> Commit:
+def summarize_commit(raw: bytes, entry: Entry, root: str) -> CommitSummary:
     """Return what a commit's file says, of which ``raw`` is the beginning. Pure."""
     info: dict[str, Any] = {}
     paths, rows, size, removed = [], 0, 0, 0
@@ -117,7 +119,7 @@ def commit_of(raw: bytes, entry: Entry, root: str) -> Commit:
     ours = info.get("penguin")
     millis = number_of(info.get("timestamp"))
     moment = None if millis is None else moment_of(millis / 1000)
-    return Commit(
+    return CommitSummary(
         version_of(entry.path),
         entry.modified if moment is None else moment,
         text_of(info.get("operation")) or "",
@@ -138,7 +140,7 @@ def _rows(stats: str | None) -> int:
         return 0
 
 
-def told(commit: Commit) -> dict[str, Any]:
+def commit_to_json(commit: CommitSummary) -> dict[str, Any]:
     """A commit as the page gets it: without its paths."""
     names = (each.name for each in fields(commit) if each.name != "paths")
     return {name: getattr(commit, name) for name in names}

@@ -58,7 +58,7 @@ class Pulse:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthReport:
     """``ok``, or what is wrong, by target."""
 
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -81,9 +81,9 @@ def job_secs(size: int) -> float:
     return JOB_SECS + size / JOB_BYTES_PER_SEC
 
 
-def alive(pulses: tuple[Pulse, ...], now: float) -> Verdict:
+def alive(pulses: tuple[Pulse, ...], now: float) -> HealthReport:
     """Return whether all loops turn."""
-    return Verdict({p.target: why for p in pulses if (why := _dead(p, now))})
+    return HealthReport({p.target: why for p in pulses if (why := _dead(p, now))})
 
 
 def _dead(pulse: Pulse, now: float) -> str:
@@ -100,9 +100,9 @@ def silence(pulse: Pulse, now: float) -> str:
     return f"no sign of life for {silent:.0f} s while {pulse.phase}; {allowed:.0f} s are allowed"
 
 
-def ready(pulses: tuple[Pulse, ...], now: float) -> Verdict:
+def ready(pulses: tuple[Pulse, ...], now: float) -> HealthReport:
     """Return whether all loops do their work."""
-    return Verdict({p.target: why for p in pulses if (why := _unready(p, now))})
+    return HealthReport({p.target: why for p in pulses if (why := _unready(p, now))})
 
 
 def _unready(pulse: Pulse, now: float) -> str:

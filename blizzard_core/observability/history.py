@@ -47,7 +47,7 @@ class Minutes:
         ]
 
 
-class Backlog:
+class WaitingFiles:
     """The number of waiting files and the time of the oldest, whatever order they are done in.
 
     Keeps modification times only: two heaps, of all that waited and of what was
@@ -62,7 +62,7 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._waiting) - len(self._done)
 
-    def settle(self, modified: Iterable[float]) -> None:
+    def remove(self, modified: Iterable[float]) -> None:
         """Take out files that are done; older ones than all that wait are left out of account."""
         for moment in modified:
             heapq.heappush(self._done, moment)

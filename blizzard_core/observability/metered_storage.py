@@ -11,7 +11,7 @@ from prometheus_client import Counter, Histogram
 
 from blizzard_core.errors import AccessDenied, Conflict, NotFound, Unavailable
 from blizzard_core.observability.metrics import STORAGE_REQUESTS, STORAGE_SECS
-from blizzard_core.storage.protocol import Entry, Page, Storage
+from blizzard_core.storage.protocol import Entry, ListingPage, Storage
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class Metered:
         )
         return found
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """A page at a time, each timed by itself: the caller's work in between is not ours."""
         pages = self._storage.list_range(after, until)
         while True:

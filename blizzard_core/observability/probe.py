@@ -27,14 +27,14 @@ def probe(config: Path) -> tuple[bool, str]:
     metrics = load_config(config).metrics
     if metrics is None:
         return True, f"{config}: metrics.address is not set, nothing to ask"
-    alive, told = _asked(metrics.address)
+    alive, told = _query_health(metrics.address)
     # Which of the two daemons this container runs is not in the file.
     if not alive and metrics.penguin_address is not None:
-        alive, told = _asked(metrics.penguin_address)
+        alive, told = _query_health(metrics.penguin_address)
     return alive, told
 
 
-def _asked(address: str) -> tuple[bool, str]:
+def _query_health(address: str) -> tuple[bool, str]:
     host, _, port = address.rpartition(":")
     connection = HTTPConnection(_EVERYWHERE.get(host, host), int(port), timeout=TIMEOUT_SECS)
     try:

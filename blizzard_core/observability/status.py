@@ -15,17 +15,17 @@ from importlib.metadata import version
 from typing import Any
 
 from blizzard_core.observability.activity import Activity
-from blizzard_core.observability.desk import NO_DESK, Desk
-from blizzard_core.observability.health import Verdict, alive, ready
+from blizzard_core.observability.health import HealthReport, alive, ready
 from blizzard_core.observability.metrics import BUILD
 from blizzard_core.observability.notices import Notice, worst
 from blizzard_core.observability.page_file import page_id
+from blizzard_core.observability.page_providers import NO_PROVIDERS, PageProviders
 from blizzard_core.text import printable
 
 DISTRIBUTION = "blizzard-penguin"
 
 # What an overview says of what the other daemon has saved.
-_BRIEF_BESIDE = ("name", "version", "updated", "saved", "blocked_groups", "odd")
+_BRIEF_PEER_KEYS = ("name", "version", "updated", "saved", "blocked_groups", "odd")
 
 
 class Panel:
@@ -36,7 +36,7 @@ class Panel:
         daemon: str,
         activities: Sequence[Activity],
         clock: Callable[[], float],
-        desk: Desk = NO_DESK,
+        providers: PageProviders = NO_PROVIDERS,
     ) -> None:
         self._activities = tuple(activities)
         self._clock = clock
@@ -47,14 +47,14 @@ class Panel:
             "python": platform.python_version(),
         }
         self._page = page_id()
-        self.desk = desk
+        self.providers = providers
         BUILD.info(self._build)
 
-    def alive(self) -> Verdict:
+    def alive(self) -> HealthReport:
         """Return whether the loops turn; see `blizzard_core.observability.health`."""
         return alive(tuple(a.pulse for a in self._activities), self._clock())
 
-    def ready(self) -> Verdict:
+    def ready(self) -> HealthReport:
         """Return whether the loops do their work."""
         return ready(tuple(a.pulse for a in self._activities), self._clock())
 
@@ -64,45 +64,45 @@ class Panel:
 
     def overview(self) -> dict[str, Any]:
         """As `to_json` with less of each target, and what the other daemon says of its table."""
-        return self._document([self._beside(a.brief(), whole=False) for a in self._activities])
+        return self._document([self._add_peer(a.brief(), whole=False) for a in self._activities])
 
     def target(self, name: str) -> dict[str, Any] | None:
         """As `to_json` of one target, with commands that help it; None if there is none."""
         found = self._named(name)
         if found is None:
             return None
-        document = self._beside(found.to_json(), whole=True)
-        return self._document([{**document, "commands": self.desk.told(document)}])
+        document = self._add_peer(found.to_json(), whole=True)
+        return self._document([{**document, "commands": self.providers.commands_for(document)}])
 
     def past(self, name: str) -> dict[str, Any] | None:
         """A target's history, as far as it was read; None if there is none of it."""
-        if self._named(name) is None or self.desk.past is None:
+        if self._named(name) is None or self.providers.history is None:
             return None
-        found: dict[str, Any] = escaped(self.desk.past.ask(name).to_json())
+        found: dict[str, Any] = escaped(self.providers.history.ask(name).to_json())
         return found
 
     def story(self, uri: str) -> dict[str, Any] | None:
         """Return what became of a file, as far as it is known yet. Raises `Busy`."""
-        if self.desk.story is None:
+        if self.providers.story is None:
             return None
-        found: dict[str, Any] = escaped(self.desk.story.ask(uri).to_json())
+        found: dict[str, Any] = escaped(self.providers.story.ask(uri).to_json())
         return found
 
     def _named(self, name: str) -> Activity | None:
         return next((each for each in self._activities if each.name == name), None)
 
-    def _beside(self, document: dict[str, Any], *, whole: bool) -> dict[str, Any]:
-        if self.desk.beside is None:
+    def _add_peer(self, document: dict[str, Any], *, whole: bool) -> dict[str, Any]:
+        if self.providers.peer is None:
             return document
-        beside = self.desk.beside.ask(document["name"])
-        more = self.desk.notices(document, beside)
+        beside = self.providers.peer.ask(document["name"])
+        more = self.providers.notices(document, beside)
         if more:
             notices = [*document["notices"], *map(asdict, more)]
             level = worst([Notice(each["level"], "") for each in notices])
             document = {**document, "notices": notices, "level": level}
         told = beside.to_json()
         if not whole and beside.document is not None:
-            told["document"] = [{k: each[k] for k in _BRIEF_BESIDE} for each in beside.document]
+            told["document"] = [{k: each[k] for k in _BRIEF_PEER_KEYS} for each in beside.document]
         return {**document, "beside": told}
 
     def _document(self, targets: list[dict[str, Any]]) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Panel:
                 "started": self._started,
                 "health": self.alive().to_json(),
                 "readiness": self.ready().to_json(),
-                "stories": self.desk.story is not None,
+                "stories": self.providers.story is not None,
                 "targets": targets,
             }
         )

@@ -1,4 +1,4 @@
-"""The served pages: metrics, health, readiness, the status page. Importing it costs aiohttp.
+"""HTTP handlers: metrics, health, readiness, the status page. Importing it imports aiohttp.
 
 ==============================  ========================================================
 ``/``                           the status page, which asks for the JSON below
@@ -7,15 +7,14 @@
 ``/targets/NAME/status.json``   one target, with commands that help it
 ``/targets/NAME/past.json``     its history, read from the store
 ``/story.json?uri=URI``         what became of a file
-``/metrics``                    Prometheus' text format, or OpenMetrics for who asks for it
-``/health``                     200 while a restart would not help, 503 with reasons otherwise
+``/metrics``                    Prometheus' text format; OpenMetrics if the client accepts it
+``/health``                     503 with reasons only if a restart would help; otherwise 200
 ``/ready``                      200 while every loop does its work, 503 with reasons otherwise
 ==============================  ========================================================
 
-Read-only: GET and HEAD of these paths, no cookie, no state. Nothing here waits for a store:
-history and stories are read by threads of their own (`blizzard_core.observability.lookups`), and
-whoever asks gets what is there. What describes all targets is made once a second at most, however
-many ask for it.
+Read-only: GET and HEAD of these paths, no cookies, no state. No request waits for a store. Threads
+of `blizzard_core.observability.background_cache` read history and stories; a request gets the
+latest result. Documents about all targets are built at most once a second.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from blizzard_core.bounds import STORY_CHARACTERS
-from blizzard_core.observability.connections import SERVER
-from blizzard_core.observability.health import Verdict
-from blizzard_core.observability.lookups import Busy
+from blizzard_core.observability.background_cache import Busy
+from blizzard_core.observability.health import HealthReport
 from blizzard_core.observability.page_file import page
 from blizzard_core.observability.status import Panel
+from blizzard_core.observability.web_connections import SERVER
 
 _POLICY = "Content-Security-Policy"
 _PORT = re.compile(r":\d*$")
@@ -59,12 +58,12 @@ PREPARED_SECS = 1.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Answers:
+class PageHandlers:
     """Answers to requests for the paths above."""
 
     def __init__(self, panel: Panel) -> None:
         self._panel = panel
-        self._prepared = Prepared(time.monotonic)
+        self._prepared = ResponseCache(time.monotonic)
         self._page, self._policy = page()
         self.paths: dict[str, Handler] = {
             "/": self.page,
@@ -87,27 +86,27 @@ class Answers:
         )
 
     async def status(self, _request: web.Request) -> web.StreamResponse:
-        return _sent(self._prepared.get("status", lambda: _json(self._panel.to_json())))
+        return _response(self._prepared.get("status", lambda: _json(self._panel.to_json())))
 
     async def overview(self, _request: web.Request) -> web.StreamResponse:
-        return _sent(self._prepared.get("overview", lambda: _json(self._panel.overview())))
+        return _response(self._prepared.get("overview", lambda: _json(self._panel.overview())))
 
     async def target(self, request: web.Request) -> web.StreamResponse:
-        return _found(self._panel.target(request.match_info["name"]))
+        return _json_or_404(self._panel.target(request.match_info["name"]))
 
     async def past(self, request: web.Request) -> web.StreamResponse:
-        return _found(self._panel.past(request.match_info["name"]))
+        return _json_or_404(self._panel.past(request.match_info["name"]))
 
     async def story(self, request: web.Request) -> web.StreamResponse:
         uri = request.query.get("uri", "")
         if not 0 < len(uri) <= STORY_CHARACTERS:
-            return _refused(400, f"give ?uri= with 1 to {STORY_CHARACTERS:,} characters")
+            return _error_response(400, f"give ?uri= with 1 to {STORY_CHARACTERS:,} characters")
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
-            return _refused(403, "a page of another site asks nothing here")
+            return _error_response(403, "a page of another site asks nothing here")
         try:
-            return _found(self._panel.story(uri))
+            return _json_or_404(self._panel.story(uri))
         except Busy as error:
-            return _refused(429, str(error))
+            return _error_response(429, str(error))
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
         encode, content_type = _format(request.headers.get("Accept", ""))
@@ -115,10 +114,10 @@ class Answers:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def health(self, _request: web.Request) -> web.StreamResponse:
-        return _judged(self._panel.alive())
+        return _health_response(self._panel.alive())
 
     async def ready(self, _request: web.Request) -> web.StreamResponse:
-        return _judged(self._panel.ready())
+        return _health_response(self._panel.ready())
 
 
 def application(panel: Panel, hosts: frozenset[str] | None = None) -> web.Application:
@@ -136,7 +135,7 @@ def application(panel: Panel, hosts: frozenset[str] | None = None) -> web.Applic
 
     found = web.Application(client_max_size=1024, middlewares=[for_us])
     found.on_response_prepare.append(_harden)
-    for path, handler in Answers(panel).paths.items():
+    for path, handler in PageHandlers(panel).paths.items():
         found.router.add_get(path, handler)
     return found
 
@@ -169,21 +168,21 @@ def _format(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
     return generate_latest, CONTENT_TYPE_PLAIN_0_0_4
 
 
-def _judged(verdict: Verdict) -> web.Response:
-    return _sent(_json(verdict.to_json()), 200 if verdict.ok else 503)
+def _health_response(verdict: HealthReport) -> web.Response:
+    return _response(_json(verdict.to_json()), 200 if verdict.ok else 503)
 
 
-def _found(document: Any) -> web.Response:
+def _json_or_404(document: Any) -> web.Response:
     if document is None:
-        return _refused(404, "there is nothing here of that name")
-    return _sent(_json(document))
+        return _error_response(404, "there is nothing here of that name")
+    return _response(_json(document))
 
 
-def _refused(status: int, why: str) -> web.Response:
-    return _sent(_json({"error": why}), status)
+def _error_response(status: int, why: str) -> web.Response:
+    return _response(_json({"error": why}), status)
 
 
-def _sent(body: bytes, status: int = 200) -> web.Response:
+def _response(body: bytes, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json", charset="utf-8")
 
 
@@ -193,7 +192,7 @@ def _json(document: Any) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-class Prepared:
+class ResponseCache:
     """Answers that are made anew once a second at most, however many ask for them."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:

@@ -1,10 +1,11 @@
 """The web server on ``metrics.address``: aiohttp in a thread of its own.
 
-A slow client holds a connection and nothing else, of which there are so many at most
-(`blizzard_core.observability.connections`), and work in the pipelines never waits for the server.
-The address is bound before the thread starts, so that one that is taken is told at once; aiohttp
-is imported in the thread, so that the first poll does not wait for it.
-`blizzard_core.observability.status_page` says what is served.
+A slow client holds one connection and nothing else. `blizzard_core.observability.web_connections`
+limits their number. The pipelines never wait for the server.
+
+The address is bound before the thread starts, so an address in use is reported at once. aiohttp
+is imported in the thread, so the first poll does not wait for the import.
+`blizzard_core.observability.status_page` lists the paths.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def served(address: str | None, panel: Panel) -> Iterator[None]:
     if address is None:
         yield
         return
-    with panel.desk.open(), Server(address, panel):
+    with panel.providers.open(), Server(address, panel):
         yield
 
 
@@ -73,23 +74,23 @@ class Server:
     async def _serve(self) -> None:
         from aiohttp import web  # noqa: PLC0415  # see the module's docstring
 
-        from blizzard_core.observability.connections import (  # noqa: PLC0415  # it imports aiohttp, too
-            TAKEN_AT_ONCE,
-            Connection,
-        )
         from blizzard_core.observability.status_page import application  # noqa: PLC0415  # the same
+        from blizzard_core.observability.web_connections import (  # noqa: PLC0415  # it imports aiohttp, too
+            TAKEN_AT_ONCE,
+            WebConnection,
+        )
 
         own = ip_address(self._socket.getsockname()[0]).is_loopback
         runner = web.AppRunner(
             application(self._panel, hosts=self._hosts if own else None), shutdown_timeout=1.0
         )
         await runner.setup()
-        connections: dict[Connection, None] = {}
+        connections: dict[WebConnection, None] = {}
 
-        def connected() -> Connection:
+        def connected() -> WebConnection:
             assert runner.server is not None  # noqa: S101  # it is set up
             options = {"access_log": None, "keepalive_timeout": KEEPALIVE_SECS}
-            return Connection(runner.server, connections, self._loop, **options)
+            return WebConnection(runner.server, connections, self._loop, **options)
 
         try:
             taken = await self._loop.create_server(

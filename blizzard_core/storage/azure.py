@@ -33,8 +33,8 @@ from fsspec.asyn import sync
 
 from blizzard_core.errors import Unavailable, UnreadableName
 from blizzard_core.storage.objects import ExactPaths, FileSystem, Patience, bounded
-from blizzard_core.storage.protocol import Entry, Page, order_key
-from blizzard_core.storage.stored_bytes import Part, StoredBytes
+from blizzard_core.storage.protocol import Entry, ListingPage, order_key
+from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class AzureStorage(StoredBytes):
         """True: ``If-Match`` and ``If-None-Match`` on the blob's ETag."""
         return True
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """The levels from the bounds' common directory down; see the module's text.
 
         The storage's own root is always read as a level of its own, so that a
@@ -141,7 +141,7 @@ class AzureStorage(StoredBytes):
         high = None if until is None else order_key(until)
         yield from self._walk(start, order_key(after), high)
 
-    def _walk(self, folder: str, low: bytes, high: bytes | None) -> Iterator[Page]:
+    def _walk(self, folder: str, low: bytes, high: bytes | None) -> Iterator[ListingPage]:
         inside = bool(folder) and _wholly_inside(order_key(folder), low, high)
         level = self._call("", lambda: self._level(folder, flat=inside))
         entries: list[Entry] = []
@@ -156,10 +156,10 @@ class AzureStorage(StoredBytes):
                 if key > low:
                     entries.append(entry)
             elif key > low or low.startswith(key):
-                yield Page(tuple(entries), requests, keys)
+                yield ListingPage(tuple(entries), requests, keys)
                 entries, requests, keys = [], 0, 0
                 yield from self._walk(path, low, high)
-        yield Page(tuple(entries), requests, keys)
+        yield ListingPage(tuple(entries), requests, keys)
 
     def _level(self, folder: str, *, flat: bool) -> _Level:
         """Everything in ``folder``; with ``flat``, everything below it."""
@@ -187,20 +187,20 @@ class AzureStorage(StoredBytes):
 
     def _get(
         self, key: str, span: tuple[int, int] | None = None, version: str | None = None
-    ) -> Part:
+    ) -> ObjectPart:
         wanted: dict[str, Any] = {"decompress": False}
         if span is not None:
             wanted |= {"offset": span[0], "length": span[1] - span[0]}
         if version is not None:
             wanted |= {"etag": version, "match_condition": MatchConditions.IfNotModified}
 
-        async def fetch() -> Part:
+        async def fetch() -> ObjectPart:
             stream = await self._blob(key).download_blob(**wanted)
             data = await stream.readall()
             found = stream.properties
             total = (found.content_range or "").rpartition("/")[2]
             whole = len(data) if span is None else int(total)
-            return Part(data, str(found.etag), whole)
+            return ObjectPart(data, str(found.etag), whole)
 
         return self._run(fetch)
 

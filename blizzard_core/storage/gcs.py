@@ -16,8 +16,8 @@ from blizzard_core.errors import Conflict, Unavailable
 from blizzard_core.storage.failures import bucket_missing
 from blizzard_core.storage.objects import FileSystem, Patience, bounded, modified_of
 from blizzard_core.storage.order import Ascending
-from blizzard_core.storage.protocol import Entry, Page, order_key
-from blizzard_core.storage.stored_bytes import Part, StoredBytes
+from blizzard_core.storage.protocol import Entry, ListingPage, order_key
+from blizzard_core.storage.stored_bytes import ObjectPart, StoredBytes
 
 _FIELDS = "items(name,size,updated),nextPageToken"
 _API = "storage/v1/"
@@ -88,7 +88,7 @@ class GCSStorage(StoredBytes):
         """True: ``ifGenerationMatch``."""
         return True
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """``objects.list`` with ``startOffset`` (inclusive, so filtered) and ``endOffset``."""
         arguments: dict[str, Any] = {
             "prefix": self._prefix or None,
@@ -115,7 +115,7 @@ class GCSStorage(StoredBytes):
                 # A name that ends with "/" is a console's folder marker.
                 if key > low and not path.endswith("/"):
                     entries.append(Entry(path, int(item["size"]), modified_of(item)))
-            yield Page(tuple(entries), 1, len(items))
+            yield ListingPage(tuple(entries), 1, len(items))
             token = answer.get("nextPageToken")
             if past or not token:
                 return
@@ -133,7 +133,7 @@ class GCSStorage(StoredBytes):
 
     def _get(
         self, key: str, span: tuple[int, int] | None = None, version: str | None = None
-    ) -> Part:
+    ) -> ObjectPart:
         wanted = {"Accept-Encoding": "gzip"}
         if span is not None:
             wanted["Range"] = f"bytes={span[0]}-{span[1] - 1}"
@@ -159,7 +159,7 @@ class GCSStorage(StoredBytes):
                 f"{self.uri}: {key} did not come as it is stored ({len(data):,} bytes of"
                 f" {stored or 'unknown'}); see that no proxy unpacks bodies on the way"
             )
-        return Part(bytes(data), str(headers["X-Goog-Generation"]), int(total))
+        return ObjectPart(bytes(data), str(headers["X-Goog-Generation"]), int(total))
 
     def put_atomic(self, path: str, data: bytes) -> None:
         """One PUT: readers see the old object or the new one, whole."""

@@ -31,7 +31,7 @@ from blizzard_core.storage.local_entries import (
     sync_directory,
     wrapped,
 )
-from blizzard_core.storage.protocol import Entry, Page, is_hidden, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, is_hidden, order_key
 from blizzard_core.storage.writeback import EarlyWriteback
 from blizzard_core.text import shortened
 
@@ -77,7 +77,7 @@ class LocalStorage:
         """True: `put_if` holds a lock, which the system releases when a process dies."""
         return True
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """One page per directory read; directories outside the range are not read."""
         if not self._root.is_dir():
             wrong = "no such directory; create it, or correct the path"
@@ -98,7 +98,7 @@ class LocalStorage:
                 requests, keys = requests + 1, keys + len(children)
                 reading.append((waiting, iter(children)))
             waiting = self._take(*reading[-1], low, high, entries)
-            yield Page(tuple(entries), requests, keys)
+            yield ListingPage(tuple(entries), requests, keys)
             entries, requests, keys = [], 0, 0
             if waiting is None:
                 reading.pop()

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Protocol, Self, TypeVar, cast
 from blizzard_core.bounds import PAGE_KEYS
 from blizzard_core.errors import Conflict, NotFound, StorageError
 from blizzard_core.storage.failures import bucket_missing, wrap_error
-from blizzard_core.storage.protocol import Entry, Page, join, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, join, order_key
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class ObjectStorage:
         except Exception as error:  # fsspec back ends share no base class of their own
             raise wrap_error(f"{self._uri}/{path}", error) from error
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """Everything below the root in one request's worth of result, filtered here."""
         found = self._call("", lambda: self._fs.find(self._root, detail=True))
         low = order_key(after)
@@ -125,7 +125,7 @@ class ObjectStorage:
             ),
             key=lambda entry: order_key(entry.path),
         )
-        yield Page(tuple(entries), 1 + len(found) // PAGE_KEYS, len(found))
+        yield ListingPage(tuple(entries), 1 + len(found) // PAGE_KEYS, len(found))
 
     def stat(self, path: str) -> Entry | None:
         """Size and modification time, or None."""

@@ -39,7 +39,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListingPage:
     """A piece of a listing: entries in order, and the requests it cost.
 
     A request is one LIST call on an object store, one directory read on a
@@ -54,7 +54,7 @@ class Page:
 class Listing(Protocol):
     """A store, or a part of one, whose files can be listed."""
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """All files with ``after < path < until`` in UTF-8 byte order.
 
         Both bounds are exclusive; ``until=None`` means no upper bound and

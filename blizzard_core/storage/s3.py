@@ -25,7 +25,7 @@ from blizzard_core.bounds import FIRST_PAGE_KEYS, PAGE_KEYS
 from blizzard_core.errors import Conflict, StorageError, Unavailable
 from blizzard_core.storage.objects import ExactPaths, FileSystem, ObjectStorage, Patience, bounded
 from blizzard_core.storage.order import Ascending
-from blizzard_core.storage.protocol import Entry, Page, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, order_key
 
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500
@@ -121,7 +121,7 @@ class S3Storage(ObjectStorage):
         """True: ``If-Match`` and ``If-None-Match`` on the PUT."""
         return True
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """``ListObjectsV2`` with ``StartAfter``; stops at the first key past ``until``."""
         arguments: dict[str, Any] = {
             "Bucket": self._bucket,
@@ -149,7 +149,7 @@ class S3Storage(ObjectStorage):
                 if key > low and not path.endswith("/"):
                     modified: dt.datetime = item["LastModified"]
                     entries.append(Entry(path, int(item["Size"]), modified.timestamp()))
-            yield Page(tuple(entries), 1, len(contents))
+            yield ListingPage(tuple(entries), 1, len(contents))
             if past or not answer.get("IsTruncated"):
                 return
             if not answer.get("NextContinuationToken"):

@@ -19,7 +19,7 @@ _BUFFER_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ObjectPart:
     """Some bytes of an object, its version, and how many bytes all of it has."""
 
     data: bytes
@@ -32,7 +32,7 @@ class StoredBytes(ObjectStorage):
 
     def _get(
         self, key: str, span: tuple[int, int] | None = None, version: str | None = None
-    ) -> Part:
+    ) -> ObjectPart:
         """The whole object, or the bytes of ``span`` (its end is exclusive).
 
         Raises what the client does, `Conflict` if the object has another version.
@@ -62,7 +62,7 @@ class StoredBytes(ObjectStorage):
         found = self._get(key)
         return found.data, found.version
 
-    def part(self, path: str, start: int, version: str | None) -> Part:
+    def part(self, path: str, start: int, version: str | None) -> ObjectPart:
         """The bytes from ``start`` on, `PART_BYTES` at most, of an object that is not empty.
 
         Raises `Unavailable` if the object was replaced or cut short.

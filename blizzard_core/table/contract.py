@@ -167,7 +167,7 @@ PARTITION_TYPES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class TableDeclaration:
     """A table's newest protocol and metadata.
 
     ``fields`` are those of the schema, as its JSON has them. Features are None in the
@@ -182,7 +182,7 @@ class Declared:
     partition_columns: Sequence[str]
 
 
-def objections(declared: Declared) -> list[str]:
+def objections(declared: TableDeclaration) -> list[str]:
     """Everything that speaks against committing to this table, each with what to do."""
     return [
         *_versions(declared),
@@ -193,7 +193,7 @@ def objections(declared: Declared) -> list[str]:
     ]
 
 
-def replace_objections(declared: Declared, has_vectors: bool) -> list[str]:
+def replace_objections(declared: TableDeclaration, has_vectors: bool) -> list[str]:
     """Everything that speaks against taking rows out of this table, each with what to do.
 
     ``has_vectors``: a file of the table has a deletion vector. That files may have one is no
@@ -214,7 +214,7 @@ def replace_objections(declared: Declared, has_vectors: bool) -> list[str]:
     return found
 
 
-def _versions(declared: Declared) -> Iterator[str]:
+def _versions(declared: TableDeclaration) -> Iterator[str]:
     for kind, version, known in (
         ("reader", declared.reader_version, READER_VERSIONS),
         ("writer", declared.writer_version, WRITER_VERSIONS),
@@ -277,7 +277,7 @@ def _kind(kind: object, name: str) -> Iterator[str]:
             yield from _kind(kind.get(inner), f"{name}{suffix}")
 
 
-def _partitions(declared: Declared) -> Iterator[str]:
+def _partitions(declared: TableDeclaration) -> Iterator[str]:
     types = {str(field.get("name")): field.get("type") for field in declared.fields}
     for name in declared.partition_columns:
         if name.startswith(("_", ".")):

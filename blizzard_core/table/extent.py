@@ -9,21 +9,23 @@ from __future__ import annotations
 import pyarrow as pa
 
 from blizzard_core.bounds import FILE_COLUMNS, FILE_LEVELS
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 
 
 def check_extent(schema: pa.Schema) -> None:
-    """Refuse columns that a log cannot be read again with, or too many. Raises `Misfit`."""
+    """Refuse columns that a log cannot be read again with, or too many. Raises `SchemaMismatch`."""
     for field in schema:
         if _depth(field.type) > FILE_LEVELS:
-            raise Misfit(f"column {field.name!r} is nested more than {FILE_LEVELS} levels deep")
+            raise SchemaMismatch(
+                f"column {field.name!r} is nested more than {FILE_LEVELS} levels deep"
+            )
     check_width(sum(leaves(field.type) for field in schema))
 
 
 def check_width(columns: int) -> None:
-    """Refuse so many columns of a file, fields of structs counted. Raises `Misfit`."""
+    """Refuse so many columns of a file, fields of structs counted. Raises `SchemaMismatch`."""
     if columns > FILE_COLUMNS:
-        raise Misfit(f"has {columns:,} columns; at most {FILE_COLUMNS:,} are taken")
+        raise SchemaMismatch(f"has {columns:,} columns; at most {FILE_COLUMNS:,} are taken")
 
 
 def leaves(kind: pa.DataType) -> int:

@@ -19,8 +19,8 @@ import pyarrow as pa
 from blizzard_core.table.extent import check_extent
 from blizzard_core.table.schema_fit import (
     PARTITION_TYPES,
-    Misfit,
-    Rules,
+    SchemaMismatch,
+    SchemaRules,
     check_growth,
     check_names,
     delta_schema,
@@ -51,7 +51,7 @@ class Fit:
 
 
 def pipeline_fit(
-    table: TableShape | None, written: pa.Schema, rules: Rules, *, exact_nulls: bool
+    table: TableShape | None, written: pa.Schema, rules: SchemaRules, *, exact_nulls: bool
 ) -> Fit:
     """Return how the columns of a pipeline's files fit the table; None is one that does not exist.
 
@@ -61,28 +61,28 @@ def pipeline_fit(
     """
     try:
         columns = delta_schema(written)
-    except Misfit as misfit:
-        return Fit((f"{misfit}; {_TYPE_WAYS}",))
+    except SchemaMismatch as mismatch:
+        return Fit((f"{mismatch}; {_TYPE_WAYS}",))
     try:
         check_extent(columns)
-    except Misfit as misfit:
-        return Fit((f"{misfit}; declare what is nested as `json`, or leave columns out",))
+    except SchemaMismatch as mismatch:
+        return Fit((f"{mismatch}; declare what is nested as `json`, or leave columns out",))
     if table is None:
         return Fit(tuple(_of_new(columns, rules)))
     nulls = tuple(_nulls(table, columns, rules)) if exact_nulls else ()
     return Fit((*_partitioning(table, rules), *_columns(table, columns, rules)), nulls)
 
 
-def _of_new(columns: pa.Schema, rules: Rules) -> Iterator[str]:
+def _of_new(columns: pa.Schema, rules: SchemaRules) -> Iterator[str]:
     types = rules.partition_types or {}
     try:
         check_names(columns, types)
         table_schema(columns, [pa.field(name, PARTITION_TYPES[types[name]]) for name in types])
-    except Misfit as misfit:
-        yield str(misfit)
+    except SchemaMismatch as mismatch:
+        yield str(mismatch)
 
 
-def _partitioning(table: TableShape, rules: Rules) -> Iterator[str]:
+def _partitioning(table: TableShape, rules: SchemaRules) -> Iterator[str]:
     """Directories that name other columns than the table's, or values of other types."""
     if rules.partition_types is None:
         return
@@ -96,14 +96,14 @@ def _partitioning(table: TableShape, rules: Rules) -> Iterator[str]:
     for name, given in rules.partition_types.items():
         kind = table.schema.field(name).type
         wanted = PARTITION_TYPES[given]
-        if not (kind == wanted or pa.types.is_string(kind) or _both_whole(kind, wanted)):
+        if not (kind == wanted or pa.types.is_string(kind) or _are_integers(kind, wanted)):
             yield (
                 f"partition column {name!r} is {given} by the configuration, and {kind} in the"
                 " table; set sink.partition_by.types to the table's, or write to a new table"
             )
 
 
-def _columns(table: TableShape, columns: pa.Schema, rules: Rules) -> Iterator[str]:
+def _columns(table: TableShape, columns: pa.Schema, rules: SchemaRules) -> Iterator[str]:
     """One finding for each column that does not fit, so that all are mended at once."""
     partitions = table.partition_columns
     lowered = {field.name.lower(): field for field in table.schema}
@@ -113,31 +113,31 @@ def _columns(table: TableShape, columns: pa.Schema, rules: Rules) -> Iterator[st
         others = [known] if known is not None and known.name not in partitions else []
         try:
             _merged(pa.schema(others), pa.schema([field]), partitions, rules)
-        except Misfit as misfit:
+        except SchemaMismatch as mismatch:
             found = True
-            yield f"{misfit}; {_way_out(known, rules)}"
+            yield f"{mismatch}; {_way_out(known, rules)}"
     given = {field.name.lower() for field in columns}
     for field in table.schema:
         if field.name.lower() in given or field.name in partitions:
             continue
         try:
             _merged(pa.schema([field]), pa.schema([]), (), rules)
-        except Misfit as misfit:
+        except SchemaMismatch as mismatch:
             found = True
-            yield f"{misfit}; give it in schema.fields or `transform`, or make it nullable there"
+            yield f"{mismatch}; give it in schema.fields or `transform`, or make it nullable there"
     if not found:
         yield from _growth(table, columns, rules)
 
 
-def _growth(table: TableShape, columns: pa.Schema, rules: Rules) -> Iterator[str]:
+def _growth(table: TableShape, columns: pa.Schema, rules: SchemaRules) -> Iterator[str]:
     try:
         after = _merged(table.schema, columns, table.partition_columns, rules)
         check_growth(table.schema, after, rules.max_new_columns)
-    except Misfit as misfit:
-        yield str(misfit)
+    except SchemaMismatch as mismatch:
+        yield str(mismatch)
 
 
-def _nulls(table: TableShape, columns: pa.Schema, rules: Rules) -> Iterator[str]:
+def _nulls(table: TableShape, columns: pa.Schema, rules: SchemaRules) -> Iterator[str]:
     if rules.evolution == "overwrite":  # it makes such columns nullable
         return
     for field in table.schema:
@@ -151,12 +151,12 @@ def _nulls(table: TableShape, columns: pa.Schema, rules: Rules) -> Iterator[str]
 
 
 def _merged(
-    table: pa.Schema, file: pa.Schema, partitions: tuple[str, ...], rules: Rules
+    table: pa.Schema, file: pa.Schema, partitions: tuple[str, ...], rules: SchemaRules
 ) -> pa.Schema:
     return merge(table, file, partitions, rules.evolution)
 
 
-def _way_out(known: pa.Field | None, rules: Rules) -> str:
+def _way_out(known: pa.Field | None, rules: SchemaRules) -> str:
     if known is None:
         return "set the table's schema_evolution to merge, leave the column out, or add it there"
     if rules.evolution != "overwrite":
@@ -164,7 +164,7 @@ def _way_out(known: pa.Field | None, rules: Rules) -> str:
     return _TYPE_WAYS
 
 
-def _both_whole(one: pa.DataType, other: pa.DataType) -> bool:
+def _are_integers(one: pa.DataType, other: pa.DataType) -> bool:
     return bool(pa.types.is_integer(one) and pa.types.is_integer(other))
 
 

@@ -43,7 +43,7 @@ PARTITION_TYPES: Mapping[str, pa.DataType] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class SchemaRules:
     """The configuration of a table.
 
     ``partition_types`` are its partition columns in order, None where nobody says.
@@ -56,7 +56,7 @@ class Rules:
     max_new_columns: int = NEW_COLUMNS
 
 
-class Misfit(ValueError):
+class SchemaMismatch(ValueError):
     """A file cannot become part of the table; the message says why, without its name.
 
     Raised and caught inside the pure layers only. It is the file that is wrong,
@@ -108,28 +108,29 @@ class _Mode:
 
 
 def delta_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema in the types a Delta table can have. Raises `Misfit` for one it cannot.
+    """Return the schema in types that a Delta table can have.
 
-    And for fields of a struct, however deep, whose names differ only in case.
+    Raises `SchemaMismatch` for a type that Delta lacks, and for struct fields, at any depth, whose
+    names differ only in case.
     """
     return pa.schema([_delta_field(field) for field in schema])
 
 
 def check_note(noted: pa.Schema, file: pa.Schema) -> None:
-    """Refuse a file whose writer noted other columns than it wrote. Raises `Misfit`.
+    """Refuse a file whose writer noted other columns than it wrote. Raises `SchemaMismatch`.
 
     delta-rs fails on other names, polars goes by the noted types. A type that Delta has
     none for says nothing: where it counts, ``file`` has it, too, and is refused for it.
     """
     if noted.names != file.names:
-        raise Misfit("has other columns than its writer noted; write it anew")
+        raise SchemaMismatch("has other columns than its writer noted; write it anew")
     for given, found in zip(noted, file, strict=True):
         try:
             same = _delta_field(given).type == _delta_field(found).type
-        except Misfit:
+        except SchemaMismatch:
             continue
         if not same:
-            raise Misfit(
+            raise SchemaMismatch(
                 f"column {found.name!r} is {found.type}, and its writer noted {given.type};"
                 " write it anew"
             )
@@ -143,7 +144,7 @@ def table_schema(file: pa.Schema, partitions: Iterable[pa.Field]) -> pa.Schema:
 def merge(
     table: pa.Schema, file: pa.Schema, partitions: Collection[str], evolution: str
 ) -> pa.Schema:
-    """The table's schema once it holds this file. Raises `Misfit`.
+    """The table's schema once it holds this file. Raises `SchemaMismatch`.
 
     ``file`` comes from `delta_schema`. The result keeps the table's columns in
     their order and adds the new ones behind.
@@ -154,7 +155,7 @@ def merge(
 
 
 def check_growth(before: pa.Schema, after: pa.Schema, most: int) -> None:
-    """Refuse more than ``most`` new columns; and any without a column to go by. Raises `Misfit`.
+    """Raise `SchemaMismatch` for more than ``most`` new columns, or for any if all are nested.
 
     Fields of structs count. The log entry that adds columns together with files needs a
     filter that finds no file, and delta-rs takes none on a nested column.
@@ -162,13 +163,15 @@ def check_growth(before: pa.Schema, after: pa.Schema, most: int) -> None:
     if after is before or after.equals(before):
         return
     if all(pa.types.is_nested(field.type) for field in before):
-        raise Misfit(
+        raise SchemaMismatch(
             "changes the columns of a table that has nested ones only, which cannot be done"
             " together with a file; add the columns first, with ALTER TABLE"
         )
     added = _count_fields(after) - _count_fields(before)
     if added > most:
-        raise Misfit(f"brings the commit to {added:,} new columns; max_new_columns is {most:,}")
+        raise SchemaMismatch(
+            f"brings the commit to {added:,} new columns; max_new_columns is {most:,}"
+        )
 
 
 def _count_fields(fields: Iterable[pa.Field]) -> int:
@@ -178,12 +181,12 @@ def _count_fields(fields: Iterable[pa.Field]) -> int:
 
 
 def check_names(file: pa.Schema, partitions: Collection[str]) -> None:
-    """Refuse columns that collide with each other or with the path's. Raises `Misfit`."""
+    """Refuse columns that collide with each other or with the path's. Raises `SchemaMismatch`."""
     _check_case([field.name for field in file], "")
     taken = {name.lower() for name in partitions}
     for field in file:
         if field.name.lower() in taken:
-            raise Misfit(
+            raise SchemaMismatch(
                 f"holds column {field.name!r}, which is a partition column;"
                 " partition values come from the path alone"
             )
@@ -205,10 +208,10 @@ def _merged_fields(
         name = f"{where}{field.name}"
         if other is None:
             if not mode.lacks:
-                raise Misfit(f"lacks field {name!r}, without which some readers fail")
+                raise SchemaMismatch(f"lacks field {name!r}, without which some readers fail")
             if not field.nullable and field.name not in partitions:
                 if not mode.widens:
-                    raise Misfit(f"lacks column {name!r}, which the table requires")
+                    raise SchemaMismatch(f"lacks column {name!r}, which the table requires")
                 merged.append(_nullable(field))
             else:
                 merged.append(field)
@@ -217,13 +220,13 @@ def _merged_fields(
             merged.append(kept.with_type(_merged_type(field.type, other.type, mode, name)))
     for field in file:
         if lowered.get(field.name.lower(), field.name) != field.name:
-            raise Misfit(
+            raise SchemaMismatch(
                 f"has column {where + field.name!r}, which differs only in case from the table's"
                 f" {where + lowered[field.name.lower()]!r}"
             )
         if field.name not in known:
             if not mode.adds:
-                raise Misfit(
+                raise SchemaMismatch(
                     f"has column {where + field.name!r}, which the table lacks ({mode.refusal})"
                 )
             merged.append(_nullable(field))
@@ -250,7 +253,7 @@ def _merged_type(table: pa.DataType, file: pa.DataType, mode: _Mode, name: str) 
         how = "wider than"
     elif _widens(file, table):
         how = "narrower than"
-    raise Misfit(f"column {name!r} is {file}, {how} the table's {table}")
+    raise SchemaMismatch(f"column {name!r} is {file}, {how} the table's {table}")
 
 
 def _widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
@@ -264,10 +267,12 @@ def _check_case(names: list[str], where: str) -> None:
     seen: dict[str, str] = {}
     for name in names:
         if not name:
-            raise Misfit(f"has a column without a name{f' in {where[:-1]!r}' if where else ''}")
+            raise SchemaMismatch(
+                f"has a column without a name{f' in {where[:-1]!r}' if where else ''}"
+            )
         other = seen.get(name.lower())
         if other is not None:
-            raise Misfit(
+            raise SchemaMismatch(
                 f"has columns {where + other!r} and {where + name!r}: the same name"
                 " or different only in case"
             )
@@ -297,7 +302,7 @@ def _delta_type(kind: pa.DataType, name: str) -> pa.DataType:
     else:
         found = _flat_type(kind)
     if found is None:
-        raise Misfit(f"column {name!r} is {kind}, for which Delta has no type")
+        raise SchemaMismatch(f"column {name!r} is {kind}, for which Delta has no type")
     return found
 
 

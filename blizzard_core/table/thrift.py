@@ -1,7 +1,7 @@
 """Thrift's compact protocol, as far as a Parquet footer needs it. Pure.
 
 Each function takes the bytes and where to begin, and gives what it read and where that
-ends. Reading past the end is an `IndexError`, whatever makes no sense a `Misfit`; nothing
+ends. Reading past the end is an `IndexError`, whatever makes no sense a `SchemaMismatch`; nothing
 is built that is longer than the bytes are.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Callable, Container, Mapping
 from typing import TypeAlias
 
 from blizzard_core.bounds import FOOTER_LEVELS
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 
 # Types of values.
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
-WHOLE = frozenset({4, 5, 6})
+INTEGERS = frozenset({4, 5, 6})
 # Of those that always take as much. A struct's flags stand in the heads of their fields.
 _LENGTHS = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}
 
@@ -23,21 +23,21 @@ _LENGTHS = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}
 Change: TypeAlias = Callable[[bytes, int], tuple[bytes, int]]
 
 
-def unreadable(why: str) -> Misfit:
+def unreadable(why: str) -> SchemaMismatch:
     """The refusal of a footer that makes no sense."""
-    return Misfit(f"has an unreadable Parquet footer: {why}")
+    return SchemaMismatch(f"has an unreadable Parquet footer: {why}")
 
 
-def field(data: bytes, at: int, number: int) -> tuple[int, int, int]:
+def read_field(data: bytes, at: int, number: int) -> tuple[int, int, int]:
     """A field's number (that of the one before is given), its type, where its value begins."""
     head = data[at]
     if head > 15:
         return number + (head >> 4), head & 15, at + 1
-    number, at = whole(data, at + 1)
+    number, at = read_int(data, at + 1)
     return number, head & 15, at
 
 
-def unsigned(data: bytes, at: int) -> tuple[int, int]:
+def read_unsigned(data: bytes, at: int) -> tuple[int, int]:
     """A number that is not below zero: a length, a count."""
     byte = data[at]
     if byte < 128:
@@ -51,24 +51,24 @@ def unsigned(data: bytes, at: int) -> tuple[int, int]:
     return value | byte << shift, at + 1
 
 
-def whole(data: bytes, at: int) -> tuple[int, int]:
+def read_int(data: bytes, at: int) -> tuple[int, int]:
     """A whole number."""
     value = data[at]
     if value < 128:
         return (value >> 1) ^ -(value & 1), at + 1
-    value, at = unsigned(data, at)
+    value, at = read_unsigned(data, at)
     return (value >> 1) ^ -(value & 1), at
 
 
-def text(data: bytes, at: int) -> tuple[bytes, int]:
+def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
     """Bytes with their length before them."""
-    size, at = unsigned(data, at)
+    size, at = read_unsigned(data, at)
     if at + size > len(data):
         raise IndexError
     return data[at : at + size], at + size
 
 
-def count(data: bytes, at: int, kind: int) -> tuple[int, int]:
+def read_count(data: bytes, at: int, kind: int) -> tuple[int, int]:
     """Return how many items a list has, each of this type, and where the first begins."""
     items, found, at = _list(data, at)
     if items and found != kind:
@@ -76,25 +76,25 @@ def count(data: bytes, at: int, kind: int) -> tuple[int, int]:
     return items, at
 
 
-def skipped(data: bytes, at: int, kind: int, depth: int = 0) -> int:
+def skip_value(data: bytes, at: int, kind: int, depth: int = 0) -> int:
     """Return where the value of a field ends."""
     if depth > FOOTER_LEVELS:
         raise unreadable("it is nested too deep")
-    if kind in WHOLE:
-        return unsigned(data, at)[1]
+    if kind in INTEGERS:
+        return read_unsigned(data, at)[1]
     if kind == BINARY:
-        size, at = unsigned(data, at)
+        size, at = read_unsigned(data, at)
         return at + size
     if kind in (LIST, SET):
         items, inner, at = _list(data, at)
         for _ in range(items):
-            at = at + 1 if inner in (TRUE, FALSE) else skipped(data, at, inner, depth + 1)
+            at = at + 1 if inner in (TRUE, FALSE) else skip_value(data, at, inner, depth + 1)
         return at
     if kind == STRUCT:
         number = 0
         while data[at]:
-            number, inner, at = field(data, at, number)
-            at = skipped(data, at, inner, depth + 1)
+            number, inner, at = read_field(data, at, number)
+            at = skip_value(data, at, inner, depth + 1)
         return at + 1
     if kind not in _LENGTHS:
         raise unreadable(f"it has a value of the unknown type {kind}")
@@ -103,13 +103,13 @@ def skipped(data: bytes, at: int, kind: int, depth: int = 0) -> int:
 
 def _list(data: bytes, at: int) -> tuple[int, int, int]:
     head = data[at]
-    items, at = (head >> 4, at + 1) if head < 0xF0 else unsigned(data, at + 1)
+    items, at = (head >> 4, at + 1) if head < 0xF0 else read_unsigned(data, at + 1)
     if items > len(data):
         raise IndexError  # each item takes a byte at least
     return items, head & 15, at
 
 
-def length(number: int) -> bytes:
+def encode_length(number: int) -> bytes:
     """A length as it is written."""
     found = bytearray()
     while number > 127:
@@ -118,22 +118,22 @@ def length(number: int) -> bytes:
     return bytes([*found, number])
 
 
-def signed(number: int) -> bytes:
+def encode_int(number: int) -> bytes:
     """A whole number as it is written."""
-    return length(number << 1 if number >= 0 else (-number << 1) - 1)
+    return encode_length(number << 1 if number >= 0 else (-number << 1) - 1)
 
 
-def rewritten(
+def rewrite_struct(
     data: bytes, at: int, known: Container[int], changes: Mapping[int, Change]
 ) -> tuple[bytes, int]:
     """A struct with other values in some of its fields, and where it ends.
 
-    Raises `Misfit` for a field that is not known: what it says may no longer be true.
+    Raises `SchemaMismatch` for a field that is not known: what it says may no longer be true.
     """
     found, number = bytearray(), 0
     while data[at]:
         begin = at
-        number, kind, at = field(data, at, number)
+        number, kind, at = read_field(data, at, number)
         if number not in known:
             raise unreadable(f"it has an unknown field {number}")
         found += data[begin:at]
@@ -141,11 +141,11 @@ def rewritten(
             value, at = changes[number](data, at)
             found += value
         else:
-            begin, at = at, skipped(data, at, kind)
+            begin, at = at, skip_value(data, at, kind)
             found += data[begin:at]
     return bytes(found) + b"\0", at + 1
 
 
-def list_head(items: int, kind: int) -> bytes:
+def encode_list_head(items: int, kind: int) -> bytes:
     """Return what stands before the items of a list."""
-    return bytes([items << 4 | kind]) if items < 15 else bytes([0xF0 | kind]) + length(items)
+    return bytes([items << 4 | kind]) if items < 15 else bytes([0xF0 | kind]) + encode_length(items)

@@ -48,7 +48,7 @@ from blizzard_core.watermark.progress import Progress
 IN_USE_SECS = 7 * 86_400.0
 
 
-def raised(
+def raise_floors(
     progress: Progress,
     limit: int,
     lookback: str | None,
@@ -93,7 +93,7 @@ def raised(
     return progress
 
 
-def timeless(progress: Progress, paths: Iterable[str] = ()) -> set[str]:
+def untimed_partitions(progress: Progress, paths: Iterable[str] = ()) -> set[str]:
     """The partitions whose names tell no time: tracked, or with one of ``paths``."""
     depth = progress.depth or 0
     found = {*progress.partitions, *(split(path, depth)[0] for path in paths)}

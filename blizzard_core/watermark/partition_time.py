@@ -31,14 +31,14 @@ _LENGTHS = (366 * 86_400.0, 31 * 86_400.0, 86_400.0, 3600.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeRange:
     """The time that a name says: from ``begin`` to ``end`` (exclusive), epoch seconds, as UTC."""
 
     begin: float
     end: float
 
 
-def span_of(partition: str) -> Span | None:
+def span_of(partition: str) -> TimeRange | None:
     """The time of a partition's name, None if it says none."""
     components = partition.split("/")
     for place, component in enumerate(components):
@@ -102,7 +102,7 @@ def _numbers(components: list[str]) -> list[int]:
     return found
 
 
-def _span(parts: list[int]) -> Span | None:
+def _span(parts: list[int]) -> TimeRange | None:
     """From year, month, day and hour, as many as there are."""
     year, month, day, hour = (*parts, *(1, 1, 1, 0)[len(parts) :])
     if year < _FIRST_YEAR:
@@ -111,7 +111,7 @@ def _span(parts: list[int]) -> Span | None:
         begin = dt.datetime(year, month, day, hour, tzinfo=dt.UTC).timestamp()
     except ValueError:
         return None
-    return Span(begin, begin + _LENGTHS[len(parts) - 1])
+    return TimeRange(begin, begin + _LENGTHS[len(parts) - 1])
 
 
 _FOUR_DIGITS = 1000

@@ -18,7 +18,7 @@ appears behind its cursor. So each partition keeps three things: the
 that moment is going to be found. So a name's grace is over when a scan that
 *began* later than that has ended: what was there has been listed, and is done or
 pending. Nothing else moves ``before``: no clock that ran on while nobody
-looked, no modification time, no recovery. `finished` adds names; `settled`, called
+looked, no modification time, no recovery. `mark_done` adds names; `expire_grace`, called
 after a complete scan and with what it found, is the one place that moves ``before``.
 
 **Pending.** A file that was found and is not done holds both ``watermark`` and
@@ -102,7 +102,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScanTimes:
     """A scan that is over: when it began and ended, and how far it went.
 
     Times in epoch seconds. Everything up to ``until`` was listed; None: everything.
@@ -221,7 +221,7 @@ def lowest_of(paths: Iterable[str], depth: int | None) -> dict[str, bytes]:
     return lowest
 
 
-def finished(
+def mark_done(
     progress: Progress,
     paths: Iterable[str],
     seen: float,
@@ -249,12 +249,14 @@ def finished(
         known = replace(known, done=done)
         free = filter(moving(known), _free(names, lowest(partition)))
         partitions[partition] = replace(known, watermark=_highest(known.watermark, *free))
-    return _valued(replace(progress, partitions=partitions, depth=depth), fresh, active=bool(paths))
+    return _update_value(
+        replace(progress, partitions=partitions, depth=depth), fresh, active=bool(paths)
+    )
 
 
-def settled(
+def expire_grace(
     progress: Progress,
-    scanned: Scanned,
+    scanned: ScanTimes,
     grace: float,
     lowest: Lowest,
     moving: Moving = _all_move,
@@ -267,7 +269,7 @@ def settled(
     """
     expiry = scanned.began - grace - CLOCK_STEP_SECS
     partitions = {
-        partition: _settled(
+        partition: _expire_partition(
             known,
             expiry,
             lowest(partition),
@@ -278,10 +280,10 @@ def settled(
         else known
         for partition, known in progress.partitions.items()
     }
-    return _valued(replace(progress, partitions=partitions), partitions, active=False)
+    return _update_value(replace(progress, partitions=partitions), partitions, active=False)
 
 
-def _settled(
+def _expire_partition(
     known: PartitionProgress,
     expiry: float,
     waiting: bytes | None,
@@ -325,7 +327,7 @@ def _listed_up_to(partition: str, until: str | None) -> bytes | None:
     return None if order_key(head) < order_key(until) else b""
 
 
-def _valued(progress: Progress, changed: Iterable[str], *, active: bool) -> Progress:
+def _update_value(progress: Progress, changed: Iterable[str], *, active: bool) -> Progress:
     """The progress with the global watermark that follows from those of its partitions."""
     known = ((partition, progress.partitions[partition].watermark) for partition in changed)
     value = _highest(progress.value, *(joined(p, name) for p, name in known if name is not None))
@@ -345,7 +347,7 @@ def mark_idle(progress: Progress) -> Progress:
     return progress if progress.state == "Initial" else replace(progress, state="Idle")
 
 
-def observed(progress: Progress, now: float) -> Progress:
+def start_grace(progress: Progress, now: float) -> Progress:
     """The progress of a checkpoint that does not say when its names were seen: it was ``now``.
 
     What is below them is done, as that checkpoint says; but none of our scans has seen
@@ -361,9 +363,9 @@ def observed(progress: Progress, now: float) -> Progress:
     return replace(progress, partitions=partitions)
 
 
-def clamped(progress: Progress, now: float) -> Progress:
+def clamp_progress(progress: Progress, now: float) -> Progress:
     """The progress with no name seen after ``now``: a clock was wrong, so grace begins anew."""
-    return retimed(progress, cut(times_of(progress), now))
+    return replace_times(progress, clamp_each(times_of(progress), now))
 
 
 def times_of(progress: Progress) -> set[float]:
@@ -371,7 +373,7 @@ def times_of(progress: Progress) -> set[float]:
     return {at for known in progress.partitions.values() for at in known.done.values()}
 
 
-def cut(times: Iterable[float], now: float) -> dict[float, float]:
+def clamp_each(times: Iterable[float], now: float) -> dict[float, float]:
     """Return what becomes of times after ``now``: now, or just before.
 
     They stay apart and in their order, for names are told by them: which of them a
@@ -381,7 +383,7 @@ def cut(times: Iterable[float], now: float) -> dict[float, float]:
     return {at: now - place * _APART_SECS for place, at in enumerate(ahead)}
 
 
-def retimed(progress: Progress, times: Mapping[float, float]) -> Progress:
+def replace_times(progress: Progress, times: Mapping[float, float]) -> Progress:
     """The progress with other times in the place of these."""
     if not times:
         return progress

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from blizzard_core.bounds import FIRST_PAGE_KEYS
-from blizzard_core.storage.protocol import Entry, Listing, Page, is_hidden, order_key
+from blizzard_core.storage.protocol import Entry, Listing, ListingPage, is_hidden, order_key
 from blizzard_core.watermark.paths import depth_of
 from blizzard_core.watermark.progress import Gap, Progress, gaps, is_new
 
@@ -103,7 +103,7 @@ class _Bounds:
     limit: int | None
     behind: Behind | None
 
-    def jump(self, page: Page) -> str | None:
+    def jump(self, page: ListingPage) -> str | None:
         """Return where to go on instead of right after this page; None to go on."""
         if not page.entries:
             return None

@@ -8,7 +8,7 @@ from functools import partial
 
 from rich.console import Console
 
-from blizzard_core.checkpoint.writer import Admission, anybody
+from blizzard_core.checkpoint.writer import TakeoverPolicy, allow_takeover
 from blizzard_core.daemon import FAILING, REFUSED, Loop, run
 from blizzard_core.errors import ConfigError, StateError, StorageError
 from blizzard_core.log import get_logger
@@ -19,7 +19,7 @@ from blizzard_core.signals import stop_on_signals
 from blizzard_py.app.live_progress import shown
 from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.refused_watch import RefusedWatch
-from blizzard_py.app.status_page.offers import desk_of
+from blizzard_py.app.status_page.offers import page_providers
 from blizzard_py.app.wiring import (
     build,
     spark_engine,
@@ -34,7 +34,7 @@ def run_daemon(
     *,
     once: bool,
     fresh: bool = False,
-    admission: Admission = anybody,
+    admission: TakeoverPolicy = allow_takeover,
     where: str = "CONFIG",
 ) -> int:
     """Run every source until the work is done or a signal comes. Returns the exit code.
@@ -57,9 +57,9 @@ def run_daemon(
         renewed=config.secrets.changed,
     )
     workers = build(config, engine, fresh=fresh, admission=admission)
-    desk = desk_of(workers, where, partial(with_untaken, config))
+    providers = page_providers(workers, where, partial(with_untaken, config))
     views = [each.activity or w.activity for w in workers for each in w.each]
-    panel = Panel("blizzard", views, time.time, desk)
+    panel = Panel("blizzard", views, time.time, providers)
     address = None if config.metrics is None else config.metrics.address
     watch = RefusedWatch(workers)
     with stop_on_signals(stop, loop.grace_secs), served(address, panel), watch.looking():

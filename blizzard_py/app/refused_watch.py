@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from blizzard_core.errors import BlizzardError
-from blizzard_core.handover.quarantine import Record, quarantined
+from blizzard_core.handover.quarantine import QuarantineRecord, quarantined
 from blizzard_core.log import get_logger
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
@@ -28,7 +28,7 @@ LOOK_SECS = 300.0
 _OLD_SECS = 3600.0
 
 # What an answer follows from: the records, when a replay has last changed what counts, the hour.
-_Cause = tuple[dict[str, Record], float, int]
+_Cause = tuple[dict[str, QuarantineRecord], float, int]
 
 
 class RefusedWatch:
@@ -51,7 +51,7 @@ class RefusedWatch:
             return self._look()
 
     def _look(self) -> bool:
-        tables: dict[str, dict[str, Record]] = {}
+        tables: dict[str, dict[str, QuarantineRecord]] = {}
         for activity, parts in self._sources:
             log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
             try:

@@ -21,7 +21,7 @@ from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.tables import TableSettings
 from blizzard_core.storage.opening import normalize_uri, open_storage
 from blizzard_core.table.pipeline_fit import Fit, pipeline_fit
-from blizzard_core.table.schema_fit import Rules
+from blizzard_core.table.schema_fit import SchemaRules
 from blizzard_py.connections.lakes.tables.sink_table import SinkTable, sink_table
 from blizzard_py.job import FieldSpec, IngestSettings
 from blizzard_py.kernels.write.metadata import Metadata
@@ -84,7 +84,7 @@ def takes_columns(config: Config, pipeline: str, settings: IngestSettings) -> Ta
     table = _table_of(settings)
     rules = _rules_of(config, config.pipelines[pipeline])
 
-    def refusal(rules: Rules, fields: Sequence[FieldSpec]) -> str:
+    def refusal(rules: SchemaRules, fields: Sequence[FieldSpec]) -> str:
         fit = _fit(table, _written(replace(settings, fields=tuple(fields)), None), rules)
         return "; ".join(fit.refused)
 
@@ -125,7 +125,7 @@ def _table_of(settings: IngestSettings) -> SinkTable | None:
 
 
 def _fit(
-    table: SinkTable | None, written: pa.Schema, rules: Rules, *, exact_nulls: bool = True
+    table: SinkTable | None, written: pa.Schema, rules: SchemaRules, *, exact_nulls: bool = True
 ) -> Fit:
     if table is not None and table.objections:
         return Fit(table.objections)
@@ -146,14 +146,14 @@ def _written(settings: IngestSettings, made: pa.Schema | None) -> pa.Schema:
     return output_format(settings, made).schema
 
 
-def _rules_of(config: Config, pipeline: PipelineSettings) -> Rules:
+def _rules_of(config: Config, pipeline: PipelineSettings) -> SchemaRules:
     uri = normalize_uri(pipeline.sink.table_uri)
     table = next(
         (each for each in config.tables.values() if normalize_uri(each.table_uri) == uri),
         TableSettings(table_uri=uri),
     )
     by = table.partition_by or pipeline.sink.partition_by
-    return Rules(
+    return SchemaRules(
         by.column_types(pipeline.field_types) if by else {},
         table.schema_evolution,
         table.advanced.max_new_columns,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blizzard_core.errors import BlizzardError
-from blizzard_core.observability.written import StateFiles
+from blizzard_core.observability.peer_state import StateFiles
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
@@ -18,7 +18,7 @@ from blizzard_py.state.committers import committer_of, committer_states
 class Committing:
     """A Penguin's saved state of the table at ``uri``, ``saved`` by the store's clock.
 
-    ``told`` is `blizzard_core.observability.written.told_of` of it.
+    ``told`` is `blizzard_core.observability.peer_state.summarize_state` of it.
     """
 
     uri: str

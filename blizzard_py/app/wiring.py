@@ -13,13 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from blizzard_core.checkpoint.writer import Admission, anybody
+from blizzard_core.checkpoint.writer import TakeoverPolicy, allow_takeover
 from blizzard_core.errors import BlizzardError, ConfigError
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.settings.document import AnySource, Config, PipelineSettings
 from blizzard_core.settings.event_time import EMITTED_BATCH
 from blizzard_core.settings.tables import TEMPLATES, PartitionBy
-from blizzard_core.storage.nowhere import Nowhere
+from blizzard_core.storage.null_storage import NullStorage
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import join
 from blizzard_py.app.queries.asking import Asks, asking_of
@@ -107,7 +107,11 @@ def _partition_rules(by: PartitionBy) -> tuple[PartitionRule, ...]:
 
 
 def build(
-    config: Config, engine: Engine, *, fresh: bool = False, admission: Admission = anybody
+    config: Config,
+    engine: Engine,
+    *,
+    fresh: bool = False,
+    admission: TakeoverPolicy = allow_takeover,
 ) -> list[SourcePipeline]:
     """A worker for every source of every pipeline, wired. Opens no connection.
 
@@ -160,7 +164,7 @@ def source_pipeline(
     parts: Parts,
     *,
     fresh: bool = False,
-    admission: Admission = anybody,
+    admission: TakeoverPolicy = allow_takeover,
     requests_only: bool = False,
 ) -> SourcePipeline:
     """One source as its settings describe it; the one place that chooses its kind."""
@@ -232,7 +236,7 @@ def parts_of(
     )
     dlq_uri = pipeline.error_handling.dlq_path or f"{sink.table_uri.rstrip('/')}/{DLQ_FOLDER}"
     stores = Stores(
-        Nowhere(source.uri)
+        NullStorage(source.uri)
         if asks is not None
         else Metered(open_source(source.uri, source.storage_options), activity.beat),
         Metered(open_storage(sink.table_uri, sink.storage_options), activity.beat),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Storage, join, listed
@@ -37,7 +37,7 @@ def reason_of(dlq: Storage, source_id: str, letter_id: str) -> Closing | None:
     except NotFound:
         return None
     where = f"{dlq.uri}/{path}"
-    return decoded(Closing, parsed(raw, where), where)
+    return decode_document(Closing, parsed(raw, where), where)
 
 
 def closed_ids(dlq: Storage, source_id: str) -> frozenset[str]:

@@ -12,7 +12,7 @@ import json
 import socket
 from dataclasses import asdict, dataclass
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound
 from blizzard_core.storage.protocol import Storage
@@ -54,7 +54,7 @@ def note_of(sink: Storage, backup: str) -> Note | None:
         raw = sink.read(f"{backup}{_SUFFIX}")
     except NotFound:
         return None
-    return decoded(Note, parsed(raw, where), where)
+    return decode_document(Note, parsed(raw, where), where)
 
 
 def drop(sink: Storage, backup: str) -> None:

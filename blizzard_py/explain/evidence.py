@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.published import first_name
@@ -144,7 +144,7 @@ def _journal(
     start = join(folder, first_name(since)) if since > 0 else f"{folder}/"
     names = (entry.path for _, entry in latest(listed(sink, start, end)))
     for where, raw in read_each(sink, names, concurrency):
-        yield decoded(BatchDocument, parsed(raw, where), where, REMEDY, open_=True)
+        yield decode_document(BatchDocument, parsed(raw, where), where, REMEDY, open_=True)
 
 
 def letter(dlq: Storage, source_id: str, batch: str, uri: str) -> Letter:
@@ -184,7 +184,7 @@ def _letter_in(dlq: Storage, path: str, uri: str) -> Letter | None:
         return None
     for line in raw.split(b"\n"):
         if line:
-            found = decoded(_LetterDocument, parsed(line, where), where, open_=True)
+            found = decode_document(_LetterDocument, parsed(line, where), where, open_=True)
             if found.path == uri:
                 return Letter(where, found.stage, found.error, found.timestamp, found.retry_count)
     return None

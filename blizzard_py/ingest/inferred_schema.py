@@ -29,7 +29,7 @@ from pydantic import ValidationError
 
 from blizzard_core.bounds import INFERRED_COLUMNS
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import SCHEMA_VERSION, check_version
 from blizzard_core.errors import Conflict, NotFound, SchemaUnknown, StateError
 from blizzard_core.log import get_logger
@@ -85,7 +85,7 @@ class KeptSchema:
     def from_json(cls, document: Any, where: str) -> KeptSchema:
         """The inverse. Raises `StateError` naming ``where``."""
         check_version(document, where, (SCHEMA_VERSION,))
-        found = decoded(_SchemaDocument, document, where, _REMEDY, open_=True)
+        found = decode_document(_SchemaDocument, document, where, _REMEDY, open_=True)
         try:
             settings = [FieldSettings.model_validate(item) for item in found.fields]
         except ValidationError as error:

@@ -30,7 +30,7 @@ from uuid_utils import uuid7
 
 from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.checkpoint.fence import FencedFile
-from blizzard_core.checkpoint.writer import Admission, anybody
+from blizzard_core.checkpoint.writer import TakeoverPolicy, allow_takeover
 from blizzard_core.daemon import StopEvent
 from blizzard_core.errors import (
     BlizzardError,
@@ -82,7 +82,7 @@ class SourcePipeline(SourceView):
         opens: Opener,
         *,
         fresh: bool = False,
-        admission: Admission = anybody,
+        admission: TakeoverPolicy = allow_takeover,
         jobs: Jobs | None = None,
         requests_only: bool = False,
         effects: Callable[[Source[Any]], RequestEffects] | None = None,

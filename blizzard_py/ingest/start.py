@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from blizzard_core.watermark.progress import observed
+from blizzard_core.watermark.progress import start_grace
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source
@@ -54,7 +54,7 @@ class Start:
         state = clamp_times(kept, self.clock())
         if found is not None and found.source is None:
             # The original's, or an older release's.
-            state = replace(state, progress=observed(state.progress, self.clock()))
+            state = replace(state, progress=start_grace(state.progress, self.clock()))
         # Who reads the same files goes by the range that is stored.
         is_new = found is not None and found.source != parts.identity
         return state, is_new or state != kept or state.ledger != ledger

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import Storage, order_key
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, StagedOutput
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.joined import JoinedFile
@@ -152,7 +152,7 @@ def _joined(
             file.abandon()
             with contextlib.suppress(Exception):  # the error matters more
                 sink.delete(staged)
-        if isinstance(error, Misfit):
+        if isinstance(error, SchemaMismatch):
             return None
         raise
     first = group[0]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 
 from blizzard_core.bounds import REQUEST_BYTES, REQUEST_CHARACTERS
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import BlizzardError, StateError
 from blizzard_core.json_text import written_value
 from blizzard_core.text import printable, shortened
@@ -75,9 +75,9 @@ def parsed(raw: bytes, where: str, remedy: str) -> tuple[Head, dict[str, Any]]:
 
 
 def fitted(kind: type[T], value: Any, where: str, remedy: str, *, is_open: bool = False) -> T:
-    """Return what a JSON value describes, as `decoded` does. Raises `RequestInvalid`."""
+    """Return what a JSON value describes, as `decode_document` does. Raises `RequestInvalid`."""
     try:
-        return decoded(kind, value, where, remedy, open_=is_open)
+        return decode_document(kind, value, where, remedy, open_=is_open)
     except StateError as error:
         raise invalid(str(error)) from error
 

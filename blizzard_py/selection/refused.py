@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from blizzard_core.handover.published import first_name
-from blizzard_core.handover.quarantine import Record, quarantined, spelled
+from blizzard_core.handover.quarantine import QuarantineRecord, quarantined, spelled
 from blizzard_py.sources.earlier_batches import current
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.parts import Parts
@@ -54,7 +54,7 @@ class RefusedOutput:
 
 
 def refused_outputs(
-    parts: Parts, records: Mapping[str, Record] | None = None
+    parts: Parts, records: Mapping[str, QuarantineRecord] | None = None
 ) -> list[RefusedOutput]:
     """Return those of a source, oldest first. ``records`` are the table's, if read.
 
@@ -73,7 +73,7 @@ def replaced_outputs(parts: Parts) -> list[RefusedOutput]:
 
 
 def _refused(
-    parts: Parts, records: Mapping[str, Record] | None
+    parts: Parts, records: Mapping[str, QuarantineRecord] | None
 ) -> tuple[list[RefusedOutput], list[RefusedOutput]]:
     """Those that count, and those that were replaced since."""
     sink = parts.stores.sink
@@ -92,13 +92,17 @@ def _refused(
     return counting, [each for each in there if each.batch not in open_]
 
 
-def _found(parts: Parts, records: Mapping[str, Record], since: str) -> Iterator[RefusedOutput]:
+def _found(
+    parts: Parts, records: Mapping[str, QuarantineRecord], since: str
+) -> Iterator[RefusedOutput]:
     journal = Journal(parts.stores.sink, parts.letters_id, parts.concurrency)
     for document in journal.documents(b for b in journal.batches() if b >= since):
         yield from _of_batch(document, records)
 
 
-def _of_batch(document: BatchDocument, records: Mapping[str, Record]) -> Iterator[RefusedOutput]:
+def _of_batch(
+    document: BatchDocument, records: Mapping[str, QuarantineRecord]
+) -> Iterator[RefusedOutput]:
     paths = [file.path for file in document.files if file.outcome == "ingested"]
     files = tuple(dict.fromkeys(stem_of(p) if is_of_records(p) else p for p in paths))
     for output in document.outputs:
@@ -117,7 +121,7 @@ def _of_batch(document: BatchDocument, records: Mapping[str, Record]) -> Iterato
                 )
 
 
-def _counts(parts: Parts, found: RefusedOutput, records: Mapping[str, Record]) -> bool:
+def _counts(parts: Parts, found: RefusedOutput, records: Mapping[str, QuarantineRecord]) -> bool:
     """Return false for a file that was replaced since it was refused."""
     entry = parts.stores.sink.stat(found.path)
     return entry is None or records[found.path].is_of(entry)

@@ -16,12 +16,12 @@ from typing import Any, Literal
 from blizzard_core.errors import BlizzardError
 from blizzard_core.observability.activity import (
     Activity,
-    Finished,
-    Letter,
-    Poll,
-    Running,
+    FailedFile,
+    FinishedBatch,
+    PollSummary,
+    RunningBatch,
     age,
-    told_text,
+    clean_text,
 )
 from blizzard_core.observability.health import job_secs
 from blizzard_core.observability.notices import Notice
@@ -140,7 +140,7 @@ class SourceActivity(Activity):
         metrics.FILES_APART.labels(self.name).set(apart.files)
         with self._lock:
             self._apart = apart
-        self._polled(Poll(now, secs, len(files), requests, keys), [*files, *young])
+        self._polled(PollSummary(now, secs, len(files), requests, keys), [*files, *young])
 
     def units(self, counts: Mapping[str, int]) -> None:
         """Note how many work units there are in each state; all states each time."""
@@ -246,7 +246,7 @@ class SourceActivity(Activity):
         metrics.STEP_SECS.labels(self.name, "plan").observe(age(now, batch.started_ts))
         due = now + job_secs(size)
         with self._lock:
-            self._running[batch.batch] = Running(
+            self._running[batch.batch] = RunningBatch(
                 batch.batch, len(batch.files), size, batch.started_ts, "ingest", now, due
             )
             self._busy(now)
@@ -281,8 +281,8 @@ class SourceActivity(Activity):
                 metrics.BATCH_SECS.labels(self.name).observe(secs)
             if not self._running:
                 self._idle(now)
-            self._backlog.settle(entry.modified for entry in entries)
-            self._did(Finished(now, batch.batch, ingested, rows, size, secs))
+            self._backlog.remove(entry.modified for entry in entries)
+            self._did(FinishedBatch(now, batch.batch, ingested, rows, size, secs))
             self.gave_up(batch.finished)
             self.beat()
 
@@ -290,11 +290,11 @@ class SourceActivity(Activity):
         """So many outputs with so many rows are on record as refused; ``newest`` with its error."""
         metrics.REFUSED_OUTPUTS.labels(self.name).set(outputs)
         with self._lock:
-            self._refused = (outputs, rows, told_text(newest), remedy)
+            self._refused = (outputs, rows, clean_text(newest), remedy)
 
     def _notices(self) -> list[Notice]:
         found = [
-            Notice("warn", f"Request {request_id} ({each.kind}) waits", told_text(each.reason))
+            Notice("warn", f"Request {request_id} ({each.kind}) waits", clean_text(each.reason))
             for request_id, each in self._requests.items()
             if each.state == "waiting"
         ]
@@ -309,7 +309,7 @@ class SourceActivity(Activity):
         """Note the files that are quarantined, which are in the dead letters."""
         now = self.clock()
         self._given_up(
-            Letter(now, file.path, file.stage, file.error)
+            FailedFile(now, file.path, file.stage, file.error)
             for file in files
             if file.outcome == "quarantined"
         )

@@ -39,7 +39,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.watermark.progress import Scanned
+from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading
 from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
@@ -68,7 +68,7 @@ class Found:
     young: tuple[Entry, ...]
     requests: int
     keys: int
-    scanned: Scanned
+    scanned: ScanTimes
     apart: Apart
     again: bool = field(default=True, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)

@@ -46,7 +46,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import (
     PROGRESS_VERSIONS,
     ProgressDocument,
@@ -93,7 +93,7 @@ _REMEDY = "restore it as it was saved, or make it again with `blizzard checkpoin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDocument(ProgressDocument):
-    """The checkpoint as `decoded` reads it: a key that is none of these is another release's."""
+    """The checkpoint as `decode_document` reads it. Other keys belong to another release."""
 
     writer: Writer | None = None
     source: Identity | None = None
@@ -188,7 +188,7 @@ def state_from_json(document: Any, where: str) -> SourceState:
     if isinstance(document, Mapping) and SHARED in document:
         raise StateError(f"{where}: {_shared(document)}")
     check_version(document, where, (*PROGRESS_VERSIONS, _WINDOW_VERSION))
-    found = decoded(CheckpointDocument, document, where, _REMEDY)
+    found = decode_document(CheckpointDocument, document, where, _REMEDY)
     return SourceState(
         progress_of(found, where, _REMEDY),
         found.in_flight or (),

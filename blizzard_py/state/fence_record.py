@@ -25,7 +25,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import Conflict, FencedError, NotFound
 from blizzard_core.storage.protocol import Storage, listed
@@ -86,7 +86,7 @@ def with_move(sink: Storage, source_id: str, record: FenceRecord | None) -> Fenc
         return record
     raw = sink.read(path)
     where = f"{sink.uri}/{path}"
-    moved = decoded(FenceRecord, parsed(raw, where), where, _REMEDY).moved_to
+    moved = decode_document(FenceRecord, parsed(raw, where), where, _REMEDY).moved_to
     return replace(record or FenceRecord(), moved_to=moved)
 
 
@@ -141,7 +141,7 @@ class FenceFile:
         except NotFound:
             self._version = None
             return None
-        return decoded(FenceRecord, parsed(raw, self._where), self._where, _REMEDY)
+        return decode_document(FenceRecord, parsed(raw, self._where), self._where, _REMEDY)
 
     def take(self, epoch: int, known: CommitPoint) -> None:
         """Write down that ``epoch`` has begun, by the owner of a checkpoint at ``known``.

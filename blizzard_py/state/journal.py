@@ -40,7 +40,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
 from typing import Any
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import parsed
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.published import first_name
@@ -231,7 +231,7 @@ class Journal:
         Raises `StateError` naming an object that is not understood, `StorageError`.
         """
         for document, where in self._documents(map(self._path, batches)):
-            found = decoded(_Outcomes, document, where, REMEDY, open_=True)
+            found = decode_document(_Outcomes, document, where, REMEDY, open_=True)
             yield Record(
                 found.batch,
                 found.seen_ts,
@@ -254,7 +254,7 @@ class Journal:
         newest = {batch: entry.path for batch, entry in latest(self._entries(min(wanted)))}
         paths = (newest[batch] for batch in wanted if batch in newest)
         for document, where in self._documents(paths):
-            yield _batch(decoded(BatchDocument, document, where, REMEDY))
+            yield _batch(decode_document(BatchDocument, document, where, REMEDY))
 
     def documents(self, batches: Iterable[str]) -> Iterator[BatchDocument]:
         """These batches with all that is kept of them, in the order given, without those gone.
@@ -262,7 +262,7 @@ class Journal:
         Raises as `read` does.
         """
         for document, where in self._documents(map(self._path, batches)):
-            yield decoded(BatchDocument, document, where, REMEDY, open_=True)
+            yield decode_document(BatchDocument, document, where, REMEDY, open_=True)
 
     def told(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, BatchDocument | StateError]]:
         """Each of these objects that is still there, or why it is none. For people."""
@@ -270,7 +270,9 @@ class Journal:
         for path, raw in self._raws(places, _TOLD_TOGETHER):
             where = f"{self._storage.uri}/{path}"
             try:
-                found = decoded(BatchDocument, parsed(raw, where), where, REMEDY, open_=True)
+                found = decode_document(
+                    BatchDocument, parsed(raw, where), where, REMEDY, open_=True
+                )
             except StateError as error:
                 yield places[path], error
             else:

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import BlizzardError, NotFound
-from blizzard_core.observability.activity import told
+from blizzard_core.observability.activity import error_text
 from blizzard_core.observability.health import CRASH
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.state_paths import StatePaths
@@ -46,7 +46,7 @@ class ErrorNote:
         self._times += 1
         self._may_exist = True
         kind = type(error).__name__ if isinstance(error, BlizzardError) else CRASH
-        note = LastError(self._clock(), kind, told(error), self._times)
+        note = LastError(self._clock(), kind, error_text(error), self._times)
         with contextlib.suppress(BlizzardError):
             self._storage.put_atomic(self._path, json.dumps(asdict(note)).encode())
 
@@ -67,7 +67,7 @@ def last_error(storage: Storage, source_id: str) -> dict[str, Any] | None:
     path = StatePaths(source_id).error
     try:
         document = json.loads(storage.read(path))
-        return asdict(decoded(LastError, document, path, open_=True))
+        return asdict(decode_document(LastError, document, path, open_=True))
     except NotFound:
         return None
     except (ValueError, BlizzardError) as error:

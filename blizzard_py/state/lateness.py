@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.paths import split
-from blizzard_core.watermark.progress import Progress, Scanned
+from blizzard_core.watermark.progress import Progress, ScanTimes
 
 # Lateness is remembered for this many days to size `grace_period: auto` …
 LATENESS_DAYS = 7
@@ -30,8 +30,8 @@ def measured(
     known: Lateness,
     progress: Progress,
     found: Iterable[Entry],
-    before: Scanned | None,
-    scanned: Scanned,
+    before: ScanTimes | None,
+    scanned: ScanTimes,
 ) -> Lateness:
     """Return what is known of lateness after a scan; ``progress`` is from before its findings."""
     if before is None:

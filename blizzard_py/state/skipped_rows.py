@@ -12,7 +12,7 @@ import contextlib
 import json
 from dataclasses import asdict, dataclass
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import BlizzardError, NotFound, StateError
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state.state_paths import StatePaths
@@ -65,7 +65,7 @@ def skipped_rows(storage: Storage, source_id: str) -> tuple[str, ...]:
 def _read(storage: Storage, path: str) -> _Skipped:
     """Raises `StateError` for what cannot be understood."""
     try:
-        return decoded(_Skipped, json.loads(storage.read(path)), path, open_=True)
+        return decode_document(_Skipped, json.loads(storage.read(path)), path, open_=True)
     except NotFound:
         return _Skipped()
     except ValueError as error:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from blizzard_core.handover.groups import UNIT_FILE_PREFIX
 from blizzard_core.storage.protocol import Entry, join, order_key
 from blizzard_core.watermark.paths import partition_key
-from blizzard_core.watermark.progress import cut, mark_idle, retimed, times_of
+from blizzard_core.watermark.progress import clamp_each, mark_idle, replace_times, times_of
 from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
 from blizzard_py.reading import ReadMarks
 from blizzard_py.requests.progress import RequestState, with_counts
@@ -274,10 +274,10 @@ def rested(state: SourceState) -> SourceState:
 
 def clamp_times(state: SourceState, now: float) -> SourceState:
     """The state with no time after ``now``: a clock was wrong, so waiting begins anew."""
-    times = cut((*times_of(state.progress), *(seen for _, seen in state.window)), now)
+    times = clamp_each((*times_of(state.progress), *(seen for _, seen in state.window)), now)
     return replace(
         state,
-        progress=retimed(state.progress, times),
+        progress=replace_times(state.progress, times),
         window=tuple((batch, times.get(seen, seen)) for batch, seen in state.window),
         retries={
             path: replace(retry, after=min(retry.after, now + RETRY_SECS[1]))

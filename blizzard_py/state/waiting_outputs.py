@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from blizzard_core.bounds import FOOTER_BYTES
 from blizzard_core.checkpoint import document as checkpoint
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import ProgressDocument, progress_of
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.handover.outputs import OUTPUT_ID_KEY, OutputId, committer_app, output_id_of
@@ -102,7 +102,7 @@ def _marks(sink: Storage, log: Mapping[str, int]) -> Progress:
 
 
 def _mirror(document: object, where: str) -> _Mirror:
-    return decoded(_Mirror, document, where, open_=True)
+    return decode_document(_Mirror, document, where, open_=True)
 
 
 def _output_ids(

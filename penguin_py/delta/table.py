@@ -34,7 +34,7 @@ from blizzard_core.settings.base import HOUR
 from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.contract import (
-    Declared,
+    TableDeclaration,
     feature_objections,
     objections,
     replace_objections,
@@ -330,10 +330,10 @@ class DeltaLog(LogReader):
             ) from error
 
 
-def declared_by(handle: DeltaTable) -> Declared:
+def declared_by(handle: DeltaTable) -> TableDeclaration:
     """The protocol and the metadata of the table's version. Raises what delta-rs does."""
     protocol, metadata = handle.protocol(), handle.metadata()
-    return Declared(
+    return TableDeclaration(
         protocol.min_reader_version,
         protocol.min_writer_version,
         [*(protocol.reader_features or ()), *(protocol.writer_features or ())],

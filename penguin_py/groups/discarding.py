@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from blizzard_core.errors import BlizzardError
 from blizzard_core.handover.groups import Group, decode_group, group_path
 from blizzard_core.storage.protocol import Storage
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.delta.output_ids import discard_mark
 from penguin_py.groups.commits import Commit, GroupCommits
 from penguin_py.groups.standing import commit_mark, last_of
@@ -167,5 +167,5 @@ class Discarding:
         try:
             check_awaited(group, known)
             return self._judge.going(state, group, known)
-        except Misfit as error:
+        except SchemaMismatch as error:
             raise DiscardRefused(f"{group_path(group.source, group.seq)}: {error}") from error

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 
 from blizzard_core.handover.groups import GroupFile
 from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.intake.footers import read_footers
 from penguin_py.model import Footer
 
@@ -15,9 +15,10 @@ _OR_GIVE_UP = ", or give its group up with `penguin discard --group`"
 
 
 def footers_of(storage: Storage, files: Sequence[GroupFile], pool: Executor | None) -> list[Footer]:
-    """The footers of the files, in order. At the same time if there is a ``pool``.
+    """Return the footers of the files, in order; read concurrently if there is a ``pool``.
 
-    Raises `Misfit` for the first file that is missing or not as it is named; `StorageError`.
+    Raises `SchemaMismatch` for the first file that is missing or differs from its manifest, and
+    `StorageError`.
     """
     paths = [file.path for file in files]
     found = list(map(storage.stat, paths) if pool is None else pool.map(storage.stat, paths))
@@ -30,7 +31,7 @@ def footers_of(storage: Storage, files: Sequence[GroupFile], pool: Executor | No
 
 def _there(file: GroupFile, entry: Entry | None) -> Entry:
     if entry is None:
-        raise Misfit(f"{file.path} is missing; restore it{_OR_GIVE_UP}")
+        raise SchemaMismatch(f"{file.path} is missing; restore it{_OR_GIVE_UP}")
     if entry.size != file.size:
         raise _other(file, f"{entry.size:,} bytes", f"{file.size:,}")
     return entry
@@ -43,9 +44,9 @@ def _footers(storage: Storage, left: Sequence[Entry], pool: Executor | None) -> 
         if found.failed:
             raise found.failed[0].error
         for rejection in found.rejected:
-            raise Misfit(f"{rejection.entry.path} {rejection.reason}")
+            raise SchemaMismatch(f"{rejection.entry.path} {rejection.reason}")
         for entry in found.gone:
-            raise Misfit(f"{entry.path} is missing; restore it{_OR_GIVE_UP}")
+            raise SchemaMismatch(f"{entry.path} is missing; restore it{_OR_GIVE_UP}")
         yield from found.sound
         left = found.left
 
@@ -57,7 +58,7 @@ def _check(file: GroupFile, footer: Footer) -> None:
         raise _other(file, f"{footer.metadata.num_rows:,} rows", f"{file.rows:,}")
 
 
-def _other(file: GroupFile, found: str, told: str) -> Misfit:
-    return Misfit(
+def _other(file: GroupFile, found: str, told: str) -> SchemaMismatch:
+    return SchemaMismatch(
         f"{file.path} has {found}, and the manifest says {told}; restore it as it was written"
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import Conflict, NotFound, StateError, Unavailable
 from blizzard_core.storage.protocol import Storage
 
@@ -125,7 +125,7 @@ class Notes:
             document = msgspec.json.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StateError(f"{where}: is not JSON: {error}; {_REMEDY}") from error
-        return decoded(_Note, document, where, _REMEDY), version
+        return decode_document(_Note, document, where, _REMEDY), version
 
 
 def _given_up(note: _Note, version: int) -> _Note:

@@ -21,7 +21,7 @@ from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.range_file import RangeFile
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.planning.replacing import Ranges, leaving
 
 # Codecs as footers call them and as the writer wants them.
@@ -48,7 +48,7 @@ class Looked:
 
 
 def look_into(storage: Storage, path: str, size: int, wanted: Mapping[str, Ranges]) -> Looked:
-    """Read the columns of one file that say which of its rows go. Raises `Misfit`."""
+    """Read the columns of one file that say which of its rows go. Raises `SchemaMismatch`."""
     with _opened(storage, path, size, wanted) as file:
         columns = _text_columns(file.schema_arrow, wanted)
         if not columns:
@@ -63,7 +63,7 @@ def look_into(storage: Storage, path: str, size: int, wanted: Mapping[str, Range
 def rewrite(
     storage: Storage, path: str, size: int, target: str, wanted: Mapping[str, Ranges]
 ) -> Rewritten:
-    """Write the rows of ``path`` that stay to ``target``; durable on return. Raises `Misfit`."""
+    """Write the remaining rows of ``path`` to ``target``, durably. Raises `SchemaMismatch`."""
     with _opened(storage, path, size) as file:
         sink = FileSink(storage.open_output(target), f"{storage.uri}/{target}")
         collected: list[pq.FileMetaData] = []
@@ -93,7 +93,7 @@ def _leaving(rows: pa.Table, wanted: Mapping[str, Ranges]) -> Any:
 
 
 def _text_columns(schema: pa.Schema, wanted: Mapping[str, Ranges]) -> list[str]:
-    """Those of the wanted columns that have values. Raises `Misfit` for one that is no text."""
+    """Return the wanted columns that hold values. Raises `SchemaMismatch` if one is not text."""
     places = {name: schema.get_field_index(name) for name in wanted}
     there = [
         name
@@ -103,7 +103,9 @@ def _text_columns(schema: pa.Schema, wanted: Mapping[str, Ranges]) -> list[str]:
     for name in there:
         kind = schema.field(name).type
         if not _is_text(kind):
-            raise Misfit(f"has {name} as {kind}, so its rows cannot be told; delete or rewrite it")
+            raise SchemaMismatch(
+                f"has {name} as {kind}, so its rows cannot be told; delete or rewrite it"
+            )
     return there
 
 
@@ -163,7 +165,7 @@ def _writer(
 def _opened(
     storage: Storage, path: str, size: int, dictionaries: Iterable[str] = ()
 ) -> Iterator[pq.ParquetFile]:
-    """A Parquet file in the store. What is wrong with it leaves as a `Misfit`.
+    """A Parquet file in the store. What is wrong with it leaves as a `SchemaMismatch`.
 
     Columns in ``dictionaries`` are read as such, which costs a fraction where values repeat.
     """
@@ -179,10 +181,10 @@ def _opened(
             coerce_int96_timestamp_unit="us",
         ) as file:
             yield file
-    except Misfit as error:
-        raise Misfit(f"{path} {error}") from error
+    except SchemaMismatch as error:
+        raise SchemaMismatch(f"{path} {error}") from error
     except BlizzardError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
         text = " ".join(str(error).split())
-        raise Misfit(f"{path} is in the table and cannot be read: {text}") from error
+        raise SchemaMismatch(f"{path} is in the table and cannot be read: {text}") from error

@@ -17,7 +17,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.handover.groups import Group, decode_group, group_path
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.commits import Commit, GroupCommits
@@ -185,7 +185,7 @@ class Groups:
                 if snapshot.state is not None and whole_outputs_of(group):
                     self._judge.going(snapshot.state, group, known)
                 due[source] = seq
-            except (StateError, Misfit) as error:
+            except (StateError, SchemaMismatch) as error:
                 blocked[source] = _told(source, seq, error)
         return {s: Standing(last[s], blocked.get(s), due.get(s)) for s in names}
 
@@ -247,7 +247,7 @@ class Groups:
             except CommitConflict as error:
                 conflict = error
                 continue
-            except (Misfit, CommitRefused) as error:
+            except (SchemaMismatch, CommitRefused) as error:
                 blocked[source] = _told(source, group.seq, error)
                 if isinstance(error, CommitRefused):
                     self._refused[source] = (version, blocked[source])

@@ -1,7 +1,7 @@
 """The effect of one group on the table as it is: the files that come, the rows that go.
 
 Promise: what is said here holds for the version it was said on, and reads only. A group that
-cannot be applied as it is leaves as a `Misfit` whose message says why and what to do.
+cannot be applied as it is leaves as a `SchemaMismatch` whose message says why and what to do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from blizzard_core.delta_json import relative
 from blizzard_core.handover.groups import Group
 from blizzard_core.storage.protocol import Storage
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.delta.active_files import ActiveFiles, spelled_values
 from penguin_py.delta.output_ids import discard_mark
 from penguin_py.delta.replace_entry import is_removable
@@ -69,25 +69,28 @@ class GroupJudge:
     def coming(
         self, state: TableState | None, group: Group, known: Container[str]
     ) -> tuple[CommitPlan, int]:
-        """The commit of the group's files, and their rows. Raises `Misfit`, `StorageError`."""
+        """Plan the commit of the group's files; return it and the number of their rows.
+
+        Raises `SchemaMismatch` and `StorageError`.
+        """
         check_awaited(group, known)
         footers = footers_of(self._storage, group.files, self._pool)
         plan = make_plan(state, footers, known, self._rules)
         if plan.rejections:
             rejection = plan.rejections[0]
-            raise Misfit(
+            raise SchemaMismatch(
                 f"{rejection.entry.path} does not fit ({rejection.stage}): {rejection.reason};"
                 " mend the table, or give the group up with `penguin discard --group`"
             )
         if state is not None and (group.replace or group.source_files or group.outputs):
             found = self._delta.replace_objections()
             if found:
-                raise Misfit(f"the table takes no group: {'; '.join(found)}")
+                raise SchemaMismatch(f"the table takes no group: {'; '.join(found)}")
         rows = sum(footer.metadata.num_rows for footer in footers)
         return replace(plan, replaces=True), rows
 
     def going(self, state: TableState, group: Group, known: Container[str]) -> Going:
-        """Return what the group takes out of the table. Raises `Misfit`, `StorageError`."""
+        """Return what the group takes out of the table. Raises `SchemaMismatch`, `StorageError`."""
         wanted = replaced_by(group)
         whole_outputs = whole_outputs_of(group)
         if not wanted and not whole_outputs:
@@ -129,13 +132,13 @@ class GroupJudge:
     def _places(
         self, active: ActiveFiles, outputs: Sequence[str], version: int, known: Container[str]
     ) -> Iterable[int]:
-        """The files that these outputs are, each as a whole. Raises `Misfit`."""
+        """The files that these outputs are, each as a whole. Raises `SchemaMismatch`."""
         if not outputs:
             return []
         there, numbers = self._lying(active, outputs, version)
         lost = [o for o in outputs if o not in there and discard_mark(o) not in known]
         if lost:
-            raise Misfit(
+            raise SchemaMismatch(
                 f"the rows of output {lost[0]!r} lie in no file of its own any more (a compaction"
                 " has mixed them with others, or a RESTORE has brought back older ones), so they"
                 " cannot be told; delete them with another engine, and say so with `penguin discard"
@@ -147,7 +150,7 @@ class GroupJudge:
     def _look(
         self, active: ActiveFiles, places: Sequence[int], wanted: Mapping[str, Ranges]
     ) -> dict[int, Looked]:
-        """Read the columns of files of which the log does not say enough. Raises `Misfit`."""
+        """Read the columns of files whose statistics do not suffice. Raises `SchemaMismatch`."""
         lacking = self._lacking.setdefault(tuple(sorted(wanted)), set())
 
         def look(place: int) -> Looked:
@@ -156,7 +159,7 @@ class GroupJudge:
                 return Looked(0, 0, lacks=True)
             path = relative(spelled, self._storage.uri)
             if path is None:
-                raise Misfit(f"{spelled} lies outside of the table's directory{_ANEW}")
+                raise SchemaMismatch(f"{spelled} lies outside of the table's directory{_ANEW}")
             return look_into(self._storage, path, active.sizes[place].as_py(), wanted)
 
         if self._pool is None or len(places) < 2:
@@ -171,10 +174,10 @@ class GroupJudge:
 
 
 def check_awaited(group: Group, known: Container[str]) -> None:
-    """Raise `Misfit` while outputs whose rows a group replaces may come after it."""
+    """Raise `SchemaMismatch` while outputs whose rows a group replaces may come after it."""
     missing = [output for output in group.outputs if output not in known]
     if missing:
-        raise Misfit(
+        raise SchemaMismatch(
             f"waits until output {missing[0]!r} is committed, whose rows it replaces; `penguin"
             " reconcile` commits it if its file lies there; if it never will be (it is in"
             " quarantine, or gone), say so with `penguin discard --output`"
@@ -187,10 +190,12 @@ def whole_outputs_of(group: Group) -> tuple[str, ...]:
 
 
 def _removable(active: ActiveFiles, place: int) -> str:
-    """The path of a file that is to be removed. Raises `Misfit`."""
+    """The path of a file that is to be removed. Raises `SchemaMismatch`."""
     spelled = active.paths[place].as_py()
     if not is_removable(spelled):
-        raise Misfit(f"{spelled} stands in the log as it would not in a remove of ours{_ANEW}")
+        raise SchemaMismatch(
+            f"{spelled} stands in the log as it would not in a remove of ours{_ANEW}"
+        )
     return unquote(spelled)
 
 

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.bounds import FILE_LEVELS, GROUP_ROWS, ROWS_PER_BYTE
 from blizzard_core.table.extent import check_width, children, leaves
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.intake.file_statistics import column_bounds, leaf_columns, row_groups
 from penguin_py.model import Footer
 
@@ -56,7 +56,7 @@ def decoded_bytes(metadata: pq.FileMetaData, length: int) -> int:
 
 
 def check_columns(metadata: pq.FileMetaData, note: bytes | None) -> None:
-    """Refuse physical and logical types that readers disagree on. Raises `Misfit`.
+    """Refuse physical and logical types that readers disagree on. Raises `SchemaMismatch`.
 
     ``note`` is the Arrow schema that the writer left, as it stands in the footer.
     """
@@ -64,13 +64,13 @@ def check_columns(metadata: pq.FileMetaData, note: bytes | None) -> None:
     for index in range(metadata.num_columns):
         column = metadata.schema.column(index)
         if column.physical_type == "INT96":
-            raise Misfit(
+            raise SchemaMismatch(
                 f"column {column.path!r} holds INT96 timestamps, which readers convert"
                 " differently; write TIMESTAMP_MICROS (Spark:"
                 " spark.sql.parquet.outputTimestampType)"
             )
         if _is_nanoseconds(column.logical_type):
-            raise Misfit(
+            raise SchemaMismatch(
                 f"column {column.path!r} holds timestamps of nanoseconds, Delta has"
                 " microseconds; write it with those (pandas: coerce_timestamps='us')"
             )
@@ -81,31 +81,33 @@ def check_columns(metadata: pq.FileMetaData, note: bytes | None) -> None:
 
 
 def noted(note: bytes) -> pa.Schema:
-    """The Arrow schema that the writer left in the footer. Raises `Misfit`."""
+    """The Arrow schema that the writer left in the footer. Raises `SchemaMismatch`."""
     try:
         return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(note)))
     except (pa.ArrowException, binascii.Error, OSError, ValueError) as error:
-        raise Misfit(f"has an unreadable {ARROW_KEY.decode()} in its footer") from error
+        raise SchemaMismatch(f"has an unreadable {ARROW_KEY.decode()} in its footer") from error
 
 
 def check_rows(metadata: pq.FileMetaData, size: int) -> None:
-    """Refuse row counts that cannot be true. Raises `Misfit`."""
+    """Refuse row counts that cannot be true. Raises `SchemaMismatch`."""
     rows = metadata.num_rows
     counts = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
     if rows == 0 and not any(counts):
-        raise Misfit("has no rows")
+        raise SchemaMismatch("has no rows")
     if rows < 0 or any(not 0 <= count <= GROUP_ROWS for count in counts):
-        raise Misfit(f"has an impossible row count: {rows:,} rows in groups of {counts[:5]}")
+        raise SchemaMismatch(
+            f"has an impossible row count: {rows:,} rows in groups of {counts[:5]}"
+        )
     if rows != sum(counts):
-        raise Misfit(f"says it has {rows:,} rows, its row groups have {sum(counts):,}")
+        raise SchemaMismatch(f"says it has {rows:,} rows, its row groups have {sum(counts):,}")
     if rows > size * ROWS_PER_BYTE:
-        raise Misfit(f"says it has {rows:,} rows in {size:,} bytes")
+        raise SchemaMismatch(f"says it has {rows:,} rows in {size:,} bytes")
 
 
 def check_calendar(
     metadata: pq.FileMetaData, schema: pa.Schema, pairs: Mapping[bytes, bytes]
 ) -> None:
-    """Refuse days that only Spark would move to the calendar of today. Raises `Misfit`.
+    """Refuse days that only Spark would move to the calendar of today. Raises `SchemaMismatch`.
 
     Only files that say that they are written so; days after 1582 and moments after
     1900 are the same in both calendars.
@@ -134,7 +136,7 @@ def check_calendar(
 
 
 def check_nulls(table: pa.Schema, footer: Footer) -> None:
-    """Refuse nulls where the table has none, at every depth. Raises `Misfit`.
+    """Refuse nulls where the table has none, at every depth. Raises `SchemaMismatch`.
 
     A nullable column of the file may fill a required one if its statistics prove
     that it is free of nulls.
@@ -168,7 +170,7 @@ class _Proof:
 
 def _check_field(table: pa.Field, file: pa.Field, columns: range, proof: _Proof, name: str) -> None:
     if not table.nullable and file.nullable and not proof.any_full(columns):
-        raise Misfit(f"column {name!r} may hold nulls, which the table forbids")
+        raise SchemaMismatch(f"column {name!r} may hold nulls, which the table forbids")
     ours, theirs = table.type, file.type
     if pa.types.is_struct(ours) and pa.types.is_struct(theirs):
         given = _numbered(theirs, columns.start)
@@ -214,9 +216,9 @@ def _check_kind(column: pq.ColumnSchema, note: bytes | None) -> None:
     """Refuse what some readers take for text or a time, and others for bytes."""
     kind = column.logical_type.type
     if "INTERVAL" in (kind, column.converted_type):
-        raise Misfit(f"column {column.path!r} holds intervals, for which Delta has no type")
+        raise SchemaMismatch(f"column {column.path!r} holds intervals, for which Delta has no type")
     if kind == "ENUM" or (kind == "JSON" and note is None):
-        raise Misfit(
+        raise SchemaMismatch(
             f"column {column.path!r} is of Parquet's type {kind}, which readers take for text or"
             " for bytes; write it as text"
         )
@@ -230,17 +232,17 @@ def _is_nanoseconds(logical: pq.ParquetLogicalType) -> bool:
 
 def _check_noted(name: str, kind: pa.DataType, depth: int) -> None:
     if pa.types.is_date64(kind):
-        raise Misfit(
+        raise SchemaMismatch(
             f"column {name!r} is noted as date64, which some readers take for a timestamp;"
             " write it as date32"
         )
     if pa.types.is_fixed_size_list(kind):
-        raise Misfit(
+        raise SchemaMismatch(
             f"column {name!r} is noted as a list of fixed size, for which Delta has no type;"
             " write it as a list"
         )
     if depth > FILE_LEVELS:
-        raise Misfit(f"column {name!r} is nested more than {FILE_LEVELS} levels deep")
+        raise SchemaMismatch(f"column {name!r} is nested more than {FILE_LEVELS} levels deep")
     for inner in children(kind):
         _check_noted(name, inner, depth + 1)
 
@@ -261,8 +263,8 @@ def _oldest(kind: pa.DataType) -> int | None:
     return None
 
 
-def _julian(name: str) -> Misfit:
-    return Misfit(
+def _julian(name: str) -> SchemaMismatch:
+    return SchemaMismatch(
         f"column {name!r} may hold days of the Julian calendar, which only Spark converts;"
         " write it with spark.sql.parquet.datetimeRebaseModeInWrite=CORRECTED"
     )

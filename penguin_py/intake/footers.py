@@ -31,7 +31,7 @@ from blizzard_core.errors import NotFound, StorageError, Unavailable
 from blizzard_core.handover import outputs as handover
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.table.extent import check_extent
-from blizzard_core.table.schema_fit import Misfit, check_note
+from blizzard_core.table.schema_fit import SchemaMismatch, check_note
 from penguin_py.intake.file_contract import (
     ARROW_KEY,
     MOST_DECODED,
@@ -149,7 +149,7 @@ class _Reading:
                 gc.collect()
 
     def schema_of(self, metadata: pq.FileMetaData, pairs: Mapping[bytes, bytes]) -> pa.Schema:
-        """The schema of the Parquet columns and the writer's note. Raises `Misfit`."""
+        """The schema of the Parquet columns and the writer's note. Raises `SchemaMismatch`."""
         columns, note = metadata.schema, pairs.get(ARROW_KEY)
         known = self._latest
         if known is None or known.note != note or not known.columns.equals(columns):
@@ -200,27 +200,27 @@ def _outcome(
         return _Outcome.GONE
     except StorageError as error:
         return Failure(entry, error)
-    except Misfit as misfit:
+    except SchemaMismatch as misfit:
         return Rejection(entry, "read", str(misfit))
 
 
 def _read_footer(
     storage: Storage, entry: Entry, reading: _Reading
 ) -> Footer | Rejection | _Outcome:
-    """One file's footer, or why it cannot be used. Raises `Misfit` and `StorageError`."""
+    """One file's footer, or why it cannot be used. Raises `SchemaMismatch` and `StorageError`."""
     size = entry.size
     if size < SHORTEST_BYTES:
-        raise Misfit(f"is not Parquet: {size} bytes is too short")
+        raise SchemaMismatch(f"is not Parquet: {size} bytes is too short")
     if reading.is_full(0):
         return _Outcome.LEFT
     tail = _tail(storage, entry, min(size, TAIL_BYTES))
     if tail[-4:] != MAGIC:
-        raise Misfit("is not Parquet or is cut off: it does not end with PAR1")
+        raise SchemaMismatch("is not Parquet or is cut off: it does not end with PAR1")
     length = int.from_bytes(tail[-8:-4], "little")
     if length + SHORTEST_BYTES > size:
-        raise Misfit("is cut off: its footer is said to be longer than the file")
+        raise SchemaMismatch("is cut off: its footer is said to be longer than the file")
     if length > FOOTER_BYTES:
-        raise Misfit(
+        raise SchemaMismatch(
             f"has a footer of {length:,} bytes; at most {FOOTER_BYTES:,} are read."
             " Write it with fewer and larger row groups"
         )
@@ -233,7 +233,7 @@ def _read_footer(
 
 
 def _decoded(entry: Entry, tail: bytes, length: int, reading: _Reading) -> Footer | Rejection:
-    """The footer at the end of ``tail``, or why it cannot be used. Raises `Misfit`."""
+    """The footer at the end of ``tail``, or why it cannot be used. Raises `SchemaMismatch`."""
     reading.check(tail[-8 - length : -8], entry.size - length - 8)
     metadata = None
     try:
@@ -244,7 +244,7 @@ def _decoded(entry: Entry, tail: bytes, length: int, reading: _Reading) -> Foote
         found = _checked(entry, metadata, reading)
         reading.keep(decoded_bytes(metadata, length))
         return found
-    except Misfit as misfit:
+    except SchemaMismatch as misfit:
         rejection = Rejection(entry, "schema", str(misfit))
     except (pa.ArrowException, OSError, ValueError) as error:
         text = " ".join(str(error).split())
@@ -255,14 +255,14 @@ def _decoded(entry: Entry, tail: bytes, length: int, reading: _Reading) -> Foote
 
 
 def _checked(entry: Entry, metadata: pq.FileMetaData, reading: _Reading) -> Footer:
-    """The footer, if it is sound. Raises `Misfit`."""
+    """The footer, if it is sound. Raises `SchemaMismatch`."""
     pairs = metadata.metadata or {}
     schema = reading.schema_of(metadata, pairs)
     check_rows(metadata, entry.size)
     check_calendar(metadata, schema, pairs)
     output_id = pairs.get(OUTPUT_ID_KEY)
     if output_id is not None and len(output_id) > OUTPUT_ID_BYTES:
-        raise Misfit(
+        raise SchemaMismatch(
             f"carries a {OUTPUT_ID_KEY.decode()} of {len(output_id):,} bytes; Blizzard's have"
             f" {OUTPUT_ID_BYTES:,} at most"
         )

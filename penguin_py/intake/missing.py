@@ -18,7 +18,7 @@ from blizzard_core.handover.published import (
     journal_objects,
     published_batch,
 )
-from blizzard_core.handover.quarantine import MISSING, Record, spelled
+from blizzard_core.handover.quarantine import MISSING, QuarantineRecord, spelled
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.intake.footers import read_footers
 from penguin_py.model import Rejection
@@ -51,7 +51,11 @@ class Published:
         self._settled: set[str] = set()
 
     def look(
-        self, known: Container[str], records: Mapping[str, Record], since: float, now: float
+        self,
+        known: Container[str],
+        records: Mapping[str, QuarantineRecord],
+        since: float,
+        now: float,
     ) -> Looked:
         """Compare what was published at ``since`` or later with the log and the store.
 
@@ -77,7 +81,7 @@ class Published:
         self,
         batch: PublishedBatch,
         known: Container[str],
-        records: Mapping[str, Record],
+        records: Mapping[str, QuarantineRecord],
         missing: list[Rejection],
     ) -> bool:
         """Whether an output still waits for its commit; those that are gone are ``missing``."""
@@ -111,7 +115,10 @@ AT_MOST = 1000
 
 
 def settled(
-    storage: Storage, records: Iterable[Record], known: Container[str], pool: Executor | None
+    storage: Storage,
+    records: Iterable[QuarantineRecord],
+    known: Container[str],
+    pool: Executor | None,
 ) -> set[str]:
     """Return the paths of refused files of which nothing is missing: the log knows their output id.
 

@@ -30,7 +30,7 @@ from collections.abc import Collection, Iterable, Sequence
 from blizzard_core.bounds import QUARANTINE_BYTES
 from blizzard_core.errors import NotFound
 from blizzard_core.handover.quarantine import (
-    Record,
+    QuarantineRecord,
     applied,
     record_of,
     record_path,
@@ -52,11 +52,11 @@ class Quarantine:
         self._path = record_path(state_name)
         self._folder = segments_folder(state_name)
         # What this process has recorded, by path; the oldest leave first.
-        self._recorded: dict[str, Record] = {}
+        self._recorded: dict[str, QuarantineRecord] = {}
 
-    def records(self) -> dict[str, Record]:
+    def records(self) -> dict[str, QuarantineRecord]:
         """All that is on record, by path as the record spells it. Damaged lines are left out."""
-        found: dict[str, Record] = {}
+        found: dict[str, QuarantineRecord] = {}
         for path in self._segments():
             applied(found, self._storage.read(path).splitlines())
         return applied(found, self._lines())
@@ -120,7 +120,7 @@ class Quarantine:
         self._storage.put_atomic(self._path, b"\n".join([*lines, *added, b""]))
 
 
-def _is_known(rejection: Rejection, record: Record | None) -> bool:
+def _is_known(rejection: Rejection, record: QuarantineRecord | None) -> bool:
     return record is not None and record.error == rejection.reason and record.is_of(rejection.entry)
 
 
@@ -132,7 +132,7 @@ def _without(lines: Sequence[bytes], paths: Collection[str]) -> list[bytes]:
     return [line for line in lines if (r := record_of(line)) is None or r.path not in paths]
 
 
-def _line(rejection: Rejection, moment: str, earlier: Record | None) -> bytes:
+def _line(rejection: Rejection, moment: str, earlier: QuarantineRecord | None) -> bytes:
     document = {
         "path": spelled(rejection.entry.path),
         "error": rejection.reason,

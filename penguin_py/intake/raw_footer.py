@@ -18,21 +18,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from blizzard_core.bounds import FOOTER_LEVELS
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_core.table.thrift import (
     BINARY,
+    INTEGERS,
     LIST,
     STRUCT,
-    WHOLE,
-    count,
-    field,
-    length,
-    list_head,
-    skipped,
-    text,
+    encode_length,
+    encode_list_head,
+    read_bytes,
+    read_count,
+    read_field,
+    read_int,
+    read_unsigned,
+    skip_value,
     unreadable,
-    unsigned,
-    whole,
 )
 
 _FIXED = 7
@@ -88,7 +88,7 @@ class FooterCheck:
         self._latest: tuple[bytes, Sequence[_Leaf]] = (b"", ())
 
     def __call__(self, footer: bytes, end: int) -> None:
-        """Refuse a footer that contradicts itself. Raises `Misfit`.
+        """Refuse a footer that contradicts itself. Raises `SchemaMismatch`.
 
         ``end`` is where the file's data ends and its footer begins.
         """
@@ -101,7 +101,7 @@ class FooterCheck:
         head, leaves = self._latest
         at, number = (len(head), 2) if head and footer.startswith(head) else (0, 0)
         while footer[at]:
-            number, kind, at = field(footer, at, number)
+            number, kind, at = read_field(footer, at, number)
             if number in (2, 4, 5) and kind != LIST:
                 raise unreadable(f"its field {number} is no list")
             if number == 2:
@@ -112,12 +112,12 @@ class FooterCheck:
             elif number == 5:
                 at = _pairs(footer, at)
             elif number == 6 and kind == BINARY:
-                writer, at = text(footer, at)
+                writer, at = read_bytes(footer, at)
                 _check_text(writer, "its writer's name")
             elif number == 8:
-                raise Misfit(_ENCRYPTED)
+                raise SchemaMismatch(_ENCRYPTED)
             else:
-                at = skipped(footer, at, kind)
+                at = skip_value(footer, at, kind)
 
 
 def _check_text(found: bytes, what: str) -> None:
@@ -131,7 +131,7 @@ def _check_text(found: bytes, what: str) -> None:
 
 
 def _schema(data: bytes, at: int) -> tuple[list[_Leaf], int]:
-    size, at = count(data, at, STRUCT)
+    size, at = read_count(data, at, STRUCT)
     elements: list[_Element] = []
     for _ in range(size):
         element, at = _element(data, at)
@@ -147,14 +147,14 @@ def _element(data: bytes, at: int) -> tuple[_Element, int]:
     numbers: dict[int, int] = {}
     name, number = b"", 0
     while data[at]:
-        number, kind, at = field(data, at, number)
-        if kind in WHOLE:
-            numbers[number], at = whole(data, at)
+        number, kind, at = read_field(data, at, number)
+        if kind in INTEGERS:
+            numbers[number], at = read_int(data, at)
         elif number == 4 and kind == BINARY:
-            name, at = text(data, at)
+            name, at = read_bytes(data, at)
             _check_text(name, "a column's name")
         else:
-            at = skipped(data, at, kind)
+            at = skip_value(data, at, kind)
     found = _Element(
         name,
         numbers.get(5, 0),
@@ -188,15 +188,15 @@ def _leaves(
 
 
 def _spelled(path: Sequence[bytes]) -> bytes:
-    parts = b"".join(length(len(part)) + part for part in path)
-    return list_head(len(path), BINARY) + parts
+    parts = b"".join(encode_length(len(part)) + part for part in path)
+    return encode_list_head(len(path), BINARY) + parts
 
 
 # Row groups and what they hold.
 
 
 def _row_groups(data: bytes, at: int, leaves: Sequence[_Leaf], end: int) -> int:
-    size, at = count(data, at, STRUCT)
+    size, at = read_count(data, at, STRUCT)
     for _ in range(size):
         at = _row_group(data, at, leaves, end)
     return at
@@ -206,19 +206,19 @@ def _row_group(data: bytes, at: int, leaves: Sequence[_Leaf], end: int) -> int:
     chunks: list[tuple[_Leaf, dict[int, int], int]] = []
     rows, number = 0, 0
     while data[at]:
-        number, kind, at = field(data, at, number)
+        number, kind, at = read_field(data, at, number)
         if number == 1 and kind == LIST:
-            size, at = count(data, at, STRUCT)
+            size, at = read_count(data, at, STRUCT)
             if size != len(leaves):
                 raise unreadable(f"a row group has {size:,} of {len(leaves):,} columns")
             for leaf in leaves:
                 found, nulls, at = _chunk(data, at, leaf)
                 _check_place(found, end)
                 chunks.append((leaf, found, nulls))
-        elif number == 3 and kind in WHOLE:
-            rows, at = whole(data, at)
+        elif number == 3 and kind in INTEGERS:
+            rows, at = read_int(data, at)
         else:
-            at = skipped(data, at, kind)
+            at = skip_value(data, at, kind)
     if len(chunks) != len(leaves):
         raise unreadable("a row group has no columns")
     # Of a row count that cannot be, `check_rows` has more to say.
@@ -240,7 +240,7 @@ def _check_place(found: dict[int, int], end: int) -> None:
     if start < 0 or size < 0:
         raise unreadable("it says that data begins before the file does")
     if start + size > end:
-        raise Misfit("is cut off: its footer points past the end of its data")
+        raise SchemaMismatch("is cut off: its footer points past the end of its data")
 
 
 def _chunk(data: bytes, at: int, leaf: _Leaf) -> tuple[dict[int, int], int, int]:
@@ -248,20 +248,20 @@ def _chunk(data: bytes, at: int, leaf: _Leaf) -> tuple[dict[int, int], int, int]
     found: dict[int, int] = {}
     nulls, number = 0, 0
     while data[at]:
-        number, kind, at = field(data, at, number)
+        number, kind, at = read_field(data, at, number)
         if number == 3 and kind == STRUCT:
             found, nulls, at = _chunk_metadata(data, at, leaf)
         elif number == 1:
-            raise Misfit("has its data in another file; write the columns into one")
+            raise SchemaMismatch("has its data in another file; write the columns into one")
         elif number in (8, 9):
-            raise Misfit(_ENCRYPTED)
+            raise SchemaMismatch(_ENCRYPTED)
         else:
-            at = skipped(data, at, kind)
+            at = skip_value(data, at, kind)
     if found.get(1) != leaf.type:
         raise unreadable(f"{_name(leaf)} is of another type than the schema says")
     if found.get(4) not in _CODECS:
         codec = _REFUSED_CODECS.get(found.get(4, -1), f"codec {found.get(4)}")
-        raise Misfit(
+        raise SchemaMismatch(
             f"{_name(leaf)} is compressed with {codec}, which not every reader has;"
             " write it with zstd, snappy, gzip or lz4"
         )
@@ -278,24 +278,24 @@ def _chunk_metadata(data: bytes, at: int, leaf: _Leaf) -> tuple[dict[int, int], 
         if head > 15:
             number += head >> 4
         else:
-            number, at = whole(data, at)
-        if kind in WHOLE:
+            number, at = read_int(data, at)
+        if kind in INTEGERS:
             value = data[at]
             at += 1
             if value > 127:
-                value, at = unsigned(data, at - 1)
+                value, at = read_unsigned(data, at - 1)
             found[number] = (value >> 1) ^ -(value & 1)
         elif number == 12:
             nulls, at = _statistics(data, at, leaf)
         elif number in _CHECKS:
             at = _CHECKS[number](data, at, leaf)
         else:
-            at = skipped(data, at, kind)
+            at = skip_value(data, at, kind)
     return found, nulls, at + 1
 
 
 def _encodings(data: bytes, at: int, leaf: _Leaf) -> int:
-    size, at = count(data, at, 5)
+    size, at = read_count(data, at, 5)
     if not _ENCODING_BYTES.issuperset(data[at : at + size]):
         raise unreadable(f"{_name(leaf)} has an unknown encoding")
     return at + size
@@ -311,29 +311,29 @@ def _statistics(data: bytes, at: int, leaf: _Leaf) -> tuple[int, int]:
     """Return how many nulls there are (0 if it does not say); the bounds must be values."""
     nulls, number = 0, 0
     while data[at]:
-        number, kind, at = field(data, at, number)
+        number, kind, at = read_field(data, at, number)
         if kind == BINARY:
-            size, at = unsigned(data, at)
+            size, at = read_unsigned(data, at)
             at += size
             if leaf.width is not None and number in (1, 2, 5, 6) and size != leaf.width:
                 raise unreadable(f"{_name(leaf)} has a bound of {size:,} bytes")
-        elif number == 3 and kind in WHOLE:
-            nulls, at = whole(data, at)
+        elif number == 3 and kind in INTEGERS:
+            nulls, at = read_int(data, at)
         else:
-            at = skipped(data, at, kind)
+            at = skip_value(data, at, kind)
     return nulls, at + 1
 
 
 def _encoding_counts(data: bytes, at: int, leaf: _Leaf) -> int:
-    size, at = count(data, at, STRUCT)
+    size, at = read_count(data, at, STRUCT)
     for _ in range(size):
         number = 0
         while data[at]:
-            number, kind, at = field(data, at, number)
-            if kind not in WHOLE:
-                at = skipped(data, at, kind)
+            number, kind, at = read_field(data, at, number)
+            if kind not in INTEGERS:
+                at = skip_value(data, at, kind)
                 continue
-            value, at = whole(data, at)
+            value, at = read_int(data, at)
             known = _PAGES if number == 1 else _ENCODINGS
             if number in (1, 2) and value not in known:
                 raise unreadable(f"{_name(leaf)} has pages of an unknown kind")
@@ -345,20 +345,20 @@ def _sizes(data: bytes, at: int, leaf: _Leaf) -> int:
     """The histograms of levels have as many entries as there are levels, or none."""
     number = 0
     while data[at]:
-        number, kind, at = field(data, at, number)
+        number, kind, at = read_field(data, at, number)
         deepest = {2: leaf.repetition, 3: leaf.definition}.get(number)
         if deepest is not None and kind == LIST:
-            size, _ = count(data, at, 6)
+            size, _ = read_count(data, at, 6)
             if size not in (0, deepest + 1):
                 raise unreadable(f"{_name(leaf)} has {size:,} levels counted")
         elif number == 1 and leaf.type != _BYTE_ARRAY:
             raise unreadable(f"{_name(leaf)} has the sizes of a text, and is none")
-        at = skipped(data, at, kind)
+        at = skip_value(data, at, kind)
     return at + 1
 
 
 def _geometry(_data: bytes, _at: int, leaf: _Leaf) -> int:
-    raise Misfit(f"{_name(leaf)} is a geometry, for which Delta has no type")
+    raise SchemaMismatch(f"{_name(leaf)} is a geometry, for which Delta has no type")
 
 
 # By the number of their field: what else of a chunk is looked at.
@@ -377,15 +377,15 @@ def _name(leaf: _Leaf) -> str:
 
 def _pairs(data: bytes, at: int) -> int:
     """The writer's notes: some readers take none that are not text."""
-    size, at = count(data, at, STRUCT)
+    size, at = read_count(data, at, STRUCT)
     for _ in range(size):
         number = 0
         while data[at]:
-            number, kind, at = field(data, at, number)
+            number, kind, at = read_field(data, at, number)
             if kind != BINARY:
-                at = skipped(data, at, kind)
+                at = skip_value(data, at, kind)
                 continue
-            note, at = text(data, at)
+            note, at = read_bytes(data, at)
             _check_text(note, "a note of its writer")
         at += 1
     return at

@@ -28,7 +28,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from blizzard_core.handover.quarantine import Record, spelled
+from blizzard_core.handover.quarantine import QuarantineRecord, spelled
 from blizzard_core.storage.protocol import Entry
 from penguin_py.model import CLOCK_SKEW_SECS, Known, Rejection
 
@@ -106,7 +106,7 @@ def safe_horizon(configured: float, removed_kept_secs: float) -> float:
 
 
 def compare(
-    unknown: Iterable[Entry], records: Mapping[str, Record], oldest: float, since: float
+    unknown: Iterable[Entry], records: Mapping[str, QuarantineRecord], oldest: float, since: float
 ) -> Findings:
     """Sort listed files that the log does not know.
 

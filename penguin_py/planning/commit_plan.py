@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from blizzard_core.table.schema_fit import (
-    Misfit,
-    Rules,
+    SchemaMismatch,
+    SchemaRules,
     check_growth,
     check_names,
     delta_schema,
@@ -52,7 +52,7 @@ def make_plan(
     table: TableState | None,
     footers: Sequence[Footer],
     known_output_ids: Container[str],
-    rules: Rules,
+    rules: SchemaRules,
 ) -> CommitPlan:
     """The commit for these files; ``table`` is None if there is no table yet.
 
@@ -65,7 +65,7 @@ def make_plan(
     for footer in footers:
         try:
             taking.take(footer)
-        except Misfit as misfit:
+        except SchemaMismatch as misfit:
             rejections.append(Rejection(footer.entry, taking.stage, str(misfit)))
     # Statistics come last: they are typed by the schema that the table will have.
     fitting = taking.fitting
@@ -89,7 +89,7 @@ class _Taking:
     """What fits so far, file by file; ``stage`` is where the latest one was looked at last."""
 
     def __init__(
-        self, table: TableState | None, known_output_ids: Container[str], rules: Rules
+        self, table: TableState | None, known_output_ids: Container[str], rules: SchemaRules
     ) -> None:
         self._table = table
         self._known = known_output_ids
@@ -108,7 +108,7 @@ class _Taking:
             self.fitting = _Fitting(None, None)
 
     def take(self, footer: Footer) -> None:
-        """The file is in, and the schema as it is with it. Raises `Misfit` where it is not."""
+        """Add the file and merge its schema. Raises `SchemaMismatch` if the file does not fit."""
         fitting = self.fitting
         self.stage = "partition"
         check_addressable(footer.path)
@@ -140,11 +140,11 @@ def _grown(
     fitting: _Fitting,
     footer: Footer,
     partitions: Mapping[str, pa.DataType],
-    rules: Rules,
+    rules: SchemaRules,
 ) -> pa.Schema:
-    """The table's schema with this file in it. Raises `Misfit`."""
+    """The table's schema with this file in it. Raises `SchemaMismatch`."""
     if footer.metadata.num_rows == 0:
-        raise Misfit("has no rows")
+        raise SchemaMismatch("has no rows")
     schema = fitting.schema
     if schema is not None and fitting.latest is not None and footer.schema.equals(fitting.latest):
         check_nulls(schema, footer)
@@ -161,7 +161,7 @@ def _grown(
 
 def _check_identity(output_id: str | None, seen: Container[str]) -> None:
     if output_id is not None and output_id in seen:
-        raise Misfit(
+        raise SchemaMismatch(
             f"carries blizzard.output_id {output_id!r}, which is committed already:"
             " the same rows again"
         )
@@ -176,7 +176,7 @@ def _check_writer(footer: Footer, table: TableState | None) -> None:
     if table is None or footer.entry.modified < table.created:
         return
     if str(footer.metadata.created_by or "").startswith(DELTA_WRITER):
-        raise Misfit(
+        raise SchemaMismatch(
             f"was written by {footer.metadata.created_by}, a Delta writer, but is not in the log:"
             " it is that writer's to commit"
         )

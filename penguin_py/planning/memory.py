@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.checkpoint.document import (
     PROGRESS_VERSIONS,
     ProgressDocument,
@@ -36,7 +36,7 @@ from blizzard_core.checkpoint.document import (
 from blizzard_core.handover.groups import APPLIED_KEY, BLOCKED_KEY, COMMITTERS_FOLDER
 from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.paths import joined, split
-from blizzard_core.watermark.progress import Progress, Scanned, finished, settled
+from blizzard_core.watermark.progress import Progress, ScanTimes, expire_grace, mark_done
 from penguin_py.intake.naming import movers
 from penguin_py.model import TableState
 
@@ -138,7 +138,7 @@ class MirrorDocument(ProgressDocument):
 def mirror_from_json(document: Any, where: str) -> Memory:
     """The memory in a mirror. Raises `StateError`."""
     check_version(document, where, PROGRESS_VERSIONS)
-    found = decoded(MirrorDocument, document, where, _REMEDY, open_=True)
+    found = decode_document(MirrorDocument, document, where, _REMEDY, open_=True)
     return Memory(
         progress_of(found, where, _REMEDY),
         found.txn_version,
@@ -191,7 +191,7 @@ def committed(
     document: Mapping[str, object], txn_version: int, earlier_ids: Sequence[str], where: str
 ) -> Memory:
     """The memory in a commitInfo of ours. Raises `StateError`."""
-    found = decoded(_CommitDocument, document, where, open_=True)
+    found = decode_document(_CommitDocument, document, where, open_=True)
     place = f"{where}: progress"
     progress = progress_document(found.progress, place)
     return Memory(
@@ -223,7 +223,9 @@ def informed(
     memory = replace(memory, output_ids=merged_ids(memory.output_ids, output_ids))
     if document is None:
         return memory
-    found = decoded(_Left, document, "commitInfo of the newest commit of a Penguin", open_=True)
+    found = decode_document(
+        _Left, document, "commitInfo of the newest commit of a Penguin", open_=True
+    )
     return replace(memory, unreplaced=found.unreplaced or {})
 
 
@@ -244,9 +246,9 @@ def rebuilt(
     old = [entry.path for entry in known if entry.modified < limit]
     young = [entry.path for entry in known if entry.modified >= limit]
     moving = movers(now)
-    progress = finished(Progress(depth=depth), old, 0.0, _nothing_waits, moving)
-    progress = settled(progress, Scanned(now, now), grace, _nothing_waits, moving)
-    return Memory(finished(progress, young, now, _nothing_waits, moving), txn_version)
+    progress = mark_done(Progress(depth=depth), old, 0.0, _nothing_waits, moving)
+    progress = expire_grace(progress, ScanTimes(now, now), grace, _nothing_waits, moving)
+    return Memory(mark_done(progress, young, now, _nothing_waits, moving), txn_version)
 
 
 def _nothing_waits(_partition: str) -> None:
@@ -272,7 +274,7 @@ def completed(progress: Progress, known: Iterable[Entry], now: float) -> Progres
     above a watermark stay out: something below them is pending.
     """
     passed = [entry.path for entry in known if is_passed(progress, entry.path)]
-    done = finished(progress, passed, now, _nothing_waits, movers(now))
+    done = mark_done(progress, passed, now, _nothing_waits, movers(now))
     return replace(done, state=progress.state)
 
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from blizzard_core.handover.outputs import NULL_PARTITION
-from blizzard_core.table.schema_fit import PARTITION_TYPES, Misfit
+from blizzard_core.table.schema_fit import PARTITION_TYPES, SchemaMismatch
 
 NOT_TEXT = "its path is not valid UTF-8, so no Delta log can name it; rename it"
 
@@ -33,23 +33,25 @@ _MISREAD = re.compile(r"[*=]")
 
 
 def columns_of(path: str) -> tuple[str, ...]:
-    """The partition columns that a ``key=value/…/file`` path suggests. Raises `Misfit`."""
+    """The partition columns that a ``key=value/…/file`` path suggests. Raises `SchemaMismatch`."""
     names = [_key_and_text(folder)[0] for folder in path.split("/")[:-1]]
     for name in names:
         if [other.lower() for other in names].count(name.lower()) > 1:
-            raise Misfit(f"its path has the partition column {name!r} twice, or in two cases")
+            raise SchemaMismatch(
+                f"its path has the partition column {name!r} twice, or in two cases"
+            )
     return tuple(names)
 
 
 def partition_values(path: str, columns: Mapping[str, pa.DataType]) -> dict[str, str | None]:
-    """The path's partition values, checked and in canonical form. Raises `Misfit`.
+    """The path's partition values, checked and in canonical form. Raises `SchemaMismatch`.
 
     ``columns`` are the table's partition columns in order. A missing value
     (Hive's name for null) is None.
     """
     folders = path.split("/")[:-1]
     if len(folders) != len(columns):
-        raise Misfit(
+        raise SchemaMismatch(
             f"lies {_levels(len(folders))} deep, but the table "
             + (f"is partitioned by {', '.join(columns)}" if columns else "is not partitioned")
         )
@@ -57,19 +59,21 @@ def partition_values(path: str, columns: Mapping[str, pa.DataType]) -> dict[str,
     for folder, (name, kind) in zip(folders, columns.items(), strict=True):
         key, text = _key_and_text(folder)
         if key != name:
-            raise Misfit(f"directory {folder!r} should be {name}=…, the table's partition column")
+            raise SchemaMismatch(
+                f"directory {folder!r} should be {name}=…, the table's partition column"
+            )
         values[name] = None if text == NULL_PARTITION else _canonical(name, text, kind)
     return values
 
 
 def check_addressable(path: str) -> None:
-    """Refuse names that a store can hold and Delta readers cannot open again. Raises `Misfit`."""
+    """Raise `SchemaMismatch` for a name that a store can hold and Delta readers cannot open."""
     if _CONTROL.search(path):
-        raise Misfit("its name holds a control character, which Delta readers cannot open")
+        raise SchemaMismatch("its name holds a control character, which Delta readers cannot open")
     if any(part in ("", ".", "..") for part in path.split("/")):
-        raise Misfit("its path holds an empty component, which Delta readers cannot open")
+        raise SchemaMismatch("its path holds an empty component, which Delta readers cannot open")
     if ":" in path.split("/", 1)[0]:
-        raise Misfit("its path starts like a URI (`:`), which Delta readers cannot open")
+        raise SchemaMismatch("its path starts like a URI (`:`), which Delta readers cannot open")
 
 
 def is_text(path: str) -> bool:
@@ -92,18 +96,18 @@ def _levels(count: int) -> str:
 def _key_and_text(folder: str) -> tuple[str, str]:
     key, equals, text = folder.partition("=")
     if not key or not equals:
-        raise Misfit(f"directory {folder!r} is not of the form key=value")
+        raise SchemaMismatch(f"directory {folder!r} is not of the form key=value")
     try:
         names = unquote(key, errors="strict"), unquote(text, errors="strict")
     except UnicodeDecodeError:
-        raise Misfit(f"directory {folder!r} is not valid percent-encoded UTF-8") from None
+        raise SchemaMismatch(f"directory {folder!r} is not valid percent-encoded UTF-8") from None
     if not text:
-        raise Misfit(
+        raise SchemaMismatch(
             f"directory {folder!r} has no value, which readers take for null or for an empty"
             f" text; write {key}={NULL_PARTITION} for null"
         )
     if _MISREAD.search(names[0]) or _MISREAD.search(text):
-        raise Misfit(
+        raise SchemaMismatch(
             f"directory {folder!r} has a bare `*` or `=`, which readers misread; encode it"
         )
     return names
@@ -123,9 +127,11 @@ def _canonical(name: str, text: str, kind: pa.DataType) -> str:
     elif pa.types.is_boolean(kind):
         parsed = text.lower() if text.lower() in ("true", "false") else None
     else:
-        raise Misfit(f"partition column {name!r} has type {kind}, which is not supported here")
+        raise SchemaMismatch(
+            f"partition column {name!r} has type {kind}, which is not supported here"
+        )
     if parsed is None:
-        raise Misfit(f"partition value {name}={text!r} is not a valid {_spoken(kind)}")
+        raise SchemaMismatch(f"partition value {name}={text!r} is not a valid {_spoken(kind)}")
     return parsed
 
 

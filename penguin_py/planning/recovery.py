@@ -9,7 +9,7 @@ from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import StateError
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Storage, is_hidden
-from blizzard_core.watermark.floor import raised
+from blizzard_core.watermark.floor import raise_floors
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Progress
 from penguin_py.delta.log import COMMITS_SEARCHED, COMMON_APP_ID
@@ -63,7 +63,9 @@ def recover(
             ours = [replace(entry, modified=0.0) for entry in ours]
         memory = rebuilt(ours, depth, state.txn_version, now, table.advanced.grace_period)
         # Otherwise the first poll would list every partition the table ever had.
-        floored = raised(memory.progress, table.advanced.max_tracked_partitions, oldest, (), now)
+        floored = raise_floors(
+            memory.progress, table.advanced.max_tracked_partitions, oldest, (), now
+        )
         memory = replace(memory, progress=floored)
         if not ours and oldest is not None:
             memory = replace(memory, progress=replace(memory.progress, floor=oldest))

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.table.schema_fit import Rules
+from blizzard_core.table.schema_fit import SchemaRules
 from penguin_py.intake.footers import LARGE_BYTES, Failure, read_footers
 from penguin_py.intake.ownership import Owners
 from penguin_py.intake.reconcile import beyond
@@ -52,10 +52,10 @@ class Forecast:
     unread: int
 
 
-def rules_of(table: Table) -> Rules:
+def rules_of(table: Table) -> SchemaRules:
     """The part of a table's settings that decides what becomes of its files."""
     most = table.advanced.max_new_columns
-    return Rules(table.partition_types, table.settings.schema_evolution, most)
+    return SchemaRules(table.partition_types, table.settings.schema_evolution, most)
 
 
 class Judge:

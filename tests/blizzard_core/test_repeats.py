@@ -11,16 +11,16 @@ import pytest
 import structlog
 
 from blizzard_core import log
-from blizzard_core.log import Repeats
+from blizzard_core.log import RepeatFilter
 
 
 class Told:
-    """A logger over `Repeats` whose clock is turned by hand."""
+    """A logger over `RepeatFilter` whose clock is turned by hand."""
 
     def __init__(self, window_secs: float = 600) -> None:
         self.now = 0.0
         self.lines: list[dict[str, Any]] = []
-        self.repeats = Repeats(lambda _l, _m, e: json.dumps(e), lambda: self.now, window_secs)
+        self.repeats = RepeatFilter(lambda _l, _m, e: json.dumps(e), lambda: self.now, window_secs)
 
     def log(self, event: str = "cycle_failed", level: str = "warning", **facts: Any) -> None:
         try:

@@ -42,7 +42,7 @@ from deltalake import DeltaTable
 
 from blizzard_core.errors import BlizzardError, Unavailable
 from blizzard_core.storage.opening import delta_options
-from blizzard_core.storage.protocol import Page, Storage
+from blizzard_core.storage.protocol import ListingPage, Storage
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from tests.support.fault_proxy import FaultProxy, Lost, fault_proxy
@@ -112,7 +112,7 @@ class Unreliable:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         self._faults.before()
         return self._inner.list_range(after, until)
 

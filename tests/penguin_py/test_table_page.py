@@ -10,13 +10,13 @@ import click
 import pytest
 
 from blizzard_core.delta_json import commit_path
-from blizzard_core.observability.lookups import Found, Lookups
-from blizzard_core.observability.written import source_state_path
+from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
+from blizzard_core.observability.peer_state import source_state_path
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.local import LocalStorage
 from penguin_py.__main__ import main
 from penguin_py.activity import TableActivity
-from penguin_py.page import desk_of, table_commands
+from penguin_py.page import page_providers, table_commands
 from tests.blizzard_core.observability.test_commits import commit
 
 # Commits here are single lines of a log.
@@ -40,7 +40,7 @@ def config(tmp_path: Path) -> Any:
     return load_config(path)
 
 
-def answer(lookups: Lookups | None, key: str) -> Found:
+def answer(lookups: BackgroundCache | None, key: str) -> CachedDocument:
     assert lookups is not None
     lookups.ask(key)
     lookups.look()
@@ -48,24 +48,26 @@ def answer(lookups: Lookups | None, key: str) -> Found:
 
 
 def test_a_table_shows_the_sources_that_feed_it(config: Any, tmp_path: Path) -> None:
-    desk = desk_of(config, "config.yaml")
-    assert answer(desk.beside, "events").document == []
+    providers = page_providers(config, "config.yaml")
+    assert answer(providers.peer, "events").document == []
     lake = LocalStorage(str(tmp_path / "lake"))
     state = (
         b'{"watermark": {"state": "Active", "value": "x"}, "totals": {"rows": 7}, "in_flight": [1]}'
     )
     lake.put_atomic(source_state_path("chosen"), state)
-    [told] = answer(desk_of(config, "config.yaml").beside, "events").document
+    [told] = answer(page_providers(config, "config.yaml").peer, "events").document
     assert (told["name"], told["watermark"], told["rows"]) == ("chosen", "x", 7)
     assert told["in_flight"] == 1
 
 
 def test_a_tables_past_is_its_log(config: Any, tmp_path: Path) -> None:
-    assert answer(desk_of(config, "config.yaml").past, "events").document == {"commits": []}
+    assert answer(page_providers(config, "config.yaml").history, "events").document == {
+        "commits": []
+    }
     lake = LocalStorage(str(tmp_path / "lake"))
     for version in range(3):
         lake.put_atomic(commit_path(version), commit(f"{version}.parquet"))
-    told = answer(desk_of(config, "config.yaml").past, "events").document
+    told = answer(page_providers(config, "config.yaml").history, "events").document
     assert [each["version"] for each in told["commits"]] == [2, 1, 0]
     assert "paths" not in told["commits"][0]
 

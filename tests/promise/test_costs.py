@@ -19,8 +19,8 @@ import pytest
 from blizzard_core.bounds import SCAN_FILES
 from blizzard_core.errors import Unavailable
 from blizzard_core.settings.sources import CheckpointSettings, SourceSettings
-from blizzard_core.storage.protocol import Entry, Page
-from blizzard_core.watermark.progress import PartitionProgress, Progress, Scanned
+from blizzard_core.storage.protocol import Entry, ListingPage
+from blizzard_core.watermark.progress import PartitionProgress, Progress, ScanTimes
 from blizzard_py.job import FinishedFile
 from blizzard_py.sources.files.advance import Window, Work, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import FirstSeen, discover
@@ -66,7 +66,7 @@ class Counted:
         self._real = world.source.list_range
         world.source.list_range = self
 
-    def __call__(self, after: str, until: str | None) -> Iterator[Page]:
+    def __call__(self, after: str, until: str | None) -> Iterator[ListingPage]:
         for page in self._real(after, until):
             self.requests += page.requests
             yield page
@@ -116,7 +116,7 @@ def worked_off(files: list[Entry], saved: Callable[[SourceState], object]) -> So
     for start in range(0, len(files), SCAN_FILES):
         part = files[start : start + SCAN_FILES]
         last = None if start + SCAN_FILES >= len(files) else part[-1].path
-        scanned = Scanned(now, now + 1, last)
+        scanned = ScanTimes(now, now + 1, last)
         paths = [entry.path for entry in part]
         state = end_scan(state, state.progress, paths, scanned, Window(300, 64, None))
         work = Work(part, 0, (), 2)
@@ -181,7 +181,7 @@ def test_measuring_lateness_costs_by_what_is_new() -> None:
     def secs(names: int) -> float:
         known = progress(names)
         found = [Entry(f"d=1/{names + i:09}-3f2a9c51.ndjson", 1, 5.0) for i in range(6000)]
-        before, scanned = Scanned(1e9 + 300, 1e9 + 301), Scanned(1e9 + 360, 1e9 + 361)
+        before, scanned = ScanTimes(1e9 + 300, 1e9 + 301), ScanTimes(1e9 + 360, 1e9 + 361)
         return cpu_secs(lambda: measured((), known, found, before, scanned))
 
     assert secs(30_000) < 20 * secs(1000)
@@ -195,10 +195,10 @@ class Listing:
     def __init__(self, count: int) -> None:
         self.count = count
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:  # noqa: ARG002  # the protocol's
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:  # noqa: ARG002  # the protocol's
         for start in range(0, self.count, 1000):
             numbers = range(start, min(self.count, start + 1000))
-            yield Page(
+            yield ListingPage(
                 tuple(
                     Entry(f"d=1/{1700000000 + i}-3f2a9c51-7d3e-4c8a.ndjson", 1000 + i, 1.7e9 + i)
                     for i in numbers

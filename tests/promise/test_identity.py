@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from blizzard_core.errors import StateError
 from blizzard_core.settings.sources import PartitionFilter, SourceSettings
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import Page
+from blizzard_core.storage.protocol import ListingPage
 from blizzard_py.app.wiring import source_pipeline
 from tests.support.blizzard_world import World
 from tests.support.memory_store import MemoryStorage
@@ -113,7 +113,7 @@ def test_a_key_that_a_listing_repeats_comes_once(*, tracking: bool) -> None:
         world.put(f"d=1/{number}.ndjson", f"r{number}")
     real = world.source.list_range
 
-    def overlapping(after: str, until: str | None) -> Iterator[Page]:
+    def overlapping(after: str, until: str | None) -> Iterator[ListingPage]:
         last: tuple[Any, ...] = ()
         for page in real(after, until):
             yield replace(page, entries=last + page.entries)
@@ -236,7 +236,7 @@ def test_checkpoint_of_the_original_keeps_partition_filter(state: str, sweeps_se
     requests: list[int] = []
     real = world.source.list_range
 
-    def counted(after: str, until: str | None) -> Iterator[Page]:
+    def counted(after: str, until: str | None) -> Iterator[ListingPage]:
         for page in real(after, until):
             requests.append(page.keys)
             yield page

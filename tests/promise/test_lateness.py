@@ -15,7 +15,7 @@ import pytest
 
 from blizzard_core.errors import AccessDenied, StorageError
 from blizzard_core.settings.sources import PartitionFilter
-from blizzard_core.storage.protocol import Page, order_key
+from blizzard_core.storage.protocol import ListingPage, order_key
 from tests.blizzard_py.edits.test_checkpoint_edit import set_to
 from tests.support.blizzard_world import World
 from tests.support.letter_world import FIRST, SECOND, LetterWorld
@@ -179,7 +179,7 @@ def test_failed_sweep_stops_nothing_and_finds_late_files_next() -> None:
     world.put("y=1971/0.ndjson", "late")
     real = world.source.list_range
 
-    def denied(after: str, until: str | None) -> Iterator[Page]:
+    def denied(after: str, until: str | None) -> Iterator[ListingPage]:
         if order_key(after) < order_key("y=1971/") and (until is None or until > "y=1971/"):
             raise AccessDenied("mem://raw/d=1: permission denied")
         yield from real(after, until)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from blizzard_core.errors import Conflict, NotFound, Unavailable
-from blizzard_core.storage.protocol import Entry, Page, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, order_key
 from tests.simulation.faults import Faults, Shot
 from tests.simulation.scheduler import Scheduler
 
@@ -148,20 +148,20 @@ class Client:
 
     # -- the protocol -----------------------------------------------------------------
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         low, high = order_key(after), None if until is None else order_key(until)
         seen: tuple[Entry, ...] = ()
         while True:
             page, low, ended = self._request("list", after, lambda: self._page(low, high))  # noqa: B023  # called at once
             repeat = self._faults.due("page", after) if self._faults.armed else None
             if repeat is not None and repeat.kind == "repeats_key" and seen:
-                page = Page(seen[-1:] + page.entries, page.requests, page.keys + 1)
+                page = ListingPage(seen[-1:] + page.entries, page.requests, page.keys + 1)
             seen = page.entries or seen
             yield page
             if ended:
                 return
 
-    def _page(self, low: bytes, high: bytes | None) -> tuple[Page, bytes, bool]:
+    def _page(self, low: bytes, high: bytes | None) -> tuple[ListingPage, bytes, bool]:
         count = self.bucket.page_keys
         short = self._faults.due("page_size", "") if self._faults.armed else None
         if short is not None:
@@ -170,7 +170,7 @@ class Client:
         entry = self.bucket.entry
         kept = tuple(entry(path) for key, path in keys if high is None or key < high)
         ended = len(keys) < count or len(kept) < len(keys)
-        return Page(kept, 1, len(keys)), keys[-1][0] if keys else low, ended
+        return ListingPage(kept, 1, len(keys)), keys[-1][0] if keys else low, ended
 
     def stat(self, path: str) -> Entry | None:
         def effect() -> Entry | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from blizzard_core.errors import Conflict, NotFound
-from blizzard_core.storage.protocol import Entry, Page, order_key
+from blizzard_core.storage.protocol import Entry, ListingPage, order_key
 
 
 class Died(BaseException):
@@ -36,7 +36,7 @@ class MemoryStorage:
         self.before_mutation: Callable[[str, str], None] = lambda _op, _path: None
         self.after_mutation: Callable[[str, str], None] = lambda _op, _path: None
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         low, high = order_key(after), None if until is None else order_key(until)
         while True:
             # Threads of a process that died may still write.
@@ -44,7 +44,7 @@ class MemoryStorage:
             keys = sorted((k for k in there if order_key(k) > low), key=order_key)
             page = keys[: self.page_keys]
             kept = [k for k in page if high is None or order_key(k) < high]
-            yield Page(
+            yield ListingPage(
                 tuple(Entry(k, len(there[k][0]), there[k][1]) for k in kept),
                 1,
                 len(page),

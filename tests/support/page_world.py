@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from blizzard_core.errors import AccessDenied, Unavailable
-from blizzard_core.observability.desk import Desk
-from blizzard_core.observability.lookups import Lookups
+from blizzard_core.observability.background_cache import BackgroundCache
+from blizzard_core.observability.page_providers import PageProviders
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import Server
 from blizzard_core.storage.clock import elapsed
@@ -280,24 +280,24 @@ def story(uri: str) -> dict[str, Any]:
     }
 
 
-def desk(clock: Clock, tell: Callable[[str], dict[str, Any]] = story) -> Desk:
-    return Desk(
-        beside=Lookups("beside", lambda _name: beside(clock), clock, elapsed, 1000),
-        past=Lookups("past", lambda name: past(name, clock), clock, elapsed, 1000),
-        story=Lookups("story", tell, clock, elapsed, 2),
+def providers(clock: Clock, tell: Callable[[str], dict[str, Any]] = story) -> PageProviders:
+    return PageProviders(
+        peer=BackgroundCache("beside", lambda _name: beside(clock), clock, elapsed, 1000),
+        history=BackgroundCache("past", lambda name: past(name, clock), clock, elapsed, 1000),
+        story=BackgroundCache("story", tell, clock, elapsed, 2),
         notices=behind,
         commands=lambda target: source_commands(CONFIG, target),
     )
 
 
-def panel(count: int, *, trouble: bool = True, desk_: Desk | None = None) -> Panel:
+def panel(count: int, *, trouble: bool = True, providers_: PageProviders | None = None) -> Panel:
     clock = Clock()
     found = activities(count, clock, trouble=trouble)
-    return Panel("blizzard", found, clock, desk(clock) if desk_ is None else desk_)
+    return Panel("blizzard", found, clock, providers(clock) if providers_ is None else providers_)
 
 
 if __name__ == "__main__":
     shown = panel(int(sys.argv[1]))
-    with shown.desk.open(), Server("127.0.0.1:0", shown) as server:
+    with shown.providers.open(), Server("127.0.0.1:0", shown) as server:
         print(f"http://127.0.0.1:{server.port}/", flush=True)  # noqa: T201  # it is what to open
         signal.pause()

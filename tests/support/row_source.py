@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.watermark.progress import PartitionProgress, Scanned
+from blizzard_core.watermark.progress import PartitionProgress, ScanTimes
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.sources.activity import NONE_APART
 from blizzard_py.sources.meter import BatchLimits, next_count
@@ -121,7 +121,7 @@ class RowSource:
     def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # the seam gives it
         began = self._clock()
         windows = tuple(self.windows(state))
-        return Found(windows, (), 1, len(windows), Scanned(began, self._clock()), NONE_APART)
+        return Found(windows, (), 1, len(windows), ScanTimes(began, self._clock()), NONE_APART)
 
     def windows(self, state: SourceState) -> list[Entry]:
         """Return the windows that are under way, and new ones for the gaps between them."""

@@ -21,7 +21,7 @@ from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import Server
 from blizzard_core.settings.document import ErrorSettings
 from blizzard_core.settings.sources import CheckpointSettings, SourceSettings
-from blizzard_core.storage.protocol import Page
+from blizzard_core.storage.protocol import ListingPage
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FieldSpec, IngestJob, IngestResult, IngestSettings, Place
@@ -63,7 +63,7 @@ class Store(MemoryStorage):
             empty = False
             yield page
         if empty:
-            yield Page((), 1, 0)
+            yield ListingPage((), 1, 0)
 
 
 class Engine(LineEngine):

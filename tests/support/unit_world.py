@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_py.slices.instants import moment, stamp
 from blizzard_py.slices.units.closing import closed
 from blizzard_py.slices.units.due import Due, Terms, due, reading_of
@@ -43,7 +43,7 @@ ZONES = ("UTC", "Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia", "Australia
 
 def units_from_json(document: Any, where: str) -> UnitsState:
     """The state as a checkpoint's reader makes it."""
-    return checked(decoded(UnitsState, document, where), where)
+    return checked(decode_document(UnitsState, document, where), where)
 
 
 # How much time passes between two runs, in hours, so that a history sees some partitions end.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from blizzard_core.watermark.progress import Progress, Scanned, finished, settled
+from blizzard_core.watermark.progress import Progress, ScanTimes, expire_grace, mark_done
 
 
 def nothing_waits(_partition: str) -> bytes | None:
@@ -14,5 +14,5 @@ def nothing_waits(_partition: str) -> bytes | None:
 
 def passed(progress: Progress, paths: Iterable[str]) -> Progress:
     """The progress with these files done and their grace over: scans start behind them."""
-    progress = finished(progress, paths, 0.0, nothing_waits)
-    return settled(progress, Scanned(10.0, 11.0), 0.0, nothing_waits)
+    progress = mark_done(progress, paths, 0.0, nothing_waits)
+    return expire_grace(progress, ScanTimes(10.0, 11.0), 0.0, nothing_waits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from blizzard_core.observability.desk import Command
+from blizzard_core.observability.page_providers import Command
 from blizzard_core.redact import redacted_word
 
 # Kinds of errors after which the checkpoint is what to look at.

@@ -1,4 +1,4 @@
-"""Parts of Blizzard's page besides the daemon's own view (`blizzard_core.observability.desk`).
+"""Providers of Blizzard's status page (`blizzard_core.observability.page_providers`).
 
 Through stores of its own, so no answer to it counts as a sign of life of a loop.
 """
@@ -11,13 +11,13 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from blizzard_core.observability.activity import told_text
-from blizzard_core.observability.allowance import Allowance
-from blizzard_core.observability.desk import Desk
-from blizzard_core.observability.lookups import Found, Lookups
+from blizzard_core.observability.activity import clean_text
+from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
 from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.observability.notices import Notice
-from blizzard_core.observability.written import StateFiles
+from blizzard_core.observability.page_providers import PageProviders
+from blizzard_core.observability.peer_state import StateFiles
+from blizzard_core.observability.token_bucket import TokenBucket
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import Storage
@@ -46,18 +46,20 @@ _STORIES_WAITING = 2
 Fields: TypeAlias = Callable[[Parts, Explanation], Explanation]
 
 
-def desk_of(workers: Sequence[SourcePipeline], config: str, fields: Fields | None = None) -> Desk:
-    """The desk of a daemon with these workers. ``config`` is where its configuration is.
+def page_providers(
+    workers: Sequence[SourcePipeline], config: str, fields: Fields | None = None
+) -> PageProviders:
+    """The providers of a daemon with these workers. ``config`` is where its configuration is.
 
     ``fields`` adds to what became of a file which of its fields no column took.
     """
     parts = {each.name: each for worker in workers for each in worker.each}
     many = len(parts) + 1
     stories = _Stories(workers, config, fields)
-    return Desk(
-        beside=Lookups("beside", _Besides(parts), time.time, elapsed, many),
-        past=Lookups("past", _Pasts(parts), time.time, elapsed, many),
-        story=Lookups("story", stories, time.time, elapsed, _STORIES_WAITING),
+    return PageProviders(
+        peer=BackgroundCache("beside", _Besides(parts), time.time, elapsed, many),
+        history=BackgroundCache("past", _Pasts(parts), time.time, elapsed, many),
+        story=BackgroundCache("story", stories, time.time, elapsed, _STORIES_WAITING),
         notices=behind,
         commands=partial(source_commands, config),
     )
@@ -109,7 +111,7 @@ class _Stories:
         self._parts = {each.name: each for worker in workers for each in worker.each}
         self._config = config
         self._fields = fields
-        self._allowance = Allowance(elapsed)
+        self._allowance = TokenBucket(elapsed)
 
     def __call__(self, uri: str) -> dict[str, Any]:
         roots = {
@@ -130,7 +132,7 @@ class _Stories:
             "sources": len(roots),
             "outputs": outputs[:OUTPUTS_TOLD],
             "more_outputs": max(0, len(outputs) - OUTPUTS_TOLD),
-            "reason": told_text(document["reason"]),
+            "reason": clean_text(document["reason"]),
             "untaken": _names(document["untaken"]),
             "added_since": _names(document["added_since"]),
             "commands": [asdict(each) for each in commands],
@@ -139,12 +141,12 @@ class _Stories:
 
 def _names(fields: Sequence[str] | None) -> list[str]:
     """Names of fields, which anybody may have chosen, the last one maybe for those left out."""
-    told = [told_text(name) for name in (fields or ())[:FIELDS_TOLD]]
+    told = [clean_text(name) for name in (fields or ())[:FIELDS_TOLD]]
     more = len(fields or ()) - len(told)
     return [*told, f"and {more:,} more"] if more > 0 else told
 
 
-def _apart(parts: Parts, allowance: Allowance) -> Parts:
+def _apart(parts: Parts, allowance: TokenBucket) -> Parts:
     """The parts with stores that count what is asked of them, and tell no loop of answers."""
     sink, source = parts.ingest.sink, parts.files
     stores = Stores(
@@ -155,7 +157,7 @@ def _apart(parts: Parts, allowance: Allowance) -> Parts:
     return replace(parts, stores=stores)
 
 
-def behind(brief: Mapping[str, Any], beside: Found) -> list[Notice]:
+def behind(brief: Mapping[str, Any], beside: CachedDocument) -> list[Notice]:
     """Return what follows from what committers said beside a source's own view. Pure.
 
     Nothing of a daemon that has just started: what was published before, its history tells.

@@ -14,9 +14,8 @@ from typing import Any
 from blizzard_core.bounds import SHOWN_BATCH_BYTES
 from blizzard_core.errors import StateError
 from blizzard_core.handover.published import first_name
-from blizzard_core.observability.activity import told, told_text
-from blizzard_core.observability.commits import Commit, CommitTail
-from blizzard_core.observability.commits import told as told_commit
+from blizzard_core.observability.activity import clean_text, error_text
+from blizzard_core.observability.commits import CommitSummary, CommitTail, commit_to_json
 from blizzard_core.storage.protocol import Entry, join, listed
 from blizzard_core.text import printable
 from blizzard_py.sources.parts import Parts
@@ -61,7 +60,7 @@ class SourcePast:
                 for each in batches
             ],
             "failed": failed[:FAILED],
-            "commits": [told_commit(commit) for commit in commits],
+            "commits": [commit_to_json(commit) for commit in commits],
         }
 
     def _batches(self) -> list[_Batch]:
@@ -77,7 +76,7 @@ class SourcePast:
         }
         for entry, found in journal.told(entry for entry in new if entry not in fresh):
             if isinstance(found, StateError):
-                fresh[entry] = _odd(entry, f"is damaged: {told(found)}")
+                fresh[entry] = _odd(entry, f"is damaged: {error_text(found)}")
             else:
                 fresh[entry] = _kept(found, place)
         known = {entry: self._read.get(entry) or fresh.get(entry) for entry in entries}
@@ -123,7 +122,7 @@ def _kept(batch: BatchDocument, place: str) -> _Batch:
             "uri": printable(f"{place}/{file.path}"),
             "outcome": file.outcome,
             "stage": file.stage,
-            "error": told_text(file.error),
+            "error": clean_text(file.error),
         }
         for file in batch.files
         if file.outcome != "ingested"
@@ -168,7 +167,7 @@ def _shown_times(times: EventTimes) -> dict[str, Any]:
 
 
 def landed(
-    outputs: Sequence[frozenset[str]], at: float, commits: Sequence[Commit]
+    outputs: Sequence[frozenset[str]], at: float, commits: Sequence[CommitSummary]
 ) -> Mapping[str, Any]:
     """In which versions outputs are that were settled ``at`` a moment, and how many in none.
 

@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.text import in_utc
-from blizzard_core.watermark.floor import raised
+from blizzard_core.watermark.floor import raise_floors
 from blizzard_core.watermark.paths import depth_of, joined, partition_key, split
 from blizzard_core.watermark.progress import (
     PartitionProgress,
     Progress,
-    Scanned,
+    ScanTimes,
+    expire_grace,
     lowest_of,
-    settled,
 )
 from blizzard_core.watermark.scan import FLAT_KEYS
 from blizzard_py.job import ROWS_UNKNOWN, FinishedFile
@@ -80,9 +80,9 @@ def remade(
     pending = [path for path in listed if path not in done]
     waiting = [*(p for p in pending if floor is None or order_key(p) > floor), *held]
     lowest = lowest_of(waiting, frame.depth)
-    scanned = Scanned(frame.began, frame.began)
-    progress = settled(progress, scanned, frame.grace, lowest.get)
-    return raised(progress, frame.tracked, frame.lookback, waiting, frame.began)
+    scanned = ScanTimes(frame.began, frame.began)
+    progress = expire_grace(progress, scanned, frame.grace, lowest.get)
+    return raise_floors(progress, frame.tracked, frame.lookback, waiting, frame.began)
 
 
 def depth_from(listed: Iterable[str]) -> int | None:

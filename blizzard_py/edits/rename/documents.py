@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.json_text import json_value
 from blizzard_core.watermark.paths import joined
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_EPOCH, MOVED_TO
@@ -40,7 +40,7 @@ class _Buried:
 
 def buried_epoch(document: Any, where: str) -> int:
     """The epoch in a tombstone. Raises `StateError`."""
-    return decoded(_Buried, document, where, open_=True).moved_epoch
+    return decode_document(_Buried, document, where, open_=True).moved_epoch
 
 
 def readdressed(

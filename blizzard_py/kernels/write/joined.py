@@ -2,8 +2,8 @@
 
 **Promise**: the file has the row groups of those that were added, in their order and byte for
 byte; its footer says where they lie now and which columns hold NaN, and what it says besides is
-what a file without rows would say. Whatever cannot be had so is a `Misfit`, and the caller writes
-the rows anew.
+what a file without rows would say. Whatever cannot be had so is a `SchemaMismatch`, and the caller
+writes the rows anew.
 
 Why: to read and to write rows again takes as long as it took to parse them; to copy them, a
 tenth of that (`docs/design/benchmarks.md`).
@@ -23,18 +23,18 @@ import pyarrow.parquet as pq
 from blizzard_core.handover.outputs import nan_columns_of
 from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_core.table.thrift import (
     STRUCT,
     Change,
-    count,
-    field,
-    list_head,
-    rewritten,
-    signed,
-    skipped,
+    encode_int,
+    encode_list_head,
+    read_count,
+    read_field,
+    read_int,
+    rewrite_struct,
+    skip_value,
     unreadable,
-    whole,
 )
 from blizzard_py.kernels.write.parquet import ParquetFormat, empty_file
 
@@ -74,12 +74,12 @@ class JoinedFile:
         return self._sink.written
 
     def add(self, data: bytes) -> None:
-        """A whole file's rows. Raises `Misfit` if they cannot be had as they are."""
+        """A whole file's rows. Raises `SchemaMismatch` if they cannot be had as they are."""
         footer = _footer_of(data)
         moved = self._sink.written - len(_MAGIC)
         try:
             if _schema_of(footer) != self._schema:
-                raise Misfit("has other columns than the files that it is joined with")
+                raise SchemaMismatch("has other columns than the files that it is joined with")
             groups = _moved_groups(footer, moved)
         except IndexError:
             raise unreadable("it ends too early") from None
@@ -91,7 +91,7 @@ class JoinedFile:
     def finish(self) -> None:
         """Write the footer. Only now the file is one."""
         head = _footer_of(empty_file(self._form, self._output_id, self._nan))
-        groups = list_head(len(self._groups), STRUCT) + b"".join(self._groups)
+        groups = encode_list_head(len(self._groups), STRUCT) + b"".join(self._groups)
         known = _metadata(_footer(head, groups, 0))
         self.rows = sum(known.row_group(n).num_rows for n in range(known.num_row_groups))
         footer = _footer(head, groups, self.rows)
@@ -108,12 +108,12 @@ def _footer(head: bytes, groups: bytes, rows: int) -> bytes:
     """That of a file without rows, with row groups and their rows."""
 
     def all_groups(data: bytes, at: int) -> tuple[bytes, int]:
-        return groups, count(data, at, STRUCT)[1]
+        return groups, read_count(data, at, STRUCT)[1]
 
     def all_rows(data: bytes, at: int) -> tuple[bytes, int]:
-        return signed(rows), whole(data, at)[1]
+        return encode_int(rows), read_int(data, at)[1]
 
-    return rewritten(head, 0, _FILE, {_ROWS: all_rows, _GROUPS: all_groups})[0]
+    return rewrite_struct(head, 0, _FILE, {_ROWS: all_rows, _GROUPS: all_groups})[0]
 
 
 def _moved_groups(footer: bytes, moved: int) -> list[bytes]:
@@ -121,42 +121,42 @@ def _moved_groups(footer: bytes, moved: int) -> list[bytes]:
     groups: list[bytes] = []
 
     def taken(data: bytes, at: int) -> tuple[bytes, int]:
-        items, at = count(data, at, STRUCT)
+        items, at = read_count(data, at, STRUCT)
         for _ in range(items):
             group, at = _moved_group(data, at, moved)
             groups.append(group)
         return b"", at
 
-    rewritten(footer, 0, _FILE, {_GROUPS: taken})
+    rewrite_struct(footer, 0, _FILE, {_GROUPS: taken})
     return groups
 
 
 def _moved_group(data: bytes, at: int, moved: int) -> tuple[bytes, int]:
     def columns(data: bytes, at: int) -> tuple[bytes, int]:
-        items, at = count(data, at, STRUCT)
-        chunks = [list_head(items, STRUCT)]
+        items, at = read_count(data, at, STRUCT)
+        chunks = [encode_list_head(items, STRUCT)]
         for _ in range(items):
-            chunk, at = rewritten(data, at, _CHUNK, of_chunk)
+            chunk, at = rewrite_struct(data, at, _CHUNK, of_chunk)
             chunks.append(chunk)
         return b"".join(chunks), at
 
     place = partial(_place, moved)
     of_details: dict[int, Change] = dict.fromkeys(_DETAIL_PLACES, place)
     of_chunk: dict[int, Change] = dict.fromkeys(_CHUNK_PLACES, place)
-    of_chunk[_METADATA] = lambda data, at: rewritten(data, at, _DETAILS, of_details)
-    return rewritten(data, at, _GROUP, {_COLUMNS: columns, _GROUP_AT: place})
+    of_chunk[_METADATA] = lambda data, at: rewrite_struct(data, at, _DETAILS, of_details)
+    return rewrite_struct(data, at, _GROUP, {_COLUMNS: columns, _GROUP_AT: place})
 
 
 def _place(moved: int, data: bytes, at: int) -> tuple[bytes, int]:
     """A place in the file; nothing lies at its first byte, so zero says that there is none."""
-    found, at = whole(data, at)
-    return signed(found + moved if found else 0), at
+    found, at = read_int(data, at)
+    return encode_int(found + moved if found else 0), at
 
 
 def _footer_of(file: bytes) -> bytes:
     size = int.from_bytes(file[-_TAIL : -len(_MAGIC)], "little")
     if file[: len(_MAGIC)] != _MAGIC or file[-len(_MAGIC) :] != _MAGIC or size + _TAIL > len(file):
-        raise Misfit("is no Parquet file")
+        raise SchemaMismatch("is no Parquet file")
     return file[-_TAIL - size : -_TAIL]
 
 
@@ -164,8 +164,8 @@ def _schema_of(footer: bytes) -> bytes:
     number = at = 0
     while footer[at]:
         begin = at
-        number, kind, at = field(footer, at, number)
-        at = skipped(footer, at, kind)
+        number, kind, at = read_field(footer, at, number)
+        at = skip_value(footer, at, kind)
         if number == _SCHEMA:
             return footer[begin:at]
     raise unreadable("it has no schema")

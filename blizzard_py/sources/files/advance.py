@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from blizzard_core.storage.protocol import Entry, order_key
-from blizzard_core.watermark.floor import raised
+from blizzard_core.watermark.floor import raise_floors
 from blizzard_core.watermark.paths import split
-from blizzard_core.watermark.progress import Lowest, Progress, Scanned, finished
-from blizzard_core.watermark.progress import settled as settled_progress
+from blizzard_core.watermark.progress import Lowest, Progress, ScanTimes, mark_done
+from blizzard_core.watermark.progress import expire_grace as settled_progress
 from blizzard_py.sources.meter import BatchLimits, next_count
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import retried
@@ -119,7 +119,7 @@ def finish_batch(state: SourceState, batch: Batch, lowest: Lowest, now: float) -
     fresh = [entry.path for entry in done_of(batch) if entry.path not in queued]
     again = [path for path in retried(state.retries, batch, now) if path not in queued]
     seen = min(batch.seen_ts, now)  # later only if a clock was wrong
-    progress = finished(state.progress, fresh, seen, held_by(again, state.progress.depth, lowest))
+    progress = mark_done(state.progress, fresh, seen, held_by(again, state.progress.depth, lowest))
     window = (*state.window, (batch.batch, seen)) if fresh else state.window
     return replace(state, progress=progress, window=window)
 
@@ -179,7 +179,7 @@ def end_scan(
     state: SourceState,
     progress: Progress,
     pending: Collection[str],
-    scanned: Scanned,
+    scanned: ScanTimes,
     window: Window,
 ) -> SourceState:
     """After a complete discovery: scan starts and floors move on, vanished files are let go.
@@ -196,7 +196,7 @@ def end_scan(
     moved = settled_progress(
         progress, scanned, window.grace, held_by(held, progress.depth, lambda _partition: None)
     )
-    moved = raised(moved, window.tracked, window.lookback, held, scanned.ended, scanned.until)
+    moved = raise_floors(moved, window.tracked, window.lookback, held, scanned.ended, scanned.until)
     alive = {at for known in moved.partitions.values() for at in known.done.values()}
     return replace(
         state,
@@ -207,7 +207,9 @@ def end_scan(
     )
 
 
-def still_there(state: SourceState, pending: Collection[str], scanned: Scanned) -> dict[str, Retry]:
+def still_there(
+    state: SourceState, pending: Collection[str], scanned: ScanTimes
+) -> dict[str, Retry]:
     """Return who waits for another try, without the files that the scan would have found."""
     listed = {*pending, *(entry.path for entry in state.queue)}
     return {

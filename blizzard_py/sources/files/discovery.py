@@ -16,10 +16,10 @@ from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.errors import StateError
 from blizzard_core.settings.sources import SourceCompression, SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden
-from blizzard_core.watermark.floor import timeless
+from blizzard_core.watermark.floor import untimed_partitions
 from blizzard_core.watermark.partition_time import family_of, is_timed, lookback_floor, span_of
 from blizzard_core.watermark.paths import partition_key, split
-from blizzard_core.watermark.progress import Progress, Scanned
+from blizzard_core.watermark.progress import Progress, ScanTimes
 from blizzard_core.watermark.scan import scan
 from blizzard_py.sources.activity import NONE_APART, Apart
 from blizzard_py.sources.protocol import Found
@@ -94,7 +94,7 @@ def check_tracking(state: SourceState, source: SourceSettings, where: str) -> No
 def notes_of(source: SourceSettings, progress: Progress, paths: Iterable[str] = ()) -> list[str]:
     """The remarks for people on what polls of a source cost; ``paths`` are found and not done."""
     limit = source.advanced.max_tracked_partitions
-    if not source.use_watermark or len(open_ones := timeless(progress, paths)) <= limit:
+    if not source.use_watermark or len(open_ones := untimed_partitions(progress, paths)) <= limit:
         return []
     note = (
         f"{len(open_ones):,} partitions have names without a time, such as {min(open_ones)}."
@@ -176,7 +176,7 @@ def discover_unseen(
             new |= {path: entries[path] for path in wanted if path in fresh}
     now = clock()
     ripe, young = _split_by_age(tuple(new.values()), source, now, first_seen)
-    scanned = Scanned(began, now)
+    scanned = ScanTimes(began, now)
     found = Discovery(ripe, young, requests, keys, scanned, NONE_APART, Progress(depth=0))
     return found, np.concatenate(listed) if listed else digests_of(())
 
@@ -235,7 +235,7 @@ def discover(
         young,
         found.requests,
         found.keys,
-        Scanned(began, now, found.until),
+        ScanTimes(began, now, found.until),
         apart,
         found.progress,
         notes=tuple(notes_of(source, found.progress, (entry.path for entry in entries))),

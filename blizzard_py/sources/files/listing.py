@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from blizzard_core.storage.protocol import Listing, Page, Storage, order_key
+from blizzard_core.storage.protocol import Listing, ListingPage, Storage, order_key
 from blizzard_core.watermark.name_range import NameRange
 from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.sources.parts import Parts
@@ -22,7 +22,7 @@ class RangeListing:
     storage: Storage
     names: NameRange
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         """See `Listing`."""
         first, last = self.names.first, self.names.until
         if last is not None and (until is None or order_key(last) < order_key(until)):
@@ -33,7 +33,7 @@ class RangeListing:
         if start != after and accepts("auto")(start):
             # A listing begins behind a name, and this one is a file's.
             entry = self.storage.stat(start)
-            yield Page(() if entry is None else (entry,), 1, 0 if entry is None else 1)
+            yield ListingPage(() if entry is None else (entry,), 1, 0 if entry is None else 1)
         yield from self.storage.list_range(start, until)
 
 

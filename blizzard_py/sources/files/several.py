@@ -23,7 +23,7 @@ from typing import Any
 
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry, Storage
-from blizzard_core.watermark.progress import Scanned
+from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
 from blizzard_py.sources.files.advance import Work
@@ -291,7 +291,7 @@ def _together(found: Mapping[str, Found]) -> Found:
         tuple(e for name, each in found.items() for e in lifted_entries(each.young, name)),
         sum(each.requests for each in found.values()),
         sum(each.keys for each in found.values()),
-        Scanned(
+        ScanTimes(
             min(scan.began for scan in scans), max(scan.ended for scan in scans), next(more, None)
         ),
         _apart([each.apart for each in found.values()]),

@@ -12,7 +12,7 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import depth_of, split
-from blizzard_core.watermark.progress import Lowest, Progress, Scanned, gaps, is_new, is_passed
+from blizzard_core.watermark.progress import Lowest, Progress, ScanTimes, gaps, is_new, is_passed
 from blizzard_py.sources.activity import Apart
 from blizzard_py.sources.files.advance import Window, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import (
@@ -108,7 +108,7 @@ class WatermarkFiles(Replacing):
 
     def __init__(self, parts: Parts, upkeep: Upkeep) -> None:
         super().__init__(parts, upkeep)
-        self._scanned: Scanned | None = None
+        self._scanned: ScanTimes | None = None
         self._young = 0
         self._warned: set[str] = set()  # kinds of problems, each told once a process
         # By partition the time of the newest file that this process has found in it.

@@ -7,7 +7,7 @@ from typing import Any
 
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.watermark.progress import Scanned
+from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.connections.asking import Asking
 from blizzard_py.sources.activity import NONE_APART
 from blizzard_py.sources.parts import Parts
@@ -70,7 +70,7 @@ class SlicedSource:
     def _found(
         self, entries: tuple[Entry, ...], began: float, *, cost: int = 0, again: bool
     ) -> Found:
-        scanned = Scanned(began, self._clock())
+        scanned = ScanTimes(began, self._clock())
         return Found(entries, (), cost, len(entries), scanned, NONE_APART, again=again)
 
     def _unheard(self, warnings: Iterable[str]) -> list[str]:

@@ -20,10 +20,10 @@ from blizzard_core.checkpoint.fence import FencedFile, writer_of
 from blizzard_core.checkpoint.writer import (
     Process,
     Writer,
-    anybody,
-    considerate,
+    allow_takeover,
     is_running,
     process_key,
+    refuse_if_running,
     this_process,
 )
 from blizzard_core.errors import FencedError, NotFound
@@ -106,7 +106,7 @@ def test_of_a_process_elsewhere_nothing_is_known(tmp_path: Path) -> None:
 
 def admitted(writer: Writer, *, person: bool) -> str:
     try:
-        considerate(person=person)(writer)
+        refuse_if_running(person=person)(writer)
     except FencedError as error:
         return str(error)
     return ""
@@ -127,7 +127,7 @@ def test_a_running_writer_is_left_alone_and_an_unknown_one_by_people(
     other.kill()
     other.communicate()
     assert admitted(running, person=True) == ""
-    anybody(unknown)
+    allow_takeover(unknown)
 
 
 def test_who_is_not_admitted_changes_nothing_and_says_where(
@@ -137,7 +137,7 @@ def test_who_is_not_admitted_changes_nothing_and_says_where(
     document = {"a": 1, "writer": asdict(writer_at(other.pid))}
     storage.put_atomic(PATH, json.dumps(document).encode())
     before = dict(storage.objects)
-    refused = FencedFile(storage, PATH, considerate(person=False))
+    refused = FencedFile(storage, PATH, refuse_if_running(person=False))
     for _ in range(2):
         with pytest.raises(FencedError, match=r"x\.json: writer ab, epoch 3 .*--take-over"):
             refused.take(lambda document, _where: document, dict)

@@ -9,7 +9,7 @@ import pytest
 
 from blizzard_core.bounds import SHOWN_COMMIT_BYTES
 from blizzard_core.delta_json import commit_path
-from blizzard_core.observability.commits import TOLD, CommitTail, commit_of
+from blizzard_core.observability.commits import COMMITS_SHOWN, CommitTail, summarize_commit
 from blizzard_core.storage.protocol import Entry
 from tests.support.memory_store import MemoryStorage
 
@@ -39,7 +39,7 @@ class Counting(MemoryStorage):
 def test_a_commit_is_told_with_what_it_added_and_who_made_it() -> None:
     raw = commit("date=1/a%20b.parquet", "c.parquet", penguin={"app_id": "penguin-orders"})
     raw += b'\n{"remove": {"path": "old.parquet"}}\n{damaged'
-    found = commit_of(raw, Entry(commit_path(7), len(raw), 1.0), "mem://lake")
+    found = summarize_commit(raw, Entry(commit_path(7), len(raw), 1.0), "mem://lake")
     assert (found.version, found.at, found.ours) == (7, 1_800_000_000.5, "penguin-orders")
     assert (found.files, found.rows, found.bytes, found.removed) == (2, 20, 200, 1)
     assert found.paths == {"date=1/a b.parquet", "c.parquet"}
@@ -49,14 +49,14 @@ def test_a_commit_is_told_with_what_it_added_and_who_made_it() -> None:
 def test_odd_commits_are_told_as_far_as_they_can_be() -> None:
     raw = b'{"commitInfo": {"timestamp": "x", "penguin": 3}}\n[1]\n'
     raw += b'{"add": {"path": "a", "stats": "{"}}'
-    found = commit_of(raw, Entry(commit_path(0), len(raw), 5.0), "mem://lake")
+    found = summarize_commit(raw, Entry(commit_path(0), len(raw), 5.0), "mem://lake")
     assert (found.at, found.ours, found.files, found.rows) == (5.0, None, 1, 0)
 
 
 @pytest.mark.parametrize("timestamp", [10**400, 1e300, -1, True, None])
 def test_times_that_are_none_and_long_words_do_not_end_the_history(timestamp: Any) -> None:
     raw = commit("a.parquet", rows=-5, timestamp=timestamp, operation="x" * 1_000_000)
-    found = commit_of(raw, Entry(commit_path(0), len(raw), 5.0), "mem://lake")
+    found = summarize_commit(raw, Entry(commit_path(0), len(raw), 5.0), "mem://lake")
     assert (found.at, found.rows) == (5.0, 0)
     assert len(found.operation) < 5_000
 
@@ -64,16 +64,16 @@ def test_times_that_are_none_and_long_words_do_not_end_the_history(timestamp: An
 def test_the_newest_are_told_first_and_each_is_read_once() -> None:
     store = Counting()
     assert CommitTail(store).look() == []
-    for version in range(TOLD + 20):
+    for version in range(COMMITS_SHOWN + 20):
         store.put_atomic(commit_path(version), commit(f"{version}.parquet"))
     store.put_atomic("_delta_log/00000000000000000050.checkpoint.parquet", b"x")
     store.put_atomic("_delta_log/_last_checkpoint", b'{"version": 70}')
     tail = CommitTail(store)
-    assert [each.version for each in tail.look()] == list(range(TOLD + 19, 19, -1))
-    assert store.reads == TOLD
-    store.put_atomic(commit_path(TOLD + 20), commit("new.parquet"))
+    assert [each.version for each in tail.look()] == list(range(COMMITS_SHOWN + 19, 19, -1))
+    assert store.reads == COMMITS_SHOWN
+    store.put_atomic(commit_path(COMMITS_SHOWN + 20), commit("new.parquet"))
     assert tail.look()[0].paths == {"new.parquet"}
-    assert store.reads == TOLD + 1
+    assert store.reads == COMMITS_SHOWN + 1
 
 
 def test_a_hint_that_is_none_is_left_out() -> None:

@@ -25,7 +25,7 @@ from blizzard_core.observability.health import (
     job_secs,
     ready,
 )
-from blizzard_core.observability.history import Backlog, Minutes
+from blizzard_core.observability.history import Minutes, WaitingFiles
 from blizzard_core.observability.notices import notices, worst
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.activity import NONE_APART, SourceActivity
@@ -211,15 +211,15 @@ def test_the_backlog_agrees_with_brute_force() -> None:
     chance = random.Random(7)
     for _ in range(200):
         waiting = [float(chance.randrange(20)) for _ in range(chance.randrange(30))]
-        backlog = Backlog(waiting)
+        backlog = WaitingFiles(waiting)
         while waiting:
             done = [
                 waiting.pop(chance.randrange(len(waiting))) for _ in range(len(waiting) // 2 + 1)
             ]
-            backlog.settle(done)
+            backlog.remove(done)
             assert len(backlog) == len(waiting)
             assert backlog.oldest == min(waiting, default=None)
-        backlog.settle([1.0])  # never put in
+        backlog.remove([1.0])  # never put in
         assert (len(backlog), backlog.oldest) == (0, None)
 
 

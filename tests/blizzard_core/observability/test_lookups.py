@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import Unavailable
-from blizzard_core.observability.allowance import Allowance, OverAllowance
-from blizzard_core.observability.lookups import FRESH_SECS, KEPT_SECS, Busy, Found, Lookups, next_of
+from blizzard_core.observability.background_cache import (
+    FRESH_SECS,
+    KEPT_SECS,
+    BackgroundCache,
+    Busy,
+    CachedDocument,
+    next_of,
+)
+from blizzard_core.observability.token_bucket import RequestLimitReached, TokenBucket
 
 
 class Reader:
@@ -19,7 +26,7 @@ class Reader:
         self.now = 1000.0
         self.read: list[str] = []
         self.fails: Exception | None = None
-        self.lookups = Lookups("test", self._read, self.clock, self.clock, waiting)
+        self.lookups = BackgroundCache("test", self._read, self.clock, self.clock, waiting)
 
     def clock(self) -> float:
         return self.now
@@ -34,10 +41,10 @@ class Reader:
 def test_nobody_waits_and_nothing_is_read_that_nobody_asked_for() -> None:
     reader = Reader()
     assert not reader.lookups.look()
-    assert reader.lookups.ask("a") == Found()
+    assert reader.lookups.ask("a") == CachedDocument()
     assert reader.read == []
     assert reader.lookups.look()
-    assert reader.lookups.ask("a") == Found(1000.0, "a 1")
+    assert reader.lookups.ask("a") == CachedDocument(1000.0, "a 1")
 
 
 def test_it_is_read_again_only_when_it_is_old_and_somebody_still_asks() -> None:
@@ -97,7 +104,7 @@ def test_what_was_read_for_nobody_is_let_go_of() -> None:
     reader.lookups.look()
     reader.now += KEPT_SECS + 1
     reader.lookups.ask("b")
-    assert reader.lookups.ask("a") == Found()
+    assert reader.lookups.ask("a") == CachedDocument()
 
 
 def test_what_was_never_read_comes_before_what_is_old() -> None:
@@ -115,7 +122,7 @@ def test_what_was_never_read_comes_before_what_is_old() -> None:
 
 def test_a_thread_reads_while_it_is_open_and_ends() -> None:
     done = threading.Event()
-    lookups = Lookups("test", lambda _key: done.set(), lambda: 0.0, lambda: 0.0, 1)
+    lookups = BackgroundCache("test", lambda _key: done.set(), lambda: 0.0, lambda: 0.0, 1)
     with lookups.working():
         lookups.ask("a")
         assert done.wait(60)
@@ -134,7 +141,7 @@ def test_a_store_that_hangs_holds_up_itself_alone_and_says_so() -> None:
             freed.wait(60)
         return key
 
-    lookups = Lookups("test", read, reader.clock, reader.clock, 10)
+    lookups = BackgroundCache("test", read, reader.clock, reader.clock, 10)
     lookups.ask("hangs")
     hanging = threading.Thread(target=lookups.look)
     hanging.start()
@@ -142,7 +149,7 @@ def test_a_store_that_hangs_holds_up_itself_alone_and_says_so() -> None:
     lookups.ask("well")
     assert lookups.look()
     assert lookups.ask("well").document == "well"
-    assert lookups.ask("hangs") == Found()
+    assert lookups.ask("hangs") == CachedDocument()
     for _ in range(10):
         reader.now += 10
         late = lookups.ask("hangs")
@@ -175,18 +182,18 @@ def test_old_is_not_shown_as_new_and_is_not_late_when_nobody_asked() -> None:
 
 def test_an_allowance_is_spent_at_once_and_comes_back_slowly() -> None:
     now = 0.0
-    allowance = Allowance(lambda: now, burst=3, per_sec=1.0)
+    allowance = TokenBucket(lambda: now, burst=3, per_sec=1.0)
     for _ in range(3):
         allowance.spend()
-    with pytest.raises(OverAllowance, match="blizzard explain"):
+    with pytest.raises(RequestLimitReached, match="blizzard explain"):
         allowance.spend()
     now = 2.0
     allowance.spend()
     allowance.spend()
-    with pytest.raises(OverAllowance):
+    with pytest.raises(RequestLimitReached):
         allowance.spend()
     now = 1e6
     for _ in range(3):
         allowance.spend()
-    with pytest.raises(OverAllowance):
+    with pytest.raises(RequestLimitReached):
         allowance.spend()

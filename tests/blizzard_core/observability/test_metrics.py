@@ -18,7 +18,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from blizzard_core.errors import AccessDenied, Conflict, NotFound, StorageError, Unavailable
 from blizzard_core.observability import metrics
 from blizzard_core.observability.metered_storage import Metered, status_of
-from blizzard_core.storage.protocol import Entry, Page
+from blizzard_core.storage.protocol import Entry, ListingPage
 from blizzard_py import metrics as blizzard_metrics
 from blizzard_py.app.status_page.commands import source_commands
 from blizzard_py.sources.activity import OUTCOMES, STEPS
@@ -358,7 +358,7 @@ def test_requests_are_counted_by_operation_and_how_they_ended() -> None:
 def test_a_listing_that_breaks_is_counted_and_passed_on() -> None:
     class Broken(MemoryStorage):
         def list_range(self, after: str, until: str | None) -> Any:
-            yield Page((Entry(f"{after}a", 1, 0.0),), 1, 1)
+            yield ListingPage((Entry(f"{after}a", 1, 0.0),), 1, 1)
             raise Unavailable(f"{until}")
 
     counts = Counts(

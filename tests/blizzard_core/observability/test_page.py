@@ -13,10 +13,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from blizzard_core.bounds import STORY_CHARACTERS
-from blizzard_core.observability.desk import Command, Desk
-from blizzard_core.observability.lookups import Lookups
+from blizzard_core.observability.background_cache import BackgroundCache
+from blizzard_core.observability.page_providers import Command, PageProviders
 from blizzard_core.observability.status import Panel
-from blizzard_core.observability.status_page import Prepared
+from blizzard_core.observability.status_page import ResponseCache
 from blizzard_core.observability.web import Server
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.text import printable, shell_word
@@ -33,7 +33,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}}
 def many() -> Iterator[Server]:
     """300 sources."""
     panel = page_world.panel(300)
-    with panel.desk.open(), Server("127.0.0.1:0", panel) as server:
+    with panel.providers.open(), Server("127.0.0.1:0", panel) as server:
         yield server
 
 
@@ -75,7 +75,7 @@ def test_an_overview_is_short_and_made_once_a_second(many: Server) -> None:
     assert len(body) < 500_000
     made: list[int] = []
     clock = page_world.Clock()
-    prepared = Prepared(clock)
+    prepared = ResponseCache(clock)
     for clock.now in (10.0, 10.5, 10.9, 11.1):
         prepared.get("x", lambda: made.append(1))
     assert len(made) == 2
@@ -111,7 +111,7 @@ def test_a_question_is_bounded_in_length_and_in_who_asks(many: Server) -> None:
 
 def test_who_asks_too_much_at_once_is_told_to_wait() -> None:
     panel = page_world.panel(1)
-    with Server("127.0.0.1:0", panel) as server:  # nobody answers: the desk is closed
+    with Server("127.0.0.1:0", panel) as server:  # nobody answers: the providers is closed
         statuses = [Answer(server.port, f"/story.json?uri={n}").status for n in range(4)]
         assert statuses == [200, 200, 429, 429]
         assert Answer(server.port, "/health").status == 200
@@ -289,7 +289,9 @@ def test_a_pasted_uri_is_a_question(browser: Browser, many: Server) -> None:
 
 def test_a_command_is_copied_as_it_is(browser: Browser) -> None:
     odd = f"blizzard explain  {shell_word('a  b')} {shell_word('x' + chr(27) + '[201~')}"
-    panel = page_world.panel(1, desk_=Desk(commands=lambda _target: [Command("why", odd)]))
+    panel = page_world.panel(
+        1, providers_=PageProviders(commands=lambda _target: [Command("why", odd)])
+    )
     with Server("127.0.0.1:0", panel) as server:
         origin = f"http://127.0.0.1:{server.port}"
         with browser.new_context() as opened:
@@ -303,7 +305,7 @@ def test_a_command_is_copied_as_it_is(browser: Browser) -> None:
 
 def test_hostile_text_is_text_wherever_it_is_shown(browser: Browser) -> None:
     clock = page_world.Clock()
-    world = page_world.desk(clock)
+    world = page_world.providers(clock)
 
     def told(uri: str) -> dict[str, Any]:
         text = "".join(HOSTILE)
@@ -320,12 +322,12 @@ def test_hostile_text_is_text_wherever_it_is_shown(browser: Browser) -> None:
             "commits": [{**found["commits"][0], "ours": "".join(HOSTILE)}],
         }
 
-    def lookups(read: Any) -> Lookups:
-        return Lookups("hostile", read, clock, elapsed, 9)
+    def lookups(read: Any) -> BackgroundCache:
+        return BackgroundCache("hostile", read, clock, elapsed, 9)
 
-    desk = replace(world, story=lookups(told), past=lookups(past))
-    panel = page_world.panel(1, desk_=desk)
-    with panel.desk.open(), Server("127.0.0.1:0", panel) as server:
+    providers = replace(world, story=lookups(told), history=lookups(past))
+    panel = page_world.panel(1, providers_=providers)
+    with panel.providers.open(), Server("127.0.0.1:0", panel) as server:
         with seen(browser, server, f"#/target/{page_world.names(1)[0]}") as page:
             expect(page.locator(".sheet")).not_to_have_count(0, timeout=60_000)
             shown = page.inner_text("#one")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from blizzard_core.observability.lookups import Found
+from blizzard_core.observability.background_cache import CachedDocument
 from blizzard_core.observability.web import Server
 from tests.support import page_world
 from tests.support.browser import chromium
@@ -27,7 +27,7 @@ Change = Callable[[dict[str, Any]], object]
 def few() -> Iterator[Server]:
     """Three sources."""
     panel = page_world.panel(3, trouble=False)
-    with panel.desk.open(), Server("127.0.0.1:0", panel) as server:
+    with panel.providers.open(), Server("127.0.0.1:0", panel) as server:
         yield server
 
 
@@ -97,12 +97,12 @@ def test_times_and_counts_that_cannot_be_are_shown_as_such(browser: Browser, few
 
 def test_a_letter_without_a_date_does_not_hide_a_files_story(browser: Browser) -> None:
     letter = {"stage": "parse", "error": "bad", "object": "dlq/x", "timestamp": "yesterday"}
-    desk = page_world.desk(
+    providers = page_world.providers(
         page_world.Clock(), lambda uri: {**page_world.story(uri), "dead_letter": letter}
     )
-    panel = page_world.panel(1, desk_=desk)
+    panel = page_world.panel(1, providers_=providers)
     with (
-        panel.desk.open(),
+        panel.providers.open(),
         Server("127.0.0.1:0", panel) as server,
         seen(browser, server, FILE) as page,
     ):
@@ -205,7 +205,7 @@ def test_what_could_not_be_read_again_is_said_beside_what_is_known(
         [target] = document["targets"]
         told = [*target["beside"]["document"]]
         torn = {**told[0], "name": "torn", "odd": "is no JSON", "version": None}
-        found = Found(page_world.BEGIN, [*told, torn], error)
+        found = CachedDocument(page_world.BEGIN, [*told, torn], error)
         target["beside"] = found.to_json()
 
     with seen(browser, few, ONE) as page:

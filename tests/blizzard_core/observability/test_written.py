@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from blizzard_core.bounds import SHOWN_STATE_BYTES
-from blizzard_core.observability.written import StateFiles, source_state_path, told_of
+from blizzard_core.observability.peer_state import StateFiles, source_state_path, summarize_state
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.state.source_state import checkpoint_path
 from tests.support.memory_store import MemoryStorage
@@ -20,7 +20,9 @@ def test_a_state_file_is_read_again_only_once_it_has_changed() -> None:
     assert (told["commits"], told["version"]) == (4, 9)
     store.delete("a")
     assert [said for _, said in files.look([entry])] == [told]
-    assert [said for _, said in files.look([Entry("a", 10, 2.0)])] == [told_of({}, "is gone")]
+    assert [said for _, said in files.look([Entry("a", 10, 2.0)])] == [
+        summarize_state({}, "is gone")
+    ]
 
 
 def test_a_state_file_that_is_too_large_is_not_read() -> None:
@@ -30,19 +32,19 @@ def test_a_state_file_that_is_too_large_is_not_read() -> None:
 
     large = Entry("a", SHOWN_STATE_BYTES + 1, 1.0)
     assert list(StateFiles(Closed()).look([large])) == [
-        (large, told_of({}, f"has {large.size:,} bytes, too many to look into"))
+        (large, summarize_state({}, f"has {large.size:,} bytes, too many to look into"))
     ]
 
 
 def test_whatever_stands_in_a_state_file_is_told_or_left_out() -> None:
-    assert told_of({})["version"] is None
+    assert summarize_state({})["version"] is None
     odd = {
         "watermark": [],
         "totals": 3,
         "log": {"version": "x", "own_version": -1},
         "in_flight": {},
     }
-    told = told_of({**odd, "blocked": {"s": 3}, "writer": {"process": {"host": 7}}})
+    told = summarize_state({**odd, "blocked": {"s": 3}, "writer": {"process": {"host": 7}}})
     assert told["blocked"] == {"s": "?"}
     assert (told["host"], told["version"], told["in_flight"]) == (None, None, 0)
 

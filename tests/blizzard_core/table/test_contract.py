@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import StateError
-from blizzard_core.table.contract import FEATURES, Declared, objections
+from blizzard_core.table.contract import FEATURES, TableDeclaration, objections
 from tests.support.foreign_tables import field, make, with_features
 from tests.support.penguin_features import stored, table
 from tests.support.penguin_readers import assert_all_read, by_scan, rows_of
@@ -135,7 +135,7 @@ def test_a_compaction_that_died_is_known_also_in_a_table_that_says_not_when_it_w
 
 @pytest.mark.parametrize(("reader", "writer"), [(1, 6), (2, 6), (4, 7), (1, 8)])
 def test_a_version_of_the_protocol_that_is_not_known_is_refused(reader: int, writer: int) -> None:
-    found = objections(Declared(reader, writer, (), {}, [field()], ()))
+    found = objections(TableDeclaration(reader, writer, (), {}, [field()], ()))
     assert len(found) == 1
     assert "version" in found[0]
 

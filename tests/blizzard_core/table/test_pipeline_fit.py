@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from blizzard_core.bounds import FILE_COLUMNS, FILE_LEVELS
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.table.pipeline_fit import Fit, TableShape, pipeline_fit
-from blizzard_core.table.schema_fit import Rules
+from blizzard_core.table.schema_fit import SchemaRules
 from penguin_py.model import Footer, TableState
 from penguin_py.planning.commit_plan import make_plan
 
@@ -23,13 +23,13 @@ TIME = pa.timestamp("us", tz="UTC")
 def fit(
     table: pa.Schema | None,
     written: pa.Schema,
-    rules: Rules | None = None,
+    rules: SchemaRules | None = None,
     by: tuple[str, ...] = (),
     *,
     exact_nulls: bool = True,
 ) -> Fit:
     shape = None if table is None else TableShape(table, by)
-    return pipeline_fit(shape, written, rules or Rules({}, "merge"), exact_nulls=exact_nulls)
+    return pipeline_fit(shape, written, rules or SchemaRules({}, "merge"), exact_nulls=exact_nulls)
 
 
 def columns(**types: pa.DataType) -> pa.Schema:
@@ -79,7 +79,7 @@ def test_nulls_where_the_table_has_none_are_told_and_refuse_nothing() -> None:
     assert fit(table, table) == Fit()
     # Spark calls nullable what it cannot prove otherwise, which says nothing.
     assert fit(table, columns(id=pa.int64()), exact_nulls=False) == Fit()
-    assert fit(table, columns(id=pa.int64()), Rules({}, "overwrite")) == Fit()
+    assert fit(table, columns(id=pa.int64()), SchemaRules({}, "overwrite")) == Fit()
 
 
 @pytest.mark.parametrize(
@@ -95,19 +95,21 @@ def test_other_partitions_than_the_tables_are_refused(
     given_types: dict[str, str], by: tuple[str, ...], named: str
 ) -> None:
     table = columns(id=pa.int64(), day=pa.date32(), hour=pa.string())
-    (found,) = fit(table, columns(id=pa.int64()), Rules(given_types, "merge"), by).refused
+    (found,) = fit(table, columns(id=pa.int64()), SchemaRules(given_types, "merge"), by).refused
     assert named in found
 
 
 def test_partitions_that_the_table_reads_are_taken() -> None:
     table = columns(id=pa.int64(), day=pa.string(), n=pa.int64())
-    assert fit(table, columns(id=pa.int64()), Rules({"day": "date", "n": "int32"}, "merge"),
+    assert fit(table, columns(id=pa.int64()), SchemaRules({"day": "date", "n": "int32"}, "merge"),
                ("day", "n")) == Fit()  # fmt: skip
 
 
 def test_too_many_new_columns_are_refused_by_the_tables_own_bound() -> None:
     many = columns(id=pa.int64(), **{f"c{n}": pa.int8() for n in range(5)})
-    (found,) = fit(columns(id=pa.int64()), many, Rules({}, "merge", max_new_columns=4)).refused
+    (found,) = fit(
+        columns(id=pa.int64()), many, SchemaRules({}, "merge", max_new_columns=4)
+    ).refused
     assert "max_new_columns is 4" in found
 
 
@@ -116,8 +118,8 @@ def test_a_type_that_delta_has_none_for_is_refused_of_a_new_table_too() -> None:
     assert "uint64" in found
 
 
-def _strict() -> Rules:
-    return Rules({}, "strict")
+def _strict() -> SchemaRules:
+    return SchemaRules({}, "strict")
 
 
 FLAT = st.sampled_from(
@@ -150,7 +152,7 @@ def schemas(draw: st.DrawFn) -> pa.Schema:
 
 
 RULES = st.builds(
-    Rules,
+    SchemaRules,
     st.just({}),
     st.sampled_from(["merge", "strict", "overwrite"]),
     st.sampled_from([1, 1000]),
@@ -160,7 +162,7 @@ RULES = st.builds(
 @settings(max_examples=600)
 @given(schemas(), schemas(), RULES)
 def test_what_is_refused_is_what_penguin_refuses_of_a_file_without_nulls(
-    table: pa.Schema, written: pa.Schema, rules: Rules
+    table: pa.Schema, written: pa.Schema, rules: SchemaRules
 ) -> None:
     if made := fit(None, table, rules).refused:
         assert _refused(None, table, rules), made
@@ -172,7 +174,7 @@ def test_what_is_refused_is_what_penguin_refuses_of_a_file_without_nulls(
     assert bool(found.refused) == bool(refused), (found, refused)
 
 
-def _refused(table: pa.Schema | None, written: pa.Schema, rules: Rules) -> tuple[str, ...]:
+def _refused(table: pa.Schema | None, written: pa.Schema, rules: SchemaRules) -> tuple[str, ...]:
     state = None if table is None else TableState(3, 1, table, (), created=10.0)
     plan = make_plan(state, [_footer(written, 1)], (), rules)
     return tuple(rejection.reason for rejection in plan.rejections)

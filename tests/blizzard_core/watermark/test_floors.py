@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from blizzard_core.checkpoint.document import FLOORS_VERSION, progress_to_json
 from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import order_key
-from blizzard_core.watermark.floor import IN_USE_SECS, raised
+from blizzard_core.watermark.floor import IN_USE_SECS, raise_floors
 from blizzard_core.watermark.partition_time import head_of
 from blizzard_core.watermark.paths import split
-from blizzard_core.watermark.progress import Gap, Progress, closed_by, finished, gaps, is_new
+from blizzard_core.watermark.progress import Gap, Progress, closed_by, gaps, is_new, mark_done
 from blizzard_core.watermark.scan import scan
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.source_state import SourceState
@@ -45,7 +45,7 @@ def files(regions: Iterable[str], days: Iterable[int], name: str = "a") -> list[
 
 
 def closed(progress: Progress, limit: int, now: float = TODAY, **more: Any) -> Progress:
-    return raised(progress, limit, None, more.pop("pending", ()), now, **more)
+    return raise_floors(progress, limit, None, more.pop("pending", ()), now, **more)
 
 
 @pytest.mark.promise("G-123")
@@ -153,7 +153,7 @@ def test_more_heads_than_may_be_tracked_close_the_lowest_that_nobody_writes_to()
 
 def test_a_floor_of_the_source_above_a_head_takes_its_place() -> None:
     progress = closed(passed(Progress(depth=2), files(("ap", "eu"), range(-9, 1))), 1)
-    later = raised(progress, 1, f"region=eu/{day(0)}", (), TODAY + 30 * 86_400)
+    later = raise_floors(progress, 1, f"region=eu/{day(0)}", (), TODAY + 30 * 86_400)
     assert later.floor == f"region=eu/{day(0)}"
     assert later.floors == {}
 
@@ -201,7 +201,7 @@ def test_a_scan_that_was_cut_below_a_head_closes_nothing_of_it() -> None:
 def test_names_in_grace_hold_the_floor_of_their_head_only() -> None:
     progress = passed(Progress(depth=2), files(("ap", "eu"), range(-3, 1)))
     young = files(("eu",), (-2,), "b")
-    progress = finished(progress, young, TODAY, nothing_waits)
+    progress = mark_done(progress, young, TODAY, nothing_waits)
     assert closed(progress, 1).floors == {
         "region=ap": f"region=ap/{day(0)}",
         "region=eu": f"region=eu/{day(-2)}",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blizzard_core.storage.protocol import is_hidden, order_key
-from blizzard_core.watermark.floor import raised
+from blizzard_core.watermark.floor import raise_floors
 from blizzard_core.watermark.partition_time import span_of
 from blizzard_core.watermark.paths import depth_of, joined, split
 from blizzard_core.watermark.progress import (
@@ -20,13 +20,13 @@ from blizzard_core.watermark.progress import (
     Gap,
     PartitionProgress,
     Progress,
-    Scanned,
-    clamped,
-    finished,
+    ScanTimes,
+    clamp_progress,
+    expire_grace,
     gaps,
     is_new,
+    mark_done,
     mark_idle,
-    settled,
 )
 from blizzard_core.watermark.scan import scan
 from blizzard_py.sources.files.advance import held_by
@@ -39,7 +39,7 @@ GRACE = 300.0
 
 def done(progress: Progress, *paths: str, seen: float = NOW, waits: Iterable[str] = ()) -> Progress:
     """These files are done, which a scan that ended at ``seen`` found; ``waits`` are not."""
-    return finished(progress, paths, seen, held_by(waits, progress.depth, nothing_waits))
+    return mark_done(progress, paths, seen, held_by(waits, progress.depth, nothing_waits))
 
 
 def scanned(
@@ -47,7 +47,7 @@ def scanned(
 ) -> Progress:
     """A scan is over that found ``waits``."""
     lowest = held_by(waits, progress.depth, nothing_waits)
-    return settled(progress, Scanned(began, max(began, ended), until), GRACE, lowest)
+    return expire_grace(progress, ScanTimes(began, max(began, ended), until), GRACE, lowest)
 
 
 PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
@@ -168,8 +168,8 @@ def test_names_that_are_seen_later_stay_in_grace_beside_those_that_are_over() ->
 
 def test_a_clock_that_was_ahead_begins_the_grace_period_anew_and_never_ends_it_early() -> None:
     progress = done(done(Progress(depth=1), "d=1/a"), "d=1/b", seen=NOW + 1e6)
-    assert clamped(progress, NOW + 2e6) is progress
-    assert clamped(progress, NOW + 5).partitions["d=1"].done == {"a": NOW, "b": NOW + 5}
+    assert clamp_progress(progress, NOW + 2e6) is progress
+    assert clamp_progress(progress, NOW + 5).partitions["d=1"].done == {"a": NOW, "b": NOW + 5}
 
 
 def test_a_pending_file_holds_the_watermark_and_the_scan_start_below_itself() -> None:
@@ -204,22 +204,22 @@ def three_days(seen: float = NOW) -> Progress:
 def test_the_floor_rises_up_to_the_partitions_that_are_to_be_tracked() -> None:
     days = [f"d=1970-01-0{day}" for day in (1, 2, 3)]
     three = done(Progress(depth=1), *(f"{day}/a" for day in days), seen=NOW)
-    progress = raised(scanned(three, NOW + 10 * GRACE), 2, None, (), NOW)
+    progress = raise_floors(scanned(three, NOW + 10 * GRACE), 2, None, (), NOW)
     assert progress.floor == days[1]
     assert set(progress.partitions) == set(days[1:])
-    assert raised(progress, 1, days[0], (), NOW).floor == days[2]  # never back
-    assert raised(scanned(three, NOW + 10 * GRACE), 3, None, (), NOW).floor is None
+    assert raise_floors(progress, 1, days[0], (), NOW).floor == days[2]  # never back
+    assert raise_floors(scanned(three, NOW + 10 * GRACE), 3, None, (), NOW).floor is None
 
 
 @pytest.mark.promise("G-121")
 def test_the_limit_closes_no_partition_that_tells_no_time() -> None:
     numbers = [f"partition={number}" for number in range(100)]
     progress = passed(Progress(depth=1), [f"{partition}/a" for partition in numbers])
-    after = raised(progress, 2, None, (), NOW)
+    after = raise_floors(progress, 2, None, (), NOW)
     assert after == progress
     assert all(is_new(after, f"{partition}/b") for partition in numbers)
     # A lookback says which names are old.
-    assert raised(progress, 2, "partition=50", (), NOW).floor == "partition=50"
+    assert raise_floors(progress, 2, "partition=50", (), NOW).floor == "partition=50"
 
 
 @pytest.mark.promise("G-121")
@@ -229,7 +229,7 @@ def test_what_tells_no_time_stays_open_below_a_floor(head: str) -> None:
     days = [f"{head}date=1970-01-0{day}/b" for day in (1, 2, 3)]
     odd = [f"{head}{name}/b" for name in ("backfill", "date=again", "zz")]
     progress = passed(Progress(depth=depth), [*days, *odd])
-    after = raised(progress, 1, None, (), NOW)
+    after = raise_floors(progress, 1, None, (), NOW)
     assert (after.floors.get("region=eu") if head else after.floor) == f"{head}date=1970-01-03"
     assert set(after.partitions) == {f"{head}{n}" for n in ("backfill", "date=again", "zz")} | {
         f"{head}date=1970-01-03"
@@ -253,22 +253,22 @@ def test_what_tells_no_time_stays_open_below_a_floor(head: str) -> None:
     # One that is always in grace keeps no old date open.
     busy = passed(done(after, f"{head}backfill/c"), [f"{head}date=1970-01-0{n}/b" for n in (4, 5)])
     assert busy.partitions[f"{head}backfill"].done
-    later = raised(busy, 1, None, (), NOW)
+    later = raise_floors(busy, 1, None, (), NOW)
     assert (later.floors.get("region=eu") if head else later.floor) == f"{head}date=1970-01-05"
 
 
 def test_the_floor_rises_with_the_lookback_but_not_beyond_the_highest_that_is_over() -> None:
     over = scanned(three_days(), NOW + 10 * GRACE)
-    assert raised(over, 9, "d=2", (), NOW).floor == "d=2"
-    assert raised(over, 9, "d=7", (), NOW).floor == "d=3"
+    assert raise_floors(over, 9, "d=2", (), NOW).floor == "d=2"
+    assert raise_floors(over, 9, "d=7", (), NOW).floor == "d=3"
 
 
 def test_nothing_closes_while_its_grace_lasts() -> None:
-    assert raised(three_days(), 1, "d=9", (), NOW) == three_days()
+    assert raise_floors(three_days(), 1, "d=9", (), NOW) == three_days()
     mixed = done(scanned(three_days(), NOW + 10 * GRACE), "d=2/b", seen=NOW + 10 * GRACE)
-    assert raised(mixed, 1, "d=9", (), NOW).floor == "d=2"
+    assert raise_floors(mixed, 1, "d=9", (), NOW).floor == "d=2"
     fresh = done(scanned(three_days(), NOW + 10 * GRACE), "d=4/a", seen=NOW + 10 * GRACE)
-    assert raised(fresh, 1, "d=9", (), NOW).floor == "d=3"
+    assert raise_floors(fresh, 1, "d=9", (), NOW).floor == "d=3"
 
 
 @pytest.mark.parametrize(
@@ -277,15 +277,15 @@ def test_nothing_closes_while_its_grace_lasts() -> None:
 )
 def test_the_floor_rises_over_nothing_that_is_not_done(pending: str, floor: str | None) -> None:
     over = scanned(three_days(), NOW + 10 * GRACE)
-    assert raised(over, 1, "d=9", [pending], NOW).floor == floor
+    assert raise_floors(over, 1, "d=9", [pending], NOW).floor == floor
 
 
 def test_odd_partitions_neither_close_those_named_by_a_time_nor_count_with_them() -> None:
     days = [f"date=2024-01-{day:02}/a" for day in (1, 2, 3)]
     odd = [f"zz-{number}/a" for number in range(9)]
     progress = passed(Progress(depth=1), [*days, *odd])
-    assert raised(progress, 2, None, (), NOW).floor == "date=2024-01-02"
-    assert raised(passed(Progress(depth=1), odd), 2, None, (), NOW).floor is None
+    assert raise_floors(progress, 2, None, (), NOW).floor == "date=2024-01-02"
+    assert raise_floors(passed(Progress(depth=1), odd), 2, None, (), NOW).floor is None
 
 
 @pytest.mark.parametrize(
@@ -328,10 +328,10 @@ def test_another_family_of_partitions_does_not_close_the_one_that_is_written_to(
     home = "date=2001-09-09"
     paths = [f"{partition}/1.json" for partition in (home, *others)]
     progress = passed(Progress(depth=1), paths)
-    floor = raised(progress, 2, None, (), now).floor
+    floor = raise_floors(progress, 2, None, (), now).floor
     assert floor is None or order_key(floor) <= order_key(home)
     # Once nobody has written there for long, it is closed like any other.
-    later = raised(progress, 2, None, (), now + 30 * 86_400).floor
+    later = raise_floors(progress, 2, None, (), now + 30 * 86_400).floor
     assert later is not None
     assert order_key(later) > order_key(home)
 
@@ -438,14 +438,16 @@ class Model:
             self.seen.setdefault(path, self.now)
         before = self.progress
         depth = found.progress.depth
-        self.progress = settled(
+        self.progress = expire_grace(
             found.progress,
-            Scanned(began, self.now, found.until),
+            ScanTimes(began, self.now, found.until),
             GRACE,
             held_by(paths, depth, nothing_waits),
         )
         if self.tracked is not None:
-            self.progress = raised(self.progress, self.tracked, None, paths, self.now, found.until)
+            self.progress = raise_floors(
+                self.progress, self.tracked, None, paths, self.now, found.until
+            )
         self.check(before)
         ended, held = self.now, list[str]()
         for number, start in enumerate(range(0, len(paths), batch)):
@@ -456,7 +458,7 @@ class Model:
             self.wait(1)
             waits = held_by([*held, *rest], self.progress.depth, nothing_waits)
             before = self.progress
-            self.progress = finished(before, chosen, ended, waits)
+            self.progress = mark_done(before, chosen, ended, waits)
             self.done += chosen
             self.check(before)
             for partition, known in before.partitions.items():  # only scans move scan starts
@@ -587,6 +589,6 @@ def test_a_listing_jumps_over_hidden_directories() -> None:
 def test_times_that_a_wrong_clock_noted_stay_apart_and_in_order() -> None:
     done = {"a": NOW - 1, "b": NOW + 9, "c": NOW + 7, "d": NOW + 7, "e": NOW + 1e6}
     progress = Progress(depth=1, partitions={"d=1": PartitionProgress("e", None, done)})
-    found = clamped(progress, NOW).partitions["d=1"].done
+    found = clamp_progress(progress, NOW).partitions["d=1"].done
     assert found["a"] == NOW - 1
     assert NOW - 0.001 < found["c"] == found["d"] < found["b"] < found["e"] == NOW

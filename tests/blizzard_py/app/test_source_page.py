@@ -15,17 +15,17 @@ import pytest
 from blizzard_core.bounds import SHOWN_BATCH_BYTES
 from blizzard_core.delta_json import commit_path
 from blizzard_core.errors import StateError
-from blizzard_core.observability import allowance
-from blizzard_core.observability.commits import Commit
-from blizzard_core.observability.desk import Desk
-from blizzard_core.observability.lookups import Found, Lookups
+from blizzard_core.observability import token_bucket
+from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
+from blizzard_core.observability.commits import CommitSummary
+from blizzard_core.observability.page_providers import PageProviders
 from blizzard_core.observability.status import Panel
 from blizzard_core.redact import redacted
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.app.status_page import offers as page
 from blizzard_py.app.status_page.commands import source_commands, story_commands
-from blizzard_py.app.status_page.offers import BEHIND_SECS, FIELDS_TOLD, behind, desk_of
+from blizzard_py.app.status_page.offers import BEHIND_SECS, FIELDS_TOLD, behind, page_providers
 from blizzard_py.app.status_page.past import BATCHES, SourcePast, landed
 from blizzard_py.explain import Explanation
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -70,7 +70,7 @@ def world(tmp_path: Path) -> LocalWorld:
     return LocalWorld(tmp_path)
 
 
-def answer(lookups: Lookups | None, key: str) -> Found:
+def answer(lookups: BackgroundCache | None, key: str) -> CachedDocument:
     """Asked, read, asked again."""
     assert lookups is not None
     lookups.ask(key)
@@ -139,15 +139,15 @@ def test_the_past_costs_what_is_new_and_holds_so_many_batches() -> None:
     [(50.0, {"versions": [], "missing": None}), (150.0, {"versions": [], "missing": 1})],
 )
 def test_older_commits_may_have_what_the_newest_have_not(at: float, expected: Any) -> None:
-    known = [Commit(9, 100.0, "WRITE", None, 1, 1, 1, 0, whole=True, paths=frozenset({"x"}))]
+    known = [CommitSummary(9, 100.0, "WRITE", None, 1, 1, 1, 0, whole=True, paths=frozenset({"x"}))]
     assert landed([frozenset({"y"})], at, known) == expected
     assert landed([frozenset({"x", "y"})], at, known) == {"versions": [9], "missing": 0}
 
 
 def test_penguins_state_is_read_from_the_table(world: LocalWorld) -> None:
     worker = world.drain()
-    desk = desk_of([worker], CONFIG)
-    assert answer(desk.beside, worker.name).document == []
+    providers = page_providers([worker], CONFIG)
+    assert answer(providers.peer, worker.name).document == []
     mirror = {
         "watermark": {"state": "Idle", "value": "x.parquet"},
         "last_update_ts": 1_750_000_000,
@@ -157,8 +157,8 @@ def test_penguins_state_is_read_from_the_table(world: LocalWorld) -> None:
     }
     world.lake.put_atomic("_penguin/events_checkpoint.json", json.dumps(mirror).encode())
     world.lake.put_atomic("_penguin/events_quarantine.ndjson", b"")
-    desk = desk_of([worker], CONFIG)
-    [told] = answer(desk.beside, worker.name).document
+    providers = page_providers([worker], CONFIG)
+    [told] = answer(providers.peer, worker.name).document
     assert (told["name"], told["version"], told["commits"]) == ("events", 12, 3)
     assert told["blocked"] == {"events_main": "waits"}
 
@@ -181,12 +181,14 @@ def test_rows_that_nobody_commits_are_told(
     done: float, rows: int, committed: float | None, *, warned: bool
 ) -> None:
     said = [] if committed is None else [{"updated": committed, "saved": committed}]
-    found = behind(brief(done, rows), Found(BEHIND_SECS + 1, said))
+    found = behind(brief(done, rows), CachedDocument(BEHIND_SECS + 1, said))
     assert bool(found) == warned
     assert all("nothing was committed" in notice.text for notice in found)
-    assert behind(brief(0.0), Found()) == []
-    assert behind({"last": None}, Found(1e9, [])) == []
-    assert behind(brief(0.0), Found(BEHIND_SECS + 1, [], "503")) == []  # nobody knows any more
+    assert behind(brief(0.0), CachedDocument()) == []
+    assert behind({"last": None}, CachedDocument(1e9, [])) == []
+    assert (
+        behind(brief(0.0), CachedDocument(BEHIND_SECS + 1, [], "503")) == []
+    )  # nobody knows any more
 
 
 @pytest.mark.parametrize(
@@ -208,8 +210,10 @@ def test_whatever_penguins_state_is_the_page_goes_on(world: LocalWorld, raw: byt
     world.put("a.json", "1")
     worker = world.drain()
     world.lake.put_atomic("_penguin/events_checkpoint.json", raw)
-    panel = Panel("blizzard", [worker.activity], lambda: world.now, desk_of([worker], CONFIG))
-    answer(panel.desk.beside, worker.name)
+    panel = Panel(
+        "blizzard", [worker.activity], lambda: world.now, page_providers([worker], CONFIG)
+    )
+    answer(panel.providers.peer, worker.name)
     [brief] = panel.overview()["targets"]
     [whole] = (panel.target(worker.name) or {})["targets"]
     for document in (brief, whole):
@@ -224,8 +228,10 @@ def test_an_overview_does_not_repeat_why_hundreds_of_groups_are_blocked(world: L
     blocked = {f"source_{n}": "waits " * 1_000 for n in range(300)}
     mirror = {"blocked": blocked}
     world.lake.put_atomic("_penguin/events_checkpoint.json", json.dumps(mirror).encode())
-    panel = Panel("blizzard", [worker.activity], lambda: world.now, desk_of([worker], CONFIG))
-    answer(panel.desk.beside, worker.name)
+    panel = Panel(
+        "blizzard", [worker.activity], lambda: world.now, page_providers([worker], CONFIG)
+    )
+    answer(panel.providers.peer, worker.name)
     [brief] = panel.overview()["targets"]
     assert brief["beside"]["document"][0]["blocked_groups"] == 300
     assert len(json.dumps(brief)) < 10_000
@@ -270,8 +276,8 @@ def test_of_a_batch_that_was_taken_over_the_last_ones_object_counts(world: Local
     assert (shown["versions"], shown["missing"]) == ([0], 0)
 
 
-def story(desk: Desk, uri: str) -> dict[str, Any]:
-    found = answer(desk.story, uri)
+def story(providers: PageProviders, uri: str) -> dict[str, Any]:
+    found = answer(providers.story, uri)
     assert not found.error
     assert isinstance(found.document, dict)
     return found.document
@@ -282,11 +288,11 @@ def test_a_files_story_is_what_explain_says_with_commands(world: LocalWorld) -> 
     world.put("b.json", "bad")
     worker = world.drain()
     put_commit(world.lake, 4, *published(world))
-    desk = desk_of([worker], CONFIG)
-    done = story(desk, f"{world.raw.uri}/a.json")
+    providers = page_providers([worker], CONFIG)
+    done = story(providers, f"{world.raw.uri}/a.json")
     assert (done["verdict"], done["batch"]["rows"]) == ("ingested", 2)
     assert [output["delta_version"] for output in done["outputs"]] == [4]
-    bad = story(desk, f"{world.raw.uri}/b.json")
+    bad = story(providers, f"{world.raw.uri}/b.json")
     assert (bad["verdict"], bad["dead_letter"]["stage"]) == ("quarantined", "parse")
     commands = [each["command"] for each in bad["commands"]]
     here = "'/etc/a b/config.yaml' --pipeline events --source main"
@@ -303,11 +309,11 @@ def test_a_files_story_names_fields_without_a_column_in_bounds(world: LocalWorld
         names = tuple(f"{number:03}" for number in range(FIELDS_TOLD + 9))
         return replace(found, untaken=names, added_since=("price",))
 
-    told = story(desk_of([worker], CONFIG, fields), f"{world.raw.uri}/a.json")
+    told = story(page_providers([worker], CONFIG, fields), f"{world.raw.uri}/a.json")
     assert told["untaken"][0] == "000"
     assert (len(told["untaken"]), told["untaken"][-1]) == (FIELDS_TOLD + 1, "and 9 more")
     assert told["added_since"] == ["price"]
-    assert story(desk_of([worker], CONFIG), f"{world.raw.uri}/a.json")["untaken"] == []
+    assert story(page_providers([worker], CONFIG), f"{world.raw.uri}/a.json")["untaken"] == []
 
 
 def test_questions_tell_no_loop_that_a_store_answers(world: LocalWorld) -> None:
@@ -315,7 +321,7 @@ def test_questions_tell_no_loop_that_a_store_answers(world: LocalWorld) -> None:
     worker = world.drain()
     before = worker.activity.pulse
     world.now += 50
-    story(desk_of([worker], CONFIG), f"{world.raw.uri}/a.json")
+    story(page_providers([worker], CONFIG), f"{world.raw.uri}/a.json")
     assert worker.activity.pulse == before
 
 
@@ -324,11 +330,13 @@ def test_questions_tell_no_loop_that_a_store_answers(world: LocalWorld) -> None:
 )
 def test_hostile_questions_get_a_harmless_answer(world: LocalWorld, text: str) -> None:
     worker = world.drain()
-    panel = Panel("blizzard", [worker.activity], lambda: world.now, desk_of([worker], CONFIG))
+    panel = Panel(
+        "blizzard", [worker.activity], lambda: world.now, page_providers([worker], CONFIG)
+    )
     for uri in (text, f"{world.raw.uri}/{text}"):
         panel.story(uri)
-        assert panel.desk.story is not None
-        panel.desk.story.look()
+        assert panel.providers.story is not None
+        panel.providers.story.look()
         told = panel.story(uri)
         assert told is not None
         assert told["at"] is not None
@@ -351,12 +359,14 @@ def test_questions_cost_no_more_requests_than_are_allowed(
         world.put(f"{number:04d}.json", "1")
         world.drain(worker)
     monkeypatch.setattr(
-        page, "Allowance", lambda elapsed: allowance.Allowance(elapsed, burst=8, per_sec=0.001)
+        page,
+        "TokenBucket",
+        lambda elapsed: token_bucket.TokenBucket(elapsed, burst=8, per_sec=0.001),
     )
-    desk = desk_of([worker], CONFIG)
-    found = answer(desk.story, f"{world.raw.uri}/0000.json.gone")
+    providers = page_providers([worker], CONFIG)
+    found = answer(providers.story, f"{world.raw.uri}/0000.json.gone")
     assert "more requests" in found.error
-    again = answer(desk.story, f"{world.raw.uri}/another.json")
+    again = answer(providers.story, f"{world.raw.uri}/another.json")
     assert "more requests" in again.error
 
 
@@ -447,9 +457,9 @@ def test_names_that_are_no_text_do_not_end_the_history(world: LocalWorld) -> Non
     json.dumps(past, ensure_ascii=False).encode()
 
 
-def test_the_desk_opens_its_threads_and_closes_them(world: LocalWorld) -> None:
+def test_page_threads_start_and_stop_with_the_server(world: LocalWorld) -> None:
     worker = world.drain()
-    with desk_of([worker], CONFIG).open():
+    with page_providers([worker], CONFIG).open():
         assert {"beside", "past", "story"} <= lookups_that_run()
     assert not {"beside", "past", "story"} & lookups_that_run()
 

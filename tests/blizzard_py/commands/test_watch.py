@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from blizzard_core.observability.written import told_of
+from blizzard_core.observability.peer_state import summarize_state
 from blizzard_py.__main__ import main
 from blizzard_py.app.watching import Committing, Sight
 from blizzard_py.commands.watch import picture
@@ -59,7 +59,7 @@ def penguin(name: str, **told: Any) -> Committing:
         "log": {"version": 12},
         **told,
     }
-    return Committing("/lake", name, NOW - 90, told_of(document))
+    return Committing("/lake", name, NOW - 90, summarize_state(document))
 
 
 def test_both_daemons_are_told_of_and_what_is_wrong_is_red() -> None:
@@ -79,7 +79,7 @@ def test_both_daemons_are_told_of_and_what_is_wrong_is_red() -> None:
     assert "\x1b[31m" in late
     [red] = [line for line in lines if "blocked" in line]
     assert "\x1b[31m" in red
-    torn = Committing("/lake", "torn", NOW, told_of({}, "is no JSON"))
+    torn = Committing("/lake", "torn", NOW, summarize_state({}, "is no JSON"))
     [red] = [line for line in shown(sight_of({}, torn)) if "is no JSON" in line]
     assert "\x1b[31m" in red
     [fine] = [line for line in lines if "events/main" in line]

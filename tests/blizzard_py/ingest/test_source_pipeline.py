@@ -28,7 +28,7 @@ from blizzard_core.handover.published import first_name
 from blizzard_core.log import configure
 from blizzard_core.settings.sources import CheckpointSettings, PartitionFilter
 from blizzard_core.storage.local import LocalStorage
-from blizzard_core.storage.protocol import Page
+from blizzard_core.storage.protocol import ListingPage
 from blizzard_py.ingest.publish import OutputNames
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.state.journal import Journal
@@ -367,7 +367,7 @@ def test_a_source_whose_root_is_missing_has_removed_no_file() -> None:
     def unmounted(_path: str) -> None:
         return None
 
-    def refused(_after: str, _until: str | None) -> Iterator[Page]:
+    def refused(_after: str, _until: str | None) -> Iterator[ListingPage]:
         raise NotFound("no such directory")
 
     def away(job: IngestJob) -> IngestResult:

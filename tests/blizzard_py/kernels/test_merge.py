@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.storage.local import LocalStorage
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_py.job import IngestResult, PartitionRule, SortKey, StagedOutput
 from blizzard_py.kernels import merge, packing
 from blizzard_py.kernels.job_tasks import tasks_of
@@ -178,7 +178,7 @@ def test_what_cannot_be_joined_is_written_again(
     def refusing(self: JoinedFile, data: bytes) -> None:
         added.append(data)
         if len(added) == 3:
-            raise Misfit("has what nobody knows")
+            raise SchemaMismatch("has what nobody knows")
         add(self, data)
 
     monkeypatch.setattr(JoinedFile, "add", refusing)

@@ -12,7 +12,7 @@ import pytest
 
 from blizzard_core.errors import FencedError, StateError, Unavailable
 from blizzard_core.settings.sources import CheckpointSettings
-from blizzard_core.storage.protocol import Page
+from blizzard_core.storage.protocol import ListingPage
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -230,7 +230,7 @@ def test_a_listing_that_fails_is_tried_again(mode: str, monkeypatch: pytest.Monk
     world.put(LATE, "late")
     list_range, asked = world.source.list_range, itertools.count()
 
-    def fails(after: str, until: str | None) -> Iterator[Page]:
+    def fails(after: str, until: str | None) -> Iterator[ListingPage]:
         if until is not None and until.startswith(DAY) and not next(asked):
             raise Unavailable("not now")
         return list_range(after, until)

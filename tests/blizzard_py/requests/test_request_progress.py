@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import StateError
 from blizzard_py.requests.progress import (
     Ended,
@@ -87,9 +87,9 @@ def test_a_request_that_is_not_there_is_left_out_already() -> None:
 @pytest.mark.parametrize("change", [{"seq": 0}, {"state": "lost"}, {"at": "now"}, {"more": 1}])
 def test_a_wrong_stored_state_is_refused(change: dict[str, Any]) -> None:
     stored = {A: asdict(waiting(A)[A])}
-    assert decoded(dict[str, RequestState], stored, "checkpoint") == waiting(A)
+    assert decode_document(dict[str, RequestState], stored, "checkpoint") == waiting(A)
     with pytest.raises(StateError, match=rf"checkpoint: .*{A}"):
-        decoded(dict[str, RequestState], {A: {**stored[A], **change}}, "checkpoint")
+        decode_document(dict[str, RequestState], {A: {**stored[A], **change}}, "checkpoint")
 
 
 @given(st.lists(st.tuples(st.sampled_from([A, B, C]), st.sampled_from([*get_args(State), None]))))

@@ -20,11 +20,11 @@ from blizzard_core.watermark.name_range import NameRange
 from blizzard_core.watermark.progress import (
     PartitionProgress,
     Progress,
-    Scanned,
-    finished,
+    ScanTimes,
+    expire_grace,
     gaps,
     is_new,
-    settled,
+    mark_done,
 )
 from blizzard_py.job import FinishedFile, StagedBadRecords
 from blizzard_py.sources.files.advance import held_by
@@ -173,8 +173,8 @@ def test_any_progress_survives_the_round_trip(
     progress = Progress(depth=1, floor=floor)
     for seen in (0.0, 1e6):
         done = [path for path, old in paths if old == (seen == 0.0) and path not in held]
-        progress = finished(progress, done, seen, waits)
-    progress = settled(progress, Scanned(1e6, 1e6), 300, waits)
+        progress = mark_done(progress, done, seen, waits)
+    progress = expire_grace(progress, ScanTimes(1e6, 1e6), 300, waits)
     text = json.dumps(progress_to_json(progress, 1e6))
     assert progress_from_json(json.loads(text), "x") == progress
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blizzard_core.checkpoint.decode import decoded
+from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import StateError
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
@@ -373,7 +373,7 @@ def test_the_list_goes_through_json() -> None:
         {"segment": "a", "count": 3},
         {"segment": "b", "count": 2, "missing_since": 17.0},
     ]
-    assert decoded(LISTED, document, "f") == segments
+    assert decode_document(LISTED, document, "f") == segments
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,7 @@ def test_the_list_goes_through_json() -> None:
 )
 def test_a_list_that_is_not_understood_is_refused(document: object) -> None:
     with pytest.raises(StateError, match=r"^s3://b/checkpoint\.json: .*; restore it"):
-        decoded(LISTED, document, "s3://b/checkpoint.json")
+        decode_document(LISTED, document, "s3://b/checkpoint.json")
 
 
 @pytest.mark.parametrize(

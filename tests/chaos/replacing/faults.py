@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
 from blizzard_core.errors import Unavailable
-from blizzard_core.storage.protocol import Entry, Page, Storage
+from blizzard_core.storage.protocol import Entry, ListingPage, Storage
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Dying:
     def _asked(self, action: Callable[[], T]) -> T:
         return self._faults.around(action, lambda: Unavailable("no answer"))
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         return iter(self._asked(lambda: list(self._inner.list_range(after, until))))
 
     def stat(self, path: str) -> Entry | None:

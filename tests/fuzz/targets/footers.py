@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from blizzard_core.storage.protocol import Entry
 from penguin_py.intake.footers import Footers, read_footers
-from penguin_py.planning.commit_plan import Rules, make_plan
+from penguin_py.planning.commit_plan import SchemaRules, make_plan
 from tests.fuzz.mutate import parquet as mutated
 from tests.fuzz.target import Target, hold
 from tests.support.memory_store import MemoryStorage
@@ -19,7 +19,7 @@ from tests.support.penguin_world import parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root
 
 _PATH = "date=2024-01-28/a.parquet"
-_RULES = Rules({"date": "date"}, "merge")
+_RULES = SchemaRules({"date": "date"}, "merge")
 
 
 def footers(data: bytes) -> None:

@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from blizzard_core.errors import CommitError, StateError, Unavailable
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY
-from blizzard_core.storage.protocol import Page, Storage
+from blizzard_core.storage.protocol import ListingPage, Storage
 from blizzard_core.text import MAX_SHOWN
 from penguin_py.delta.messages import told_by
 from penguin_py.delta.table import DeltaLog
@@ -156,7 +156,7 @@ class Growing:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         # Page by page: a listing that is left before it comes to the file has not listed it.
         for page in self._inner.list_range(after, until):
             if any(entry.path == self._path for entry in page.entries):

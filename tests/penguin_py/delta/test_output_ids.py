@@ -12,7 +12,7 @@ import pytest
 from blizzard_core.checkpoint.digests import TAIL, read_segment, segments_in
 from blizzard_core.errors import StateError, Unavailable
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.storage.protocol import Page, Storage
+from blizzard_core.storage.protocol import ListingPage, Storage
 from penguin_py.delta.output_ids import FOLDER, IDS_KEPT, VERSIONS_KEPT, OutputIds
 from tests.support.penguin_world import World, parquet
 
@@ -66,7 +66,7 @@ class Stale:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         for page in self._inner.list_range(after, until):
             self.times -= 1
             if self.times >= 0:
@@ -74,7 +74,7 @@ class Stale:
                     type(entry)(entry.path[:-40] + "0" * 32 + ".digests", 1, 1.0)
                     for entry in page.entries
                 )
-                yield Page(gone, page.requests, page.keys)
+                yield ListingPage(gone, page.requests, page.keys)
             else:
                 yield page
 

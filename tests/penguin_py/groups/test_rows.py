@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from blizzard_core.storage.opening import open_storage
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.groups.rows import Looked, look_into, rewrite
 from penguin_py.intake.file_statistics import file_statistics
 from penguin_py.planning.replacing import ranges_of
@@ -103,7 +103,9 @@ def test_a_column_of_another_type_is_told_and_one_of_nulls_has_nothing(tmp_path:
     storage = open_storage(str(tmp_path), {})
     for name, values in (("a.parquet", [1]), ("b.parquet", [None])):
         pq.write_table(pa.table({"_unit": values}), tmp_path / name)
-    with pytest.raises(Misfit, match=r"^a\.parquet has _unit as int64, so its rows cannot be told"):
+    with pytest.raises(
+        SchemaMismatch, match=r"^a\.parquet has _unit as int64, so its rows cannot be told"
+    ):
         look_into(storage, "a.parquet", (tmp_path / "a.parquet").stat().st_size, WANTED)
     size = (tmp_path / "b.parquet").stat().st_size
     assert look_into(storage, "b.parquet", size, WANTED) == Looked(0, 1, lacks=True)
@@ -111,7 +113,7 @@ def test_a_column_of_another_type_is_told_and_one_of_nulls_has_nothing(tmp_path:
 
 def test_a_file_that_cannot_be_read_is_told_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"junk that is long enough")
-    with pytest.raises(Misfit, match=r"a\.parquet is in the table and cannot be read"):
+    with pytest.raises(SchemaMismatch, match=r"a\.parquet is in the table and cannot be read"):
         look_into(open_storage(str(tmp_path), {}), "a.parquet", 24, WANTED)
 
 
@@ -124,5 +126,5 @@ def test_a_footer_of_two_minds_ends_no_process(tmp_path: Path) -> None:
 
     path.write_bytes(edited(path.read_bytes(), says_how_long_its_numbers_are_as_texts))
     storage = open_storage(str(tmp_path), {})
-    with pytest.raises(Misfit, match=r"a\.parquet is in the table and cannot be read"):
+    with pytest.raises(SchemaMismatch, match=r"a\.parquet is in the table and cannot be read"):
         rewrite(storage, "a.parquet", path.stat().st_size, "b.parquet", WANTED)

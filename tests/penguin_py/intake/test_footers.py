@@ -23,7 +23,7 @@ from pyarrow.parquet import encryption
 
 from blizzard_core.bounds import FILE_COLUMNS
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.table.schema_fit import Rules, delta_schema, merge
+from blizzard_core.table.schema_fit import SchemaRules, delta_schema, merge
 from penguin_py.intake.footers import read_footers
 from penguin_py.planning.commit_plan import make_plan
 from tests.support.memory_store import MemoryStorage
@@ -58,7 +58,7 @@ def outcome(data: bytes) -> str:
     store = MemoryStorage()
     store.objects["x.parquet"] = (data, 0.0)
     footers = read_footers(store, [Entry("x.parquet", len(data), 0.0)], None)
-    plan = make_plan(None, footers.sound, (), Rules(None, "merge"))
+    plan = make_plan(None, footers.sound, (), SchemaRules(None, "merge"))
     refused = [*footers.rejected, *plan.rejections]
     assert len(refused) + len(plan.adds) == 1
     return refused[0].reason if refused else ""

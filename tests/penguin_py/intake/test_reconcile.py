@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
 from blizzard_core.errors import CommitError
-from blizzard_core.handover.quarantine import Record
+from blizzard_core.handover.quarantine import QuarantineRecord
 from blizzard_core.storage.protocol import Entry
 from penguin_py import app
 from penguin_py.__main__ import main
@@ -36,8 +36,8 @@ def age(world: World, path: str, secs: float) -> None:
     os.utime(Path(world.uri, path), (world.now - secs, world.now - secs))
 
 
-def record(path: str, size: int, modified: float | None) -> Record:
-    return Record(path, "why", "read", "2024-01-01T00:00:00+00:00", size, modified, 0)
+def record(path: str, size: int, modified: float | None) -> QuarantineRecord:
+    return QuarantineRecord(path, "why", "read", "2024-01-01T00:00:00+00:00", size, modified, 0)
 
 
 def test_compare_sorts_by_age_and_record() -> None:

@@ -17,7 +17,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.tables import TableSettings
 from blizzard_core.storage.opening import delta_options
 from blizzard_core.storage.protocol import Entry
-from blizzard_core.table.schema_fit import Misfit, Rules, delta_schema, merge
+from blizzard_core.table.schema_fit import SchemaMismatch, SchemaRules, delta_schema, merge
 from penguin_py.intake.footers import accepts
 from penguin_py.model import Footer, TableState
 from penguin_py.planning.commit_plan import make_plan
@@ -25,7 +25,7 @@ from penguin_py.planning.partition_values import check_addressable, partition_va
 from penguin_py.settings import tables_of
 from tests.support.penguin_world import parquet
 
-MERGE = Rules(None, "merge")
+MERGE = SchemaRules(None, "merge")
 
 
 def footer(path: str, data: pa.Table, output_id: str | None = None) -> Footer:
@@ -83,7 +83,7 @@ def test_partition_values(kind: pa.DataType, text: str, expected: str | None) ->
     ],
 )
 def test_bad_partition_values_are_refused(kind: pa.DataType, text: str) -> None:
-    with pytest.raises(Misfit):
+    with pytest.raises(SchemaMismatch):
         partition_values(f"p={text}/x.parquet", {"p": kind})
 
 
@@ -91,7 +91,7 @@ def test_bad_partition_values_are_refused(kind: pa.DataType, text: str) -> None:
 def test_whatever_a_partition_value_is_it_is_typed_or_refused(text: str, kind: pa.DataType) -> None:
     try:
         values = partition_values(f"p={text.replace('/', '')}/x.parquet", {"p": kind})
-    except Misfit:
+    except SchemaMismatch:
         return
     value = values["p"]
     if value is not None:
@@ -100,7 +100,7 @@ def test_whatever_a_partition_value_is_it_is_typed_or_refused(text: str, kind: p
 
 @pytest.mark.parametrize("path", ["a\tb.parquet", "a//b.parquet", "a:b.parquet", "./a", "x/../a"])
 def test_names_that_readers_cannot_open_are_refused(path: str) -> None:
-    with pytest.raises(Misfit):
+    with pytest.raises(SchemaMismatch):
         check_addressable(path)
 
 
@@ -146,7 +146,7 @@ def test_what_fits(table: pa.DataType, file: pa.DataType) -> None:
     ],
 )
 def test_what_does_not_fit(table: pa.DataType, file: pa.DataType) -> None:
-    with pytest.raises(Misfit, match="'c"):
+    with pytest.raises(SchemaMismatch, match="'c"):
         merge(pa.schema([("c", table)]), delta_schema(pa.schema([("c", file)])), (), "merge")
 
 
@@ -166,7 +166,7 @@ def test_names_within_a_file_differ_by_more_than_case(
     columns: list[tuple[str, pa.DataType]], named: str, mode: str
 ) -> None:
     before = pa.schema([("c", pa.struct([("a", pa.int32())])), ("day", pa.string())])
-    with pytest.raises(Misfit, match=named):
+    with pytest.raises(SchemaMismatch, match=named):
         merge(before, delta_schema(pa.schema(columns)), ("day",), mode)
 
 

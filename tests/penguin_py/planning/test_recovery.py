@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from blizzard_core.delta_json import relative
 from blizzard_core.errors import StateError, Unavailable
-from blizzard_core.storage.protocol import Entry, Page, Storage
+from blizzard_core.storage.protocol import Entry, ListingPage, Storage
 from penguin_py.delta import output_ids
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import copied_at
@@ -554,7 +554,7 @@ class Counting:
 
         return called
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
         for page in self._inner.list_range(after, until):
             self.asked.append(f"list {after}")
             yield page

@@ -122,7 +122,7 @@ def running_batches_run_again(_world: World) -> Iterator[None]:
         done = replace(
             state,
             in_flight=tuple(b for b in state.in_flight if b.batch != found.batch),
-            progress=watermark.finished(
+            progress=watermark.mark_done(
                 state.progress, [e.path for e in found.files], found.seen_ts, advance.hold_all
             ),
         )

@@ -11,7 +11,7 @@ from blizzard_core.watermark import floor, scan
 from blizzard_core.watermark import paths as watermark_paths
 from blizzard_core.watermark import progress as watermark
 from blizzard_core.watermark.partition_time import lookback_floor
-from blizzard_core.watermark.progress import Scanned
+from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.ingest import start
 from blizzard_py.ingest.batch_runner import BatchRunner
 from blizzard_py.sources.files import advance, discovery, late_files, sweep, watermark_files
@@ -31,7 +31,7 @@ def grace_by_scans(_world: World) -> Iterator[None]:
             return state
         now, grace = self._now(), self._parts.source.grace_period
         lowest = files._lowest(state, found, work)
-        moved = watermark.settled(state.progress, Scanned(now, now), grace, lowest)
+        moved = watermark.expire_grace(state.progress, ScanTimes(now, now), grace, lowest)
         return replace(state, progress=moved)
 
     with mock.patch.object(BatchRunner, "_advance", advance):
@@ -68,7 +68,9 @@ def recovery_moves_nothing(_world: World) -> Iterator[None]:
         if state.processed is not None:
             return state
         now, grace = self._now(), self._parts.source.grace_period
-        moved = watermark.settled(state.progress, Scanned(now, now), grace, lambda _partition: None)
+        moved = watermark.expire_grace(
+            state.progress, ScanTimes(now, now), grace, lambda _partition: None
+        )
         return replace(state, progress=moved)
 
     with mock.patch.object(BatchRunner, "recover", recover):
@@ -77,9 +79,9 @@ def recovery_moves_nothing(_world: World) -> Iterator[None]:
 
 @guard("the scan's end counts where its beginning should")
 def scans_count_from_their_beginning(_world: World) -> Iterator[None]:
-    real = watermark.settled
+    real = watermark.expire_grace
 
-    def settled(before: Any, scanned: Scanned, grace: float, lowest: Any) -> Any:
+    def settled(before: Any, scanned: ScanTimes, grace: float, lowest: Any) -> Any:
         return real(before, replace(scanned, began=scanned.ended), grace, lowest)
 
     with mock.patch.object(advance, "settled_progress", settled):
@@ -181,7 +183,7 @@ def wrong_times_are_cut(_world: World) -> Iterator[None]:
 
 @guard("the floor rises over files that were found and are not done")
 def floor_below_pending(_world: World) -> Iterator[None]:
-    real = floor.raised
+    real = floor.raise_floors
     with mock.patch.object(
         advance,
         "raised",

@@ -14,7 +14,7 @@ from blizzard_core.errors import NotFound, StateError
 from blizzard_core.json_text import json_value
 from blizzard_core.storage.opening import scheme_of
 from blizzard_core.storage.protocol import Storage
-from blizzard_core.table.contract import Declared, objections
+from blizzard_core.table.contract import TableDeclaration, objections
 from blizzard_core.table.pipeline_fit import TableShape
 
 _AT_ONCE = 16
@@ -56,7 +56,7 @@ def _understood(protocol: Mapping[str, Any], metadata: Mapping[str, Any], where:
         text = str(metadata["schemaString"])
         partitions = [str(name) for name in metadata.get("partitionColumns") or ()]
         against = objections(
-            Declared(
+            TableDeclaration(
                 int(protocol["minReaderVersion"]),
                 int(protocol["minWriterVersion"]),
                 [

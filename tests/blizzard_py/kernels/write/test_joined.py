@@ -16,7 +16,7 @@ import pytest
 
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, nan_columns_of
 from blizzard_core.storage.local import LocalStorage
-from blizzard_core.table.schema_fit import Misfit
+from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.kernels.write.joined import JoinedFile
 from blizzard_py.kernels.write.parquet import ParquetFormat
@@ -216,5 +216,5 @@ def test_what_cannot_be_had_as_it_is_is_refused(
     tmp_path: Path, spoiled: Callable[[bytes], bytes], why: str
 ) -> None:
     good = file_of(rows(0, 5))
-    with pytest.raises(Misfit, match=why):
+    with pytest.raises(SchemaMismatch, match=why):
         joined(tmp_path, [good, spoiled(good)])

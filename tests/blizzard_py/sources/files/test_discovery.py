@@ -14,7 +14,7 @@ from blizzard_core.settings.sources import PartitionFilter, SourceSettings
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.watermark.partition_time import lookback_floor
-from blizzard_core.watermark.progress import Progress, finished
+from blizzard_core.watermark.progress import Progress, mark_done
 from blizzard_py.sources.activity import Apart
 from blizzard_py.sources.files.discovery import Discovery, FirstSeen, accepts, starting_point
 from blizzard_py.sources.files.discovery import discover as discover_with
@@ -203,7 +203,7 @@ def test_a_scan_that_is_cut_says_how_far_it_went_and_the_next_goes_on() -> None:
         assert len(found.files) <= 5 + storage.page_keys
         assert all(until is None or f.path <= until for f in found.files)
         taken += [f.path for f in found.files]
-        progress = finished(found.progress, taken, NOW, nothing_waits)
+        progress = mark_done(found.progress, taken, NOW, nothing_waits)
         scans += 1
     assert taken == sorted(storage.objects)
     assert scans > 2

@@ -16,8 +16,8 @@ from prometheus_client import REGISTRY
 from blizzard_core.errors import FencedError, Unavailable
 from blizzard_core.log import configure
 from blizzard_core.settings.sources import CheckpointSettings
-from blizzard_core.storage.protocol import Entry, Page
-from blizzard_core.watermark.progress import PartitionProgress, Progress, Scanned, finished
+from blizzard_core.storage.protocol import Entry, ListingPage
+from blizzard_core.watermark.progress import PartitionProgress, Progress, ScanTimes, mark_done
 from blizzard_py.job import FinishedFile, Outcome
 from blizzard_py.sources.files import sweep
 from blizzard_py.sources.files.sweep import partitions_behind
@@ -287,7 +287,7 @@ def test_a_restart_goes_on_where_the_sweep_was(monkeypatch: pytest.MonkeyPatch) 
     asked: list[str] = []
     listing = world.source.list_range
 
-    def noted(after: str, until: str | None) -> Iterator[Page]:
+    def noted(after: str, until: str | None) -> Iterator[ListingPage]:
         asked.append(after)
         return listing(after, until)
 
@@ -448,13 +448,13 @@ def found_after(progress: Progress, path: str, modified: float) -> float:
 
     0 if none was.
     """
-    before, scanned = Scanned(1000.0, 1010.0), Scanned(1040.0, 1050.0)
+    before, scanned = ScanTimes(1000.0, 1010.0), ScanTimes(1040.0, 1050.0)
     [*days] = measured((), progress, [Entry(path, 1, modified)], before, scanned)
     return days[0][1] if days else 0.0
 
 
 def test_lateness_is_measured_between_the_scans_that_did_and_did_not_see_the_file() -> None:
-    progress = finished(Progress(depth=1), ["d=1/m"], 990.0, nothing_waits)
+    progress = mark_done(Progress(depth=1), ["d=1/m"], 990.0, nothing_waits)
     assert found_after(progress, "d=1/c", 1020.0) == 30
     # What a modification time says beyond that is not believed.
     assert found_after(progress, "d=1/c", 0.0) == 10
@@ -464,9 +464,9 @@ def test_lateness_is_measured_between_the_scans_that_did_and_did_not_see_the_fil
 
 
 def test_the_first_scan_of_a_process_measures_nothing() -> None:
-    progress = finished(Progress(depth=1), ["d=1/m"], 0.0, nothing_waits)
+    progress = mark_done(Progress(depth=1), ["d=1/m"], 0.0, nothing_waits)
     entry = Entry("d=1/c", 1, 500.0)
-    assert measured((), progress, [entry], None, Scanned(1000.0, 1010.0)) == ()
+    assert measured((), progress, [entry], None, ScanTimes(1000.0, 1010.0)) == ()
 
 
 def test_the_grace_period_sizes_itself_within_bounds() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from blizzard_core.errors import StateError
 from blizzard_core.settings.sources import CheckpointSettings
-from blizzard_core.storage.protocol import Page, order_key
+from blizzard_core.storage.protocol import ListingPage, order_key
 from blizzard_core.watermark.name_range import NameRange
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.edits.checkpoint_store import EditRefused
@@ -44,7 +44,7 @@ def listed(world: World) -> list[tuple[str, str | None]]:
     calls: list[tuple[str, str | None]] = []
     list_range = world.source.list_range
 
-    def recorded(after: str, until: str | None) -> Iterator[Page]:
+    def recorded(after: str, until: str | None) -> Iterator[ListingPage]:
         calls.append((after, until))
         yield from list_range(after, until)
 

@@ -16,11 +16,11 @@ from blizzard_core.errors import BlizzardError
 PER_SEC = 10.0
 
 
-class OverAllowance(BlizzardError):
+class RequestLimitReached(BlizzardError):
     """A question takes more requests than are left for now."""
 
 
-class Allowance:
+class TokenBucket:
     """Requests that are left. Thread-safe; ``elapsed`` is a clock that never goes back."""
 
     def __init__(
@@ -34,14 +34,14 @@ class Allowance:
         self._lock = threading.Lock()
 
     def spend(self) -> None:
-        """Count a request. Raises `OverAllowance` once there is none left."""
+        """Count a request. Raises `RequestLimitReached` once there is none left."""
         with self._lock:
             now = self._elapsed()
             self._left = min(self._burst, self._left + (now - self._at) * self._per_sec)
             self._at = now
             if self._left < 1:
                 secs = math.ceil((self._burst / 2 - self._left) / self._per_sec)
-                raise OverAllowance(
+                raise RequestLimitReached(
                     "this takes more requests to the store than a page may cause; ask on a"
                     f" terminal with `blizzard explain CONFIG URI`, or here in {secs} s"
                 )

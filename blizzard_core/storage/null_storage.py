@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import BinaryIO, NoReturn
 
 from blizzard_core.errors import NotFound
-from blizzard_core.storage.protocol import Entry, Page
+from blizzard_core.storage.protocol import Entry, ListingPage
 
 
-class Nowhere:
+class NullStorage:
     """A `Storage` without an object, that takes none. ``uri`` is what the source is called."""
 
     conditional_writes = True
@@ -17,7 +17,7 @@ class Nowhere:
     def __init__(self, uri: str) -> None:
         self.uri = uri
 
-    def list_range(self, after: str, until: str | None) -> Iterator[Page]:  # noqa: ARG002  # the protocol gives it
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:  # noqa: ARG002  # the protocol gives it
         return iter(())
 
     def stat(self, path: str) -> Entry | None:  # noqa: ARG002  # the protocol gives it

@@ -16,7 +16,7 @@ from typing import Any
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.log import get_logger
-from blizzard_core.observability.activity import told
+from blizzard_core.observability.activity import error_text
 
 # What was read is read again after so long, while somebody asks for it.
 FRESH_SECS = 60.0
@@ -32,7 +32,7 @@ STOP_SECS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CachedDocument:
     """The value that was read, and the moment ``at`` (epoch seconds); None if nothing was yet.
 
     ``error`` is why it could not be read; ``document`` is then what was read before, if anything
@@ -59,10 +59,10 @@ class _Entry:
     wanted: float
     read: float | None = None
     reading: bool = False
-    found: Found = Found()
+    found: CachedDocument = CachedDocument()
 
 
-class Lookups:
+class BackgroundCache:
     """Reads things by their key, in threads of its own. Thread-safe.
 
     ``read`` gives the document of a key, and may raise `BlizzardError`; several threads call it,
@@ -87,7 +87,7 @@ class Lookups:
         self._asked = threading.Condition()
         self._over = False
 
-    def ask(self, key: str) -> Found:
+    def ask(self, key: str) -> CachedDocument:
         """Return what is known, and have it read if that is old. Raises `Busy`."""
         with self._asked:
             now = self._elapsed()
@@ -102,7 +102,7 @@ class Lookups:
             entry.asked = now
             if entry.read is None or now - entry.read >= FRESH_SECS:
                 self._asked.notify()
-            return _said(entry, now)
+            return _mark_late(entry, now)
 
     def look(self) -> bool:
         """Read what is due next, if anything is. Only the thread and tests call it."""
@@ -122,17 +122,17 @@ class Lookups:
                 if error and entry.found.document is not None:
                     entry.found = replace(entry.found, error=error)
                 else:
-                    entry.found = Found(self._clock(), document, error)
+                    entry.found = CachedDocument(self._clock(), document, error)
         return True
 
     def _answer(self, key: str) -> tuple[Any, str]:
         try:
             return self._read(key), ""
         except BlizzardError as error:
-            return None, told(error)
+            return None, error_text(error)
         except Exception as error:  # a bug of a page must not end what it is for
             get_logger().warning("lookup_failed", lookup=self._name, key=key, exc_info=True)
-            return None, f"this cannot be shown: {told(error)}"
+            return None, f"this cannot be shown: {error_text(error)}"
 
     def _forget(self, now: float) -> None:
         gone = [
@@ -175,13 +175,13 @@ class Lookups:
                     return
 
 
-def _said(entry: _Entry, now: float) -> Found:
+def _mark_late(entry: _Entry, now: float) -> CachedDocument:
     """Return what was read, and whether it is older than it should be."""
     due = entry.wanted if entry.read is None else max(entry.wanted, entry.read + FRESH_SECS)
     if entry.found.error or now - due <= LATE_SECS:
         return entry.found
-    told = f"could not be read for {now - due:.0f} s: a store does not answer, or is slow"
-    return replace(entry.found, error=told)
+    late = f"could not be read for {now - due:.0f} s: a store does not answer, or is slow"
+    return replace(entry.found, error=late)
 
 
 def next_of(entries: Mapping[str, tuple[float, float | None]], now: float) -> str | None:

@@ -24,7 +24,7 @@ SERVER = "blizzard-penguin"
 TAKEN_AT_ONCE = CONNECTIONS // 8
 
 
-class Connection(web.RequestHandler):
+class WebConnection(web.RequestHandler):
     """One connection of those that are ``open_``, the one heard of least lately first."""
 
     __slots__ = ("_open", "_wire")
@@ -32,7 +32,7 @@ class Connection(web.RequestHandler):
     def __init__(
         self,
         server: web.Server,
-        open_: dict[Connection, None],
+        open_: dict[WebConnection, None],
         loop: asyncio.AbstractEventLoop,
         **options: Any,
     ) -> None:

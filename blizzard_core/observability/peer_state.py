@@ -15,11 +15,11 @@ from typing import Any
 from blizzard_core.bounds import SHOWN_STATE_BYTES
 from blizzard_core.errors import NotFound
 from blizzard_core.json_text import json_value
-from blizzard_core.observability.activity import told_text
+from blizzard_core.observability.activity import clean_text
 from blizzard_core.storage.protocol import Entry, Storage
 
 # How many blocked groups are told with the reason; the others are counted.
-BLOCKED_TOLD = 50
+BLOCKED_SHOWN = 50
 # Beyond it whoever draws the page has no whole numbers.
 _LARGEST = 2**53
 # The last second of the last year that a calendar has.
@@ -49,17 +49,21 @@ class StateFiles:
 
     def _document(self, entry: Entry) -> dict[str, Any]:
         if entry.size > SHOWN_STATE_BYTES:
-            return told_of({}, f"has {entry.size:,} bytes, too many to look into")
+            return summarize_state({}, f"has {entry.size:,} bytes, too many to look into")
         try:
             document = json_value(self._storage.read(entry.path))
         except NotFound:
-            return told_of({}, "is gone")
+            return summarize_state({}, "is gone")
         except ValueError:
-            return told_of({}, "is no JSON")
-        return told_of(document) if isinstance(document, dict) else told_of({}, "is no state")
+            return summarize_state({}, "is no JSON")
+        return (
+            summarize_state(document)
+            if isinstance(document, dict)
+            else summarize_state({}, "is no state")
+        )
 
 
-def told_of(document: dict[str, Any], odd: str = "") -> dict[str, Any]:
+def summarize_state(document: dict[str, Any], odd: str = "") -> dict[str, Any]:
     """Return what is shown of a state file of either daemon; ``odd`` says why nothing can be.
 
     Pure.
@@ -78,8 +82,8 @@ def told_of(document: dict[str, Any], odd: str = "") -> dict[str, Any]:
         "version": _version(log),
         "commits": number_of(document.get("txn_version")),
         "blocked": {
-            told_text(source): text_of(why) or "?"
-            for source, why in islice(blocked.items(), BLOCKED_TOLD)
+            clean_text(source): text_of(why) or "?"
+            for source, why in islice(blocked.items(), BLOCKED_SHOWN)
         },
         "blocked_groups": len(blocked),
         "files": number_of(totals.get("files")),
@@ -98,7 +102,7 @@ def _block(document: dict[str, Any], key: str) -> dict[str, Any]:
 
 def text_of(value: Any) -> str | None:
     """Return what stands there, if it is text: without credentials, on one line, not too long."""
-    return told_text(value) if isinstance(value, str) else None
+    return clean_text(value) if isinstance(value, str) else None
 
 
 def number_of(value: Any) -> float | None:

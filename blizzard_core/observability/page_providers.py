@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from blizzard_core.observability.lookups import Found, Lookups
+from blizzard_core.observability.background_cache import BackgroundCache, CachedDocument
 from blizzard_core.observability.notices import Notice
 
 Document = Mapping[str, Any]
@@ -25,7 +25,7 @@ class Command:
     command: str
 
 
-def no_notices(_brief: Document, _beside: Found) -> Sequence[Notice]:
+def no_notices(_brief: Document, _beside: CachedDocument) -> Sequence[Notice]:
     """Nothing follows."""
     return ()
 
@@ -36,31 +36,31 @@ def no_commands(_brief: Document) -> Sequence[Command]:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class PageProviders:
     """Each part may be missing.
 
     ``beside`` and ``past`` have the names of targets as keys, ``story`` URIs. ``notices`` says
     what follows from a target's brief and what is beside it, ``commands`` what helps a target.
     """
 
-    beside: Lookups | None = None
-    past: Lookups | None = None
-    story: Lookups | None = None
-    notices: Callable[[Document, Found], Sequence[Notice]] = no_notices
+    peer: BackgroundCache | None = None
+    history: BackgroundCache | None = None
+    story: BackgroundCache | None = None
+    notices: Callable[[Document, CachedDocument], Sequence[Notice]] = no_notices
     commands: Callable[[Document], Sequence[Command]] = no_commands
 
     @contextmanager
     def open(self) -> Iterator[None]:
         """Answer while the block runs."""
         with ExitStack() as threads:
-            for lookups in (self.beside, self.past, self.story):
+            for lookups in (self.peer, self.history, self.story):
                 if lookups is not None:
                     threads.enter_context(lookups.working())
             yield
 
-    def told(self, brief: Document) -> list[dict[str, Any]]:
+    def commands_for(self, brief: Document) -> list[dict[str, Any]]:
         """The commands that help a target."""
         return [asdict(command) for command in self.commands(brief)]
 
 
-NO_DESK = Desk()
+NO_PROVIDERS = PageProviders()

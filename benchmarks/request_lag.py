@@ -21,7 +21,7 @@ from pathlib import Path
 import yaml
 
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.submit import Order, Waits, submit_and_follow
+from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
 
 WHERE = ("events", "main")
 _EVERY_SECS = 2.0
@@ -52,7 +52,7 @@ def _measure(folder: Path, files: int, rows: int, live: int) -> None:
     try:
         _lags(folder, "warm", 5)
         alone = _lags(folder, "alone", live)
-        order = Order("reingest", {"range": ["date=2024-01-01", "date=2024-01-01"]}, _AGAIN)
+        order = RequestOrder("reingest", {"range": ["date=2024-01-01", "date=2024-01-01"]}, _AGAIN)
         submit_and_follow(
             load_config(config), WHERE, order, Waits(time.sleep, time.time, print, wait=False)
         )

@@ -34,7 +34,7 @@ from blizzard_py.app import daemon as app
 from blizzard_py.app import inspection
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.new_fields import schema_diff
-from blizzard_py.app.query_validation import validate_asked
+from blizzard_py.app.query_validation import validate_query_sources
 from blizzard_py.app.validation import checkpoint_notes, validate_pipelines
 from blizzard_py.commands import (
     backfill,
@@ -130,7 +130,7 @@ def validate(config: Path) -> int:
     server) is asked about it, which takes some seconds; nothing is read or written.
     """
     loaded = load_config(config)
-    notes = validate_asked(loaded)
+    notes = validate_query_sources(loaded)
     notes += validate_pipelines(loaded)
     notes += checkpoint_notes(loaded)
     pipelines, tables = len(loaded.pipelines), len(loaded.tables)

@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from blizzard_py.demo.daemons import Running, plan, running
+from blizzard_py.demo.daemons import RunningDaemon, plan, running
 from blizzard_py.demo.report import table_size
 from blizzard_py.demo.stage import DemoFailedError, staged, step
 from demo import postgresql, shop
@@ -32,7 +32,7 @@ class Demo:
     """The steps, told as they happen."""
 
     def __init__(
-        self, place: Path, console: Console, server: postgresql.Server, blizzard: Running
+        self, place: Path, console: Console, server: postgresql.Server, blizzard: RunningDaemon
     ) -> None:
         self.console = console
         self.step = partial(step, console)
@@ -42,7 +42,7 @@ class Demo:
 
     def windows(self) -> list[dict[str, Any]]:
         """Return the log's `batch_done` events, one a window."""
-        return self.blizzard.told("batch_done")
+        return self.blizzard.events("batch_done")
 
     def read(self) -> None:
         """Wait until as many versions were published as there are."""

@@ -181,17 +181,17 @@ _EXAMPLES = "`30s`, `5m`, `1h`, `7d` or `P30D`"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class CalendarSpan:
     """A duration in two parts: months differ in length, and microseconds do not."""
 
     months: int
     micros: int
 
 
-def span(text: str) -> Span:
+def parse_duration(text: str) -> CalendarSpan:
     """Take a duration apart. Raises `ValueError` for what is none, or longer than 100 years."""
     months = micros = Decimal(0)
-    for amount, unit in parts(text):
+    for amount, unit in duration_parts(text):
         months += amount * _MONTHS.get(unit, 0)
         micros += amount * _MICROS.get(unit, 0)
     if months != int(months):
@@ -200,10 +200,10 @@ def span(text: str) -> Span:
         raise ValueError("is finer than a microsecond")
     if months > _YEARS * 12 or micros > _YEARS * 36_525 * _MICROS["day"] // 100:
         raise ValueError(f"is more than {_YEARS} years")
-    return Span(int(months), int(micros))
+    return CalendarSpan(int(months), int(micros))
 
 
-def parts(text: str) -> list[tuple[Decimal, str]]:
+def duration_parts(text: str) -> list[tuple[Decimal, str]]:
     """The amounts of a duration, each with its unit (``day``, ``month``). Raises `ValueError`."""
     found = []
     for number, named in _parts(text.strip()):
@@ -223,9 +223,9 @@ def _parts(text: str) -> list[tuple[str, str]]:
         return [(number, unit) for unit, number in _PAIR.findall(text)]
     iso = _ISO.fullmatch(text)
     found = [] if iso is None else zip(iso.groups(), _ISO_UNITS, strict=True)
-    parts = [(number, unit) for number, unit in found if number is not None]
-    if parts:
-        return parts
+    found_parts = [(number, unit) for number, unit in found if number is not None]
+    if found_parts:
+        return found_parts
     if text.startswith("-"):
         raise ValueError("must be at least 0")
     if text == "0":
@@ -235,21 +235,21 @@ def _parts(text: str) -> list[tuple[str, str]]:
     raise ValueError(f"must be a duration such as {_EXAMPLES}")
 
 
-def micros(text: str) -> int:
+def to_micros(text: str) -> int:
     """A duration that always takes as long, in microseconds. Raises `ValueError`."""
-    found = span(text)
+    found = parse_duration(text)
     if found.months:
         raise ValueError("has months or years, which differ in length; give days")
     return found.micros
 
 
-def signed_micros(text: str) -> int:
+def to_signed_micros(text: str) -> int:
     """The same, where a minus in front makes all of it less than nothing. Raises `ValueError`."""
     bare = text.strip()
-    return -micros(bare[1:]) if bare.startswith("-") else micros(bare)
+    return -to_micros(bare[1:]) if bare.startswith("-") else to_micros(bare)
 
 
-def shown(secs: float) -> str:
+def format_seconds(secs: float) -> str:
     """So many seconds as a configuration says them: ``90s``, ``5m``, ``1h``, ``2d``."""
     for unit, length in (("d", DAY), ("h", HOUR), ("m", MINUTE)):
         if secs and secs % length == 0:
@@ -258,7 +258,7 @@ def shown(secs: float) -> str:
     return f"{Decimal(f'{secs:.15g}'):f}s" if secs else "0"
 
 
-def whole_millis(text: str, found: int) -> str:
+def check_milliseconds(text: str, found: int) -> str:
     """The text of so many microseconds. Raises `ValueError` if a watermark cannot follow it."""
     if found % _MILLI:
         raise ValueError(f"{text!r}: a watermark moves by whole milliseconds")
@@ -279,7 +279,7 @@ def parse_look_back(given: Any) -> dict[str, int]:
     if day is not None and not 1 <= int(day[1]) <= _LONGEST_MONTH:
         raise ValueError(f"closing_day must be from 1 to {_LONGEST_MONTH}")
     rest = _CLOSING_DAY.sub("", text).strip(" ,")
-    found = span("0" if day and not rest else rest)
+    found = parse_duration("0" if day and not rest else rest)
     hours, part = divmod(found.micros, _MICROS["hour"])
     if part:
         raise ValueError("is no whole number of hours")
@@ -296,28 +296,30 @@ def _text(value: Any) -> Any:
 
 def _secs(value: Any) -> Any:
     text = _text(value)
-    return micros(text) / _SECOND if isinstance(text, str) else value
+    return to_micros(text) / _SECOND if isinstance(text, str) else value
 
 
 def _duration(text: str) -> str:
-    micros(text)
+    to_micros(text)
     return text
 
 
 def _positive(text: str) -> str:
-    if micros(text) == 0:
+    if to_micros(text) == 0:
         raise ValueError("must be longer than nothing")
     return text
 
 
 def _delay(text: str) -> str:
-    return whole_millis(text, micros(text))
+    return check_milliseconds(text, to_micros(text))
 
 
 # In seconds, for whoever waits; and as written, for what has to be exact.
 _IN_SECONDS = BeforeValidator(_secs)
 _AS_TEXT = (AfterValidator(_duration), AfterValidator(_positive), AfterValidator(_delay))
-Seconds = Annotated[float, _IN_SECONDS, PlainSerializer(shown, return_type=str, when_used="json")]
+Seconds = Annotated[
+    float, _IN_SECONDS, PlainSerializer(format_seconds, return_type=str, when_used="json")
+]
 Duration = Annotated[str, BeforeValidator(_text), _AS_TEXT[0]]
 Length = Annotated[str, BeforeValidator(_text), _AS_TEXT[1]]
 Delay = Annotated[str, BeforeValidator(_text), _AS_TEXT[2]]
@@ -332,9 +334,16 @@ def is_duration(metadata: Iterable[Any]) -> bool:
 
 def as_written(field: FieldInfo, value: Any) -> Any:
     """A default as a file has it: seconds with their unit."""
-    parts = [*field.metadata, *chain.from_iterable(map(_metadata, get_args(field.annotation)))]
+    duration_parts = [
+        *field.metadata,
+        *chain.from_iterable(map(_metadata, get_args(field.annotation))),
+    ]
     is_number = isinstance(value, float | int) and not isinstance(value, bool)
-    return (shown(value) if value else 0) if is_number and is_duration(parts) else value
+    return (
+        (format_seconds(value) if value else 0)
+        if is_number and is_duration(duration_parts)
+        else value
+    )
 
 
 def _metadata(annotation: Any) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ class WithBackward(Settings):
     last month up to and with that day, later this month."""
 
 
-class DatabaseConnection(WithBackward):
+class DatabaseConnectionSettings(WithBackward):
     """A database. ``uri`` is the driver's own, such as ``postgresql://reader@db:5432/shop``.
 
     ``user`` and ``password`` are put into it, so that a password needs no quoting there.
@@ -46,7 +46,7 @@ class DatabaseConnection(WithBackward):
         return {**self.options, **{k: v for k, v in account.items() if v is not None}}
 
 
-class LakeConnection(WithBackward):
+class LakeConnectionSettings(WithBackward):
     """A folder of tables or files. A source's ``table`` is a path below ``uri``."""
 
     driver: LakeDriver = Field(examples=["delta"])
@@ -133,7 +133,7 @@ class HttpAdvanced(Settings):
     """Where pages may lie besides the host of `base_url`."""
 
 
-class HttpConnection(WithBackward):
+class HttpConnectionSettings(WithBackward):
     """An API. A source's ``request.path`` is below ``base_url``.
 
     Credentials and headers are sent to its host alone, and pages are followed to other
@@ -162,8 +162,8 @@ def _family(data: Any) -> str:
 
 
 ConnectionSettings: TypeAlias = Annotated[
-    Annotated[DatabaseConnection, Tag("database")]
-    | Annotated[LakeConnection, Tag("lake")]
-    | Annotated[HttpConnection, Tag("http")],
+    Annotated[DatabaseConnectionSettings, Tag("database")]
+    | Annotated[LakeConnectionSettings, Tag("lake")]
+    | Annotated[HttpConnectionSettings, Tag("http")],
     Discriminator(_family),
 ]

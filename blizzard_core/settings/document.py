@@ -11,10 +11,15 @@ from typing import Annotated, Any, Self, TypeAlias
 from pydantic import Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from blizzard_core.bounds import DIRECTORIES, EXPANSION
-from blizzard_core.settings.base import Name, Seconds, Settings, Uri, micros
+from blizzard_core.settings.base import Name, Seconds, Settings, Uri, to_micros
 from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.event_time import EXAMPLE as EVENT_TIME
-from blizzard_core.settings.event_time import Branch, EventTimeSettings, SourceEventTime, Watch
+from blizzard_core.settings.event_time import (
+    Branch,
+    EventTimeSettings,
+    SourceEventTime,
+    WatchedColumn,
+)
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_core.settings.schema import COLUMNS, FieldSettings, SchemaSettings
 from blizzard_core.settings.sources import OnBadRecord, SourceSettings
@@ -195,14 +200,14 @@ class PipelineSettings(Settings):
         given = self.event_time
         return given if given is not None and given.computes else None
 
-    def watch_of(self, source_name: str) -> Watch | None:
+    def watch_of(self, source_name: str) -> WatchedColumn | None:
         """Return what a source's watermark is told by, where it is only told."""
         given = self.event_time
         if given is None or given.computes:
             return None
         own = self._own_event_time(source_name)
-        delay = micros(own.delay or given.delay)
-        return Watch(own.column or given.column, delay, micros(given.advanced.max_ahead))
+        delay = to_micros(own.delay or given.delay)
+        return WatchedColumn(own.column or given.column, delay, to_micros(given.advanced.max_ahead))
 
     def _own_event_time(self, source_name: str) -> SourceEventTime:
         return self.sources[source_name].event_time or SourceEventTime()
@@ -224,8 +229,8 @@ class PipelineSettings(Settings):
                 Branch(
                     name,
                     own.column or given.column,
-                    micros(own.delay or given.delay),
-                    None if idle is None else micros(idle),
+                    to_micros(own.delay or given.delay),
+                    None if idle is None else to_micros(idle),
                 )
             )
         return tuple(found)

@@ -17,9 +17,9 @@ from blizzard_core.settings.base import (
     Duration,
     Length,
     Settings,
-    micros,
-    signed_micros,
-    whole_millis,
+    check_milliseconds,
+    to_micros,
+    to_signed_micros,
 )
 
 JoinType = Literal["inner", "left_outer", "right_outer", "full_outer", "left_semi"]
@@ -38,7 +38,7 @@ def _spelled_out(text: Any) -> Any:
 
 
 def _bound(text: str) -> str:
-    return whole_millis(text, signed_micros(text))
+    return check_milliseconds(text, to_signed_micros(text))
 
 
 Bound = Annotated[str, AfterValidator(_bound)]
@@ -77,14 +77,14 @@ class JoinSettings(Settings):
     @property
     def lower_us(self) -> int:
         """The lower bound in microseconds."""
-        return signed_micros(self.lower)
+        return to_signed_micros(self.lower)
 
     @property
     def upper_us(self) -> int:
         """The upper bound in microseconds."""
-        return signed_micros(self.upper)
+        return to_signed_micros(self.upper)
 
-    def taken(self, place: str) -> tuple[str, str] | None:
+    def split_field_name(self, place: str) -> tuple[str, str] | None:
         """Source and field of ``web.id``; None if it begins with neither source."""
         # Names of sources may have dots, so of two that fit the longer one is meant.
         for source in sorted({self.left, self.right}, key=len, reverse=True):
@@ -102,7 +102,7 @@ class JoinSettings(Settings):
 
     def placed(self, places: Iterable[str]) -> list[tuple[str, str]]:
         """Source and field of each that has them."""
-        return [at for at in map(self.taken, places) if at is not None]
+        return [at for at in map(self.split_field_name, places) if at is not None]
 
 
 LateRows = Literal["quarantine", "count"]
@@ -142,13 +142,13 @@ class WindowSettings(Settings):
     def _one_kind(self) -> WindowSettings:
         if (self.size is None) == (self.gap is None):
             raise ValueError("give size, or gap for sessions, one of the two")
-        if self.gap is not None and (self.slide is not None or micros(self.offset)):
+        if self.gap is not None and (self.slide is not None or to_micros(self.offset)):
             raise ValueError("gap makes sessions, which have neither slide nor offset")
         if self.size is not None:
-            slide = micros(self.slide or self.size)
-            if slide > micros(self.size):
+            slide = to_micros(self.slide or self.size)
+            if slide > to_micros(self.size):
                 raise ValueError("slide is longer than size: rows between would be in no window")
-            if micros(self.offset) >= slide:
+            if to_micros(self.offset) >= slide:
                 raise ValueError(f"offset must be shorter than {self.slide or self.size}")
         return self
 
@@ -189,7 +189,7 @@ def times_of_all(branches: Iterable[Branch]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class WatchedColumn:
     """The watermark of a source where nothing is computed; lengths in microseconds."""
 
     column: str

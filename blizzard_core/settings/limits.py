@@ -30,7 +30,7 @@ _TEXT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class LimitLine:
     """One line of the page: ``of`` what, what happens ``beyond`` it, the test that shows it."""
 
     area: str
@@ -42,7 +42,7 @@ class Bound:
     key: str
 
 
-def named_bounds() -> Iterator[Bound]:
+def named_limits() -> Iterator[LimitLine]:
     """Each constant with the text that stands below it. Raises `ValueError` where one has none."""
     source = inspect.getsource(bounds)
     lines = source.splitlines()
@@ -55,7 +55,7 @@ def named_bounds() -> Iterator[Bound]:
         found = _TEXT.fullmatch(str(below))
         if found is None:
             raise ValueError(f"no text below {name} says what it bounds, what is beyond, its test")
-        yield Bound(
+        yield LimitLine(
             above[-1].strip("# -"),
             name,
             getattr(bounds, name),
@@ -69,19 +69,19 @@ def named_bounds() -> Iterator[Bound]:
 def limits_reference() -> str:
     """The whole document."""
     parts = [_HEAD]
-    for area, group in groupby(named_bounds(), lambda bound: bound.area):
+    for area, group in groupby(named_limits(), lambda bound: bound.area):
         parts.append(f"\n## {area}\n")
         parts.append("| bound | | beyond it | configuration | test |\n|---|---|---|---|---|")
         parts += map(_row, group)
     return "\n".join(parts) + "\n"
 
 
-def _row(bound: Bound) -> str:
+def _row(bound: LimitLine) -> str:
     key = f"`{bound.key}`" if bound.key else ""
     return f"| {bound.of} | {_amount(bound)} | {bound.beyond} | {key} | `{bound.test}` |"
 
 
-def _amount(bound: Bound) -> str:
+def _amount(bound: LimitLine) -> str:
     if not bound.name.endswith("_BYTES"):
         return f"{bound.value:,}"
     if bound.value < _KIB:

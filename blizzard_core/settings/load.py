@@ -23,9 +23,9 @@ from pydantic import BaseModel, ValidationError
 from blizzard_core import redact
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.checks import CHECKS, Check
-from blizzard_core.settings.checks.event_time import said_of_unknown
+from blizzard_core.settings.checks.event_time import unknown_key_hint
 from blizzard_core.settings.checks.places import conflicts
-from blizzard_core.settings.connections import HttpConnection, LakeConnection
+from blizzard_core.settings.connections import HttpConnectionSettings, LakeConnectionSettings
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.yaml_file import Key, load_yaml
 from blizzard_core.text import did_you_mean
@@ -35,7 +35,7 @@ _TRUTH, _WHOLE, _NUMBER = "must be true or false", "must be a whole number", "mu
 _TEXT, _LIST, _BLOCK = "must be text", "must be a list", "must be a block of keys"
 
 # By the validator's name for what is wrong; in braces what it knows besides.
-_SAID = {
+_ERROR_TEXTS = {
     "bool_parsing": _TRUTH,
     "bool_type": _TRUTH,
     "dict_type": _BLOCK,
@@ -72,11 +72,13 @@ _LOOKS = {
 _TRIED = re.compile(r".*\[.*\]|str|int|float|bool|constrained-\w+")
 
 
-def said(item: Mapping[str, Any]) -> str:
+def error_text(item: Mapping[str, Any]) -> str:
     """Return what one of the validator's errors says."""
     kind, context = item["type"], item.get("ctx", {})
-    if kind in _SAID:
-        return _SAID[kind].format_map({name: _shown(value) for name, value in context.items()})
+    if kind in _ERROR_TEXTS:
+        return _ERROR_TEXTS[kind].format_map(
+            {name: _shown(value) for name, value in context.items()}
+        )
     if kind == "string_pattern_mismatch":
         named = _NAMES if "[key]" in item["loc"] else _LOOKS.get(context["pattern"])
         return named or f"must match {context['pattern']}"
@@ -90,12 +92,12 @@ def _shown(value: Any) -> Any:
     return f"{value:g}" if isinstance(value, float) else value
 
 
-def tried(part: str | int) -> bool:
+def is_type_marker(part: str | int) -> bool:
     """Return whether a step of a location names a type that was tried."""
     return isinstance(part, str) and _TRIED.fullmatch(part) is not None
 
 
-def together(found: Sequence[tuple[str, str]]) -> Iterator[str]:
+def join_alternatives(found: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Problems by their places; what one place may be instead is one problem."""
     for place, messages in groupby(found, lambda each: each[0]):
         texts = list(dict.fromkeys(message for _, message in messages))
@@ -129,7 +131,7 @@ def load_config(
     try:
         config = Config.model_validate(document.data)
     except ValidationError as error:
-        problems += together(
+        problems += join_alternatives(
             [
                 (document.locate(_place_of(item, document.lines)), _message(item))
                 for item in error.errors(include_url=False, include_input=False)
@@ -149,7 +151,7 @@ def load_config(
     problems += conflicts(document)
     if config is not None:
         for check in (*CHECKS, *checks):
-            found = [(_as_given(key, document.lines), text) for key, text in check(config)]
+            found = [(_written_place(key, document.lines), text) for key, text in check(config)]
             problems += [f"{document.locate(key)}: {text}" for key, text in found]
     if config is not None and not config.pipelines and not config.tables:
         problems.append("(top level): give at least one entry under `pipelines` or `tables`")
@@ -175,7 +177,7 @@ def _storage_options(config: Config) -> Iterator[Mapping[str, str]]:
         for source in pipeline.sources.values():
             yield source.storage_options
     for connection in config.connections.values():
-        if isinstance(connection, LakeConnection):
+        if isinstance(connection, LakeConnectionSettings):
             yield connection.storage_options
     for table in config.tables.values():
         yield table.storage_options
@@ -187,12 +189,12 @@ def _learn_secrets(config: Config) -> None:
     for options in _storage_options(config):
         redact.learn(options)
     for connection in config.connections.values():
-        if isinstance(connection, HttpConnection):
+        if isinstance(connection, HttpConnectionSettings):
             auth = connection.auth
             if auth is not None:
                 redact.learn_values([auth.token, auth.password, auth.value, auth.client_secret])
             redact.learn_values(connection.headers.values())
-        elif isinstance(connection, LakeConnection):
+        elif isinstance(connection, LakeConnectionSettings):
             redact.learn(connection.options)
         else:
             redact.learn_values([connection.password, *_secrets_of(connection.uri)])
@@ -215,12 +217,12 @@ _KINDS = frozenset({"files", "table", "http", "database", "lake"})
 def _place_of(item: Any, lines: Container[Key]) -> Key:
     place: Key = ()
     for part in _place(item["loc"]):
-        if not tried(part) or (*place, part) in lines:
+        if not is_type_marker(part) or (*place, part) in lines:
             place = (*place, part)
-    return (*place, "kind") if item["type"] == "union_tag_invalid" else _as_given(place, lines)
+    return (*place, "kind") if item["type"] == "union_tag_invalid" else _written_place(place, lines)
 
 
-def _as_given(place: Key, lines: Container[Key]) -> Key:
+def _written_place(place: Key, lines: Container[Key]) -> Key:
     """A key's place; beside `advanced` where the file has it there, as before 0.1.0."""
     flat = tuple(part for part in place if part != "advanced")
     return flat if place not in lines and flat in lines else place
@@ -239,10 +241,10 @@ def _place(location: tuple[str | int, ...]) -> Key:
 def _message(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         place = _place(item["loc"])
-        hint = said_of_unknown(place)
+        hint = unknown_key_hint(place)
         known = keys_at(Config, place[:-1])
-        return hint or f"{said(item)}{did_you_mean(str(item['loc'][-1]), known)}"
-    return said(item)
+        return hint or f"{error_text(item)}{did_you_mean(str(item['loc'][-1]), known)}"
+    return error_text(item)
 
 
 def keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:

@@ -37,7 +37,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from blizzard_core.settings.base import as_written, is_duration
-from blizzard_core.settings.connections import DatabaseConnection, HttpConnection, LakeConnection
+from blizzard_core.settings.connections import (
+    DatabaseConnectionSettings,
+    HttpConnectionSettings,
+    LakeConnectionSettings,
+)
 from blizzard_core.settings.document import Config
 from blizzard_core.settings.limits import limits_reference
 from blizzard_core.settings.load import models_in
@@ -187,9 +191,9 @@ _KINDS: dict[type[BaseModel], str] = {
     SourceSettings: "`kind: files`",
     TableSourceSettings: "`kind: table`",
     HttpSourceSettings: "`kind: http`",
-    DatabaseConnection: "databases",
-    LakeConnection: "lakes",
-    HttpConnection: "`driver: http`",
+    DatabaseConnectionSettings: "databases",
+    LakeConnectionSettings: "lakes",
+    HttpConnectionSettings: "`driver: http`",
     FileUnits: "files",
     UnitSettings: "tables and APIs",
 }

@@ -118,7 +118,7 @@ def check_readable(fields: list[FieldSettings], *, by_name: bool) -> None:
     know which fields have no column.
     """
     for field in fields:
-        if (by_name or _is_taken_out(field)) and _ESCAPED.search(field.name):
+        if (by_name or _needs_conversion(field)) and _ESCAPED.search(field.name):
             raise ValueError(
                 f"field {field.name!r}: a name with a quote, a backslash or a control character"
                 " goes neither with json, map and coerce nor with unexpected_fields: capture or"
@@ -128,10 +128,10 @@ def check_readable(fields: list[FieldSettings], *, by_name: bool) -> None:
             check_readable(field.fields or [], by_name=True)
 
 
-def _is_taken_out(of: TypeSettings) -> bool:
+def _needs_conversion(of: TypeSettings) -> bool:
     inner = [*(of.fields or ()), of.items, of.values]
     taken_out = of.type in {"json", "map"} or of.coerce
-    return taken_out or any(_is_taken_out(each) for each in inner if each is not None)
+    return taken_out or any(_needs_conversion(each) for each in inner if each is not None)
 
 
 def check_unique(fields: list[FieldSettings]) -> None:
@@ -226,7 +226,7 @@ class SchemaSettings(Settings):
     """What few have to set."""
 
     @model_validator(mode="after")
-    def _says_what_the_columns_are(self) -> Self:
+    def _check_columns(self) -> Self:
         if not self.fields and not self.infer:
             raise ValueError("give `fields`, or `infer: true`, or both")
         check_unique(self.fields)

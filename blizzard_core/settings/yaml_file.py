@@ -140,7 +140,7 @@ _REPLACED = frozenset({_TRUTH, _INT, _FLOAT, "tag:yaml.org,2002:timestamp"})
 Key = tuple[str | int, ...]
 
 
-class Finding(NamedTuple):
+class SettingProblem(NamedTuple):
     """A problem with a key."""
 
     key: Key
@@ -229,7 +229,7 @@ def parse_yaml(path: Path) -> Document:
         _walk(root, (), {}, problems)
         data = None if root is None else loader.construct_document(root)
     except yaml.YAMLError as error:
-        raise ConfigError(source, [f"is not YAML: {_told(error, text)}"]) from error
+        raise ConfigError(source, [f"is not YAML: {_parser_message(error, text)}"]) from error
     except RecursionError:
         raise ConfigError(source, ["is nested too deeply to be a configuration"]) from None
     if not isinstance(data, dict):
@@ -306,7 +306,7 @@ def _check_size(source: str, root: yaml.Node | None) -> None:
         )
 
 
-def _told(error: yaml.YAMLError, text: str) -> str:
+def _parser_message(error: yaml.YAMLError, text: str) -> str:
     """Return where the parser gave up and why, and the remedy for what goes wrong most."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:

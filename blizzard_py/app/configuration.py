@@ -8,10 +8,10 @@ from pathlib import Path
 
 from blizzard_core.errors import UnitError
 from blizzard_core.settings import load
-from blizzard_core.settings.checks.sources import Asked
+from blizzard_core.settings.checks.sources import QuerySettings
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.sources import UnitSettings
-from blizzard_core.settings.yaml_file import Finding, Key
+from blizzard_core.settings.yaml_file import Key, SettingProblem
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.units import (
     bounds_in,
@@ -29,7 +29,7 @@ from blizzard_py.slices.units.ranges import laid_out, problems
 from blizzard_py.slices.units.values import told_apart, unit_list
 
 
-def unit_problems(config: Config) -> Iterator[Finding]:
+def unit_problems(config: Config) -> Iterator[SettingProblem]:
     """Every finding, in the order of the file."""
     for name, pipeline in config.pipelines.items():
         for source_name, source in pipeline.query_sources.items():
@@ -44,33 +44,33 @@ def unit_problems(config: Config) -> Iterator[Finding]:
                 yield from _of_ends(here, pipeline, source, source.units)
             kind = kind_of(source)
             problems_found = kind.placeholder_problems(source, known_placeholders(source), driver)
-            yield from (Finding((*here, *key), problem) for key, problem in problems_found)
+            yield from (SettingProblem((*here, *key), problem) for key, problem in problems_found)
 
 
-def _of_range(here: Key, units: UnitSettings) -> Iterator[Finding]:
+def _of_range(here: Key, units: UnitSettings) -> Iterator[SettingProblem]:
     range_ = range_of(units)
     found = problems(range_)
     for problem in found:
         word, _, rest = problem.partition(": ")
         if word in {"from", "to", "zone"}:
-            yield Finding((*here, "range", word), rest)
+            yield SettingProblem((*here, "range", word), rest)
         elif word == "partition":
-            yield Finding((*here, "partition"), rest)
+            yield SettingProblem((*here, "partition"), rest)
         else:
-            yield Finding((*here, "partition"), problem)
+            yield SettingProblem((*here, "partition"), problem)
     if not found:
         try:
             laid_out(range_, dt.datetime.now(dt.UTC))
         except UnitError as error:
-            yield Finding((*here, "partition"), "; ".join(error.problems))
+            yield SettingProblem((*here, "partition"), "; ".join(error.problems))
 
 
-def _of_values(here: Key, units: UnitSettings, *, apart: bool) -> Iterator[Finding]:
+def _of_values(here: Key, units: UnitSettings, *, apart: bool) -> Iterator[SettingProblem]:
     """``apart``: the source tells all values apart."""
     values = units.values
     if values is None:
         if units.advanced.min_units:
-            yield Finding(
+            yield SettingProblem(
                 (*here, "advanced", "min_units"), "counts values; give `values`, or leave it out"
             )
         return
@@ -81,38 +81,38 @@ def _of_values(here: Key, units: UnitSettings, *, apart: bool) -> Iterator[Findi
         if not apart:
             told_apart(found)
     except UnitError as error:
-        yield Finding((*here, "values", "list"), "; ".join(error.problems))
+        yield SettingProblem((*here, "values", "list"), "; ".join(error.problems))
         return
     if len(found) < (least := units.advanced.min_units):
         place: Key = (*here, "advanced", "min_units")
-        yield Finding(place, f"wants {least} values, and {len(found)} are listed")
+        yield SettingProblem(place, f"wants {least} values, and {len(found)} are listed")
 
 
-def _of_use(here: Key, source: Asked, units: UnitSettings) -> Iterator[Finding]:
+def _of_use(here: Key, source: QuerySettings, units: UnitSettings) -> Iterator[SettingProblem]:
     """What the request has to use of its units, so that no two of them read the same rows."""
     used = {name for _, text in kind_of(source).texts(source) for name in names_in(text)}
     bounds = bounds_in(source)
     if bounds and "range" not in units.model_fields_set:
         first = FROM if FROM in bounds else TO
-        yield Finding(
+        yield SettingProblem(
             (*here, "units"),
             f"{{{first}}} is used, and there is no range; give `range: {{ from, to }}`",
         )
     if units.cooldown > units.grace and FROM in bounds:
-        yield Finding(
+        yield SettingProblem(
             (*here, "units", "cooldown"),
             "is more than grace, and the request uses {from}: rows between a high"
             " watermark and the next beginning would be read by nobody",
         )
     if units.partition != "none" and not bounds:
-        yield Finding(
+        yield SettingProblem(
             (*here, "units", "partition"),
             "each partition would read the same rows, since nothing that is asked says"
             " {from} or {to}",
         )
     for field in () if units.values is None else units.values.fields:
         if unit_placeholder(field) not in used:
-            yield Finding(
+            yield SettingProblem(
                 (*here, "units", "values"),
                 "each value would read the same rows, since nothing that is asked says"
                 f" {{{unit_placeholder(field)}}}",
@@ -120,24 +120,24 @@ def _of_use(here: Key, source: Asked, units: UnitSettings) -> Iterator[Finding]:
 
 
 def _of_ends(
-    here: Key, pipeline: PipelineSettings, source: Asked, units: UnitSettings
-) -> Iterator[Finding]:
+    here: Key, pipeline: PipelineSettings, source: QuerySettings, units: UnitSettings
+) -> Iterator[SettingProblem]:
     """How the ends of units are said, so that no row is in two of them, and none in no one."""
     ends = kind_of(source).ends(pipeline, source)
     if units.advanced.inclusive and all(end != TO for end, _ in ends):
         place: Key = (*here, "units", "advanced", "inclusive")
-        yield Finding(place, "is of {to}, and nothing that is asked says it")
+        yield SettingProblem(place, "is of {to}, and nothing that is asked says it")
     told = sorted(f"{{{end}:{form}}}" for end, form in ends if form == "date")
     parts = [units.partition] if isinstance(units.partition, str) else units.partition
     schemes = {part if isinstance(part, str) else part.by for part in parts}
     if told and any(scheme.strip().lower() == "hourly" for scheme in schemes):
-        yield Finding(
+        yield SettingProblem(
             (*here, "units", "partition"),
             f"is hourly, and {told[0]} says days: all units of a day would ask for the same"
             " rows; use daily, or another format",
         )
     for key, problem in kind_of(source).end_problems(pipeline, source, units):
-        yield Finding((*here, *key), problem)
+        yield SettingProblem((*here, *key), problem)
 
 
 def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:

@@ -19,7 +19,7 @@ from blizzard_core.signals import stop_on_signals
 from blizzard_py.app.live_progress import shown
 from blizzard_py.app.new_fields import with_untaken
 from blizzard_py.app.refused_watch import RefusedWatch
-from blizzard_py.app.status_page.offers import page_providers
+from blizzard_py.app.status_page.providers import page_providers
 from blizzard_py.app.wiring import (
     build,
     spark_engine,
@@ -39,7 +39,7 @@ def run_daemon(
 ) -> int:
     """Run every source until the work is done or a signal comes. Returns the exit code.
 
-    ``where`` is where the configuration is, for commands that the page offers.
+    ``where`` is where the configuration is, for commands that the page providers.
 
     ``fresh`` insists on a cold start of sources whose checkpoint is missing; ``admission`` may
     leave sources to the daemon that works on them.

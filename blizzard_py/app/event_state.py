@@ -42,19 +42,25 @@ def event_state(config: Config, pipeline: str | None, most: int) -> dict[str, An
         raise ConfigError(
             where, ["has no query over event_time, so there is no state to look into"]
         )
-    engine = looking_engine(config)
+    engine = local_engine(config)
     try:
-        return {"pipelines": {each.parts.pipeline: _told(each, engine, most) for each in queries}}
+        return {
+            "pipelines": {
+                each.parts.pipeline: _query_document(each, engine, most) for each in queries
+            }
+        }
     finally:
         engine.stop()
 
 
-def ending_by(config: Config, where: tuple[str, str], until_ms: int) -> tuple[OperatorMemory, ...]:
+def operators_ending_by(
+    config: Config, where: tuple[str, str], until_ms: int
+) -> tuple[OperatorMemory, ...]:
     """The operators of a source's query, with how much of each ends by a time.
 
     Starts Spark. Raises as `event_state` does.
     """
-    engine = looking_engine(config)
+    engine = local_engine(config)
     try:
         _, found = _operators(owner_parts(config, where, NoEngine()), engine, 1, until_ms)
         return found
@@ -62,7 +68,7 @@ def ending_by(config: Config, where: tuple[str, str], until_ms: int) -> tuple[Op
         engine.stop()
 
 
-def looking_engine(config: Config) -> StoppableEngine:
+def local_engine(config: Config) -> StoppableEngine:
     """A Spark of this machine, where the copy is: executors of a cluster would not find it."""
     from blizzard_py.engines.spark.engine import checking_engine  # noqa: PLC0415  # see above
 
@@ -75,7 +81,7 @@ def _queries(config: Config, pipeline: str | None) -> Iterator[_Query]:
             yield _Query(owner_parts(config, (name, min(block.sources)), NoEngine()))
 
 
-def _told(query: _Query, engine: StoppableEngine, most: int) -> dict[str, Any]:
+def _query_document(query: _Query, engine: StoppableEngine, most: int) -> dict[str, Any]:
     stream, operators = _operators(query.parts, engine, most)
     # Of several sources nobody knows which one the watermark will follow: the longest is safe.
     delay = max(branch.delay_us for branch in query.parts.branches) // 1000

@@ -8,7 +8,7 @@ import msgspec
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_core.settings.event_time import Branch, Watch
+from blizzard_core.settings.event_time import Branch, WatchedColumn
 from blizzard_py.state.event_times import BEHIND_SECS, merged_behind
 from blizzard_py.state.stream_state import SourceStream, StreamState, moment, watched_query
 
@@ -62,7 +62,7 @@ def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict
     }
 
 
-def shown_watch(watch: Watch, stream: StreamState | None) -> dict[str, Any]:
+def shown_watch(watch: WatchedColumn, stream: StreamState | None) -> dict[str, Any]:
     """The block ``event_time`` of a source whose watermark is only told."""
     if stream is None or stream.query != watched_query(watch.column):
         stream = StreamState(query={})

@@ -34,7 +34,7 @@ from blizzard_py.app.wiring import (
 )
 from blizzard_py.connections.protocol import Selection
 from blizzard_py.dead_letters.counting import counted
-from blizzard_py.explain import Explanation, Located, Task, located, unmatched
+from blizzard_py.explain import Explanation, Located, TaskEvidence, located, unmatched
 from blizzard_py.explain import explain as explain_file
 from blizzard_py.ingest.inferred_schema import described
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -107,7 +107,7 @@ def _explained_task(parts: Parts, source: AskedSource, uri: str, task: str) -> E
     if chunk is not None and name in chunk.items:
         window, statements[name] = chunk.window, chunk.items[name].where
     told = None if window is None else {"after": dict(window.after), "up_to": dict(window.up_to)}
-    return replace(found, uri=name, file=None, task=Task(told, statements.get(name)))
+    return replace(found, uri=name, file=None, task=TaskEvidence(told, statements.get(name)))
 
 
 def schema(config: Config) -> tuple[dict[str, Any], list[str]]:
@@ -134,7 +134,7 @@ def _schema_of(config: Config, name: str) -> dict[str, Any]:
     for source_name in pipeline.sources:
         parts = parts_of(config, (name, source_name), NoEngine())
         found = inferred_schema(name, pipeline, parts.stores)
-        kept = found.kept()
+        kept = found.stored()
         if kept is not None:
             return described("inferred" if infers else "added", found.combined(kept), kept)
         if not infers:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.app.operations import chosen_letters, live_parts
-from blizzard_py.app.selecting import close_letters
-from blizzard_py.app.submit import Order, RequestResult, Waits, submit_and_follow
+from blizzard_py.app.request_selector import close_letters
+from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_and_follow
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.counting import lines_of
 from blizzard_py.dead_letters.reader import DeadLetter
-from blizzard_py.edits.notes import whoever
+from blizzard_py.edits.notes import current_user
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.selection.letters import original
 from blizzard_py.sources.files.lines import read_lines
@@ -28,7 +28,7 @@ _LINE = re.compile(r"\bline (\d+)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class LetterView:
     """A letter with the lines around the bad one, by number, as the file has them now.
 
     ``line`` is the bad one's number, 0 where none is; ``note`` says why lines are missing.
@@ -42,7 +42,7 @@ class Shown:
 
 def show_letters(
     config: Config, where: tuple[str, str], letter_id: str, line: int | None, context: int
-) -> Iterator[Shown]:
+) -> Iterator[LetterView]:
     """The letters of an object, or that of one line, one in memory at a time.
 
     Raises `ConfigError` for an object that is not there, `UnreadableDeadLetter`, `StorageError`.
@@ -54,13 +54,13 @@ def show_letters(
                 yield _shown(live, letter, context)
 
 
-def _shown(live: Parts, letter: DeadLetter, context: int) -> Shown:
+def _shown(live: Parts, letter: DeadLetter, context: int) -> LetterView:
     named = _LINE.search(letter.error)
     line = letter.line or (int(named[1]) if named else 0)
     told = original(live, letter)
     own = ((line, letter.raw),) if letter.raw else ()
     if not line or not live.has_files:
-        return Shown(told, line, own, "")
+        return LetterView(told, line, own, "")
     numbers = range(max(1, line - context), line + context + 1)
     try:
         lines, note = _around(live, letter, numbers)
@@ -72,7 +72,7 @@ def _shown(live: Parts, letter: DeadLetter, context: int) -> Shown:
     behind = max(lines, default=0)
     if behind > line and not lines[behind]:
         del lines[behind]  # what is behind the last line's end
-    return Shown(told, line, tuple(sorted(lines.items())), note)
+    return LetterView(told, line, tuple(sorted(lines.items())), note)
 
 
 def _around(live: Parts, letter: DeadLetter, numbers: range) -> tuple[dict[int, bytes], str]:
@@ -99,7 +99,7 @@ def _home_of(live: Parts, letter: DeadLetter) -> tuple[Storage | None, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Discarded:
+class DiscardedLetters:
     """One object of ``letters`` that is closed."""
 
     id: str
@@ -109,22 +109,24 @@ class Discarded:
 
 def discard_letters(
     config: Config, where: tuple[str, str], letter_id: str | None, why: str, waits: Waits | None
-) -> tuple[list[Discarded], RequestResult | None]:
+) -> tuple[list[DiscardedLetters], RequestResult | None]:
     """Close the letters of an object, or all, by a request; without ``waits`` only say which.
 
     Raises `ConfigError`, and what `submit_and_follow` raises.
     """
     live = live_parts(config, where)
     chosen = chosen_letters(live, letter_id)
-    found = [Discarded(each.id, each.kind, lines_of(live.stores.dlq, each)) for each in chosen]
+    found = [
+        DiscardedLetters(each.id, each.kind, lines_of(live.stores.dlq, each)) for each in chosen
+    ]
     if waits is None or not chosen:
         return found, None
     ids = [each.id for each in chosen]
     if live.event_time is None:
         return found, submit_and_follow(
-            config, where, Order("close_letters", {"letters": ids}, why=why), waits
+            config, where, RequestOrder("close_letters", {"letters": ids}, why=why), waits
         )
     # Of event time nothing is brought again, so nobody else has to do with them.
     at = dt.datetime.fromtimestamp(waits.clock(), dt.UTC).isoformat(timespec="seconds")
-    close_letters(live, ids, Closing(why, whoever(), at))
+    close_letters(live, ids, Closing(why, current_user(), at))
     return found, None

@@ -74,7 +74,7 @@ def with_untaken(config: Config, parts: Parts, found: Explanation) -> Explanatio
     if found.verdict not in _TAKEN or found.file is None or found.path is None or not ignores:
         return found
     schema = inferred_schema(parts.pipeline, pipeline, parts.stores)
-    kept = schema.kept() if pipeline.schema_.is_found_out else None
+    kept = schema.stored() if pipeline.schema_.is_found_out else None
     columns = parts.ingest.fields if kept is None else schema.combined(kept)
     entry = Entry(found.path, found.file.size, found.file.modified_ts)
     limit = pipeline.schema_.advanced.sample_bytes_per_file
@@ -160,8 +160,8 @@ def _table(
 ) -> dict[str, Any]:
     """What the table has beside the pipeline's columns; nothing where a query makes its rows."""
     # Only this command needs what reads a table's log.
-    from blizzard_py.app.table_check import beside_table  # noqa: PLC0415  # see above
+    from blizzard_py.app.table_check import table_differences  # noqa: PLC0415  # see above
 
     if parts.ingest.transform or parts.event_time is not None:
         return {}
-    return beside_table(config, name, replace(parts.ingest, fields=columns))
+    return table_differences(config, name, replace(parts.ingest, fields=columns))

@@ -122,13 +122,13 @@ def rename_of(
     return Rename(live, live.id if old_id is None else old_id, moved_from)
 
 
-def is_asked(config: Config, where: tuple[str, str]) -> bool:
+def is_query_source(config: Config, where: tuple[str, str]) -> bool:
     """Return whether a source is a table or an API. Raises `ConfigError` for an unknown one."""
     source_of(config, where)
     return where[1] in config.pipelines[where[0]].query_sources
 
 
-def asked_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]:
+def watermark_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]:
     """The watermark's columns of a table or an API. Raises `ConfigError` for another source."""
     source_of(config, where)
     source = config.pipelines[where[0]].query_sources.get(where[1])

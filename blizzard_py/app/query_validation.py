@@ -6,12 +6,12 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 
 from blizzard_core.errors import BlizzardError, ConfigError, SourceError, StorageError
-from blizzard_core.settings.checks.sources import Asked
+from blizzard_core.settings.checks.sources import QuerySettings
 from blizzard_core.settings.document import Config, PipelineSettings
-from blizzard_py.app.queries.asking import asking_of
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.plan import PROMISES
-from blizzard_py.app.wiring import NoEngine, asks_of
+from blizzard_py.app.queries.query_spec import query_spec_of
+from blizzard_py.app.wiring import NoEngine, engine_lookup
 from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.placeholders import TO
 from blizzard_py.connections.protocol import SourceColumn
@@ -23,7 +23,7 @@ from blizzard_py.sources.tables.unit_names import values_of
 _SAMPLE_UNITS = 10
 
 
-def validate_asked(config: Config) -> list[str]:
+def validate_query_sources(config: Config) -> list[str]:
     """Return remarks on tables and APIs, a line each; also that one cannot be asked now.
 
     Raises `ConfigError` with every problem: columns that are missing or have no order, a bound
@@ -35,7 +35,7 @@ def validate_asked(config: Config) -> list[str]:
         for source_name, source in pipeline.query_sources.items():
             where = f"pipelines.{name}.sources.{source_name}"
             try:
-                asking = asking_of(config, pipeline, source, asks_of(config, NoEngine()))
+                asking = query_spec_of(config, pipeline, source, engine_lookup(config, NoEngine()))
                 try:
                     _bind_sample(asking)
                     found = [f"{where}.{p}" for p in _problems(asking, pipeline, source)]
@@ -56,7 +56,7 @@ def validate_asked(config: Config) -> list[str]:
     return notes
 
 
-def _problems(asking: Asking, pipeline: PipelineSettings, source: Asked) -> Iterator[str]:
+def _problems(asking: Asking, pipeline: PipelineSettings, source: QuerySettings) -> Iterator[str]:
     there = {column.name: column for column in asking.connection.columns()}
     known = ", ".join(there) or "none"
     kind = kind_of(source)

@@ -33,9 +33,9 @@ from blizzard_core.signals import INTERRUPTED
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.storage.protocol import order_key
 from blizzard_py.app.operations import live_parts, sources_of
-from blizzard_py.app.reingest import Brought, bring
-from blizzard_py.app.selecting import REPLACED_AT_MOST
-from blizzard_py.app.submit import Order, Waits
+from blizzard_py.app.reingest import ReingestResult, bring
+from blizzard_py.app.request_selector import REPLACED_AT_MOST
+from blizzard_py.app.submit import RequestOrder, Waits
 from blizzard_py.app.validation import validate_pipelines
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.selection.refused import RefusedOutput, refused_outputs, replaced_outputs
@@ -62,7 +62,7 @@ class RefusedFiles:
 
     source: str
     outputs: tuple[RefusedOutput, ...]
-    brought: Brought
+    brought: ReingestResult
 
 
 def bring_refused(
@@ -116,13 +116,13 @@ def _bring_refused(
     told = bring(config, where, order_of(live, outputs, why), None)
     if waits is None:
         return RefusedFiles(live.name, tuple(outputs), told)
-    outputs = give_all_up(live, outputs, give_up)
+    outputs = give_up_all(live, outputs, give_up)
     return RefusedFiles(
         live.name, tuple(outputs), bring(config, where, order_of(live, outputs, why), waits)
     )
 
 
-def give_all_up(
+def give_up_all(
     live: Parts, outputs: list[RefusedOutput], give_up: Callable[[Sequence[str]], None]
 ) -> list[RefusedOutput]:
     """Give up all that is refused, also what the committer refuses while it does that."""
@@ -136,7 +136,7 @@ def give_all_up(
         outputs = refused_outputs(live) or outputs
 
 
-def order_of(live: Parts, outputs: Sequence[RefusedOutput], why: str = "") -> Order:
+def order_of(live: Parts, outputs: Sequence[RefusedOutput], why: str = "") -> RequestOrder:
     """Return the request for the files to bring, as they are now. Raises `RefusedFilesRefused`."""
     if not live.has_files or live.event_time is not None:
         raise RefusedFilesRefused(f"{live.name}: {outputs[0].path}: {way_out(live)}")
@@ -150,7 +150,9 @@ def order_of(live: Parts, outputs: Sequence[RefusedOutput], why: str = "") -> Or
             f" {', '.join(gone[:_EXAMPLES])}{more}. Bring them back under these names; or mend"
             " the table, and replace the Parquet file by one that fits"
         )
-    return Order("reingest", {"files": paths}, {"mode": "replace"}, why or "refused by Penguin")
+    return RequestOrder(
+        "reingest", {"files": paths}, {"mode": "replace"}, why or "refused by Penguin"
+    )
 
 
 def _company(live: Parts, paths: set[str]) -> list[str]:

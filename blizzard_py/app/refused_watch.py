@@ -36,7 +36,7 @@ class RefusedWatch:
 
     def __init__(self, workers: Sequence[SourcePipeline]) -> None:
         self._sources = [
-            (each.activity or worker.activity, _apart(each))
+            (each.activity or worker.activity, _with_own_store(each))
             for worker in workers
             for each in worker.each
         ]
@@ -96,7 +96,7 @@ class RefusedWatch:
             thread.join(1.0)
 
 
-def _apart(parts: Parts) -> Parts:
+def _with_own_store(parts: Parts) -> Parts:
     """The parts with a table's store that tells nobody of its answers."""
     sink = open_storage(parts.ingest.sink.uri, parts.ingest.sink.options)
     return replace(parts, stores=replace(parts.stores, sink=sink))

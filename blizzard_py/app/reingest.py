@@ -14,9 +14,9 @@ from itertools import islice
 
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import INTERRUPTED
-from blizzard_py.app.selecting import preview
+from blizzard_py.app.request_selector import preview
 from blizzard_py.app.submit import (
-    Order,
+    RequestOrder,
     RequestResult,
     Waits,
     request_of_order,
@@ -45,7 +45,7 @@ LINES_AT_MOST = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class ReingestResult:
     """The outcomes of a request's files; ``request`` is its end, None of a preview.
 
     A file is ``ingested``, ``replaced``, ``present`` (its rows were in), ``left`` (to polls),
@@ -77,13 +77,15 @@ class Brought:
         return sum(file.bad for file in self.files if is_of_records(file.path))
 
 
-def not_requested(paths: Sequence[str]) -> Brought:
+def not_requested(paths: Sequence[str]) -> ReingestResult:
     """Return the outcome of files that a command was interrupted before it had requested."""
     why = "interrupted before it was requested; give the command again"
-    return Brought(tuple(ReportLine(path, "open", why) for path in paths))
+    return ReingestResult(tuple(ReportLine(path, "open", why) for path in paths))
 
 
-def bring(config: Config, where: tuple[str, str], order: Order, waits: Waits | None) -> Brought:
+def bring(
+    config: Config, where: tuple[str, str], order: RequestOrder, waits: Waits | None
+) -> ReingestResult:
     """Request files and follow; what became of each. Without ``waits`` what would, written nowhere.
 
     Raises what `submit_and_follow` raises, and `RequestRefused` of a preview.
@@ -92,7 +94,7 @@ def bring(config: Config, where: tuple[str, str], order: Order, waits: Waits | N
     if waits is None:
         lines = list(islice(_previewed(parts, order), LINES_AT_MOST))
         found = _compared(parts, order, lines)
-        return Brought(tuple(found), blocked=_blocked(parts, order), noun=_noun(order))
+        return ReingestResult(tuple(found), blocked=_blocked(parts, order), noun=_noun(order))
     result = submit_and_follow(config, where, order, waits)
     report = islice(Mailbox(parts.stores.sink, parts.id).report(result.id), 2 * LINES_AT_MOST)
     lines = _compared(parts, order, merged(report))
@@ -100,14 +102,14 @@ def bring(config: Config, where: tuple[str, str], order: Order, waits: Waits | N
     there = {line.path for line in lines}
     lines += [ReportLine(path, "taken", "not done yet") for path in named if path not in there]
     rows = result.counts.get("rows", 0)
-    return Brought(tuple(lines), rows, result, _blocked(parts, order), _noun(order))
+    return ReingestResult(tuple(lines), rows, result, _blocked(parts, order), _noun(order))
 
 
-def _noun(order: Order) -> str:
+def _noun(order: RequestOrder) -> str:
     return "part" if order.select.get("values") else "file"
 
 
-def _previewed(parts: Parts, order: Order) -> Iterator[ReportLine]:
+def _previewed(parts: Parts, order: RequestOrder) -> Iterator[ReportLine]:
     """Preview the outcome of each file by the source's state in storage."""
     replaces = parts.asked is not None and parts.asked.replaces  # such go on from an older state
     state = read_state(parts.stores.sink, parts.id) if replaces else current_state(parts)
@@ -145,13 +147,13 @@ def _with_outcome(before: ReportLine, line: ReportLine) -> ReportLine:
     return replace(line, state=state, reason=reason, before=before.before, found_by=before.found_by)
 
 
-def _blocked(parts: Parts, order: Order) -> str | None:
+def _blocked(parts: Parts, order: RequestOrder) -> str | None:
     if order.options.get("mode") != "replace":
         return None
     return blocked_by(parts.stores.sink, parts.letters_id)
 
 
-def _compared(parts: Parts, order: Order, lines: Sequence[ReportLine]) -> list[ReportLine]:
+def _compared(parts: Parts, order: RequestOrder, lines: Sequence[ReportLine]) -> list[ReportLine]:
     """The lines, with those files refused whose rows are in and that are other files by now."""
     if not order.select.get("files"):
         return list(lines)

@@ -15,7 +15,7 @@ import msgspec
 
 from blizzard_core.errors import StateError, UnitError
 from blizzard_py.app import value_ranges
-from blizzard_py.app.selecting import Selecting
+from blizzard_py.app.request_selector import RequestSelector
 from blizzard_py.connections.asking import Units
 from blizzard_py.edits import unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
@@ -76,7 +76,7 @@ def effects_of(parts: Parts, source: Source[Any]) -> RequestEffects:
         except UnitError as error:
             raise RequestRefused("; ".join(error.problems)) from error
 
-    selecting = Selecting(parts, source)
+    selecting = RequestSelector(parts, source)
     return RequestEffects(
         apply,
         selecting.select,

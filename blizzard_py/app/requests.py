@@ -13,7 +13,7 @@ from blizzard_py.app.reingest import merged
 from blizzard_py.app.submit import RequestResult
 from blizzard_py.app.wiring import NoEngine, owner_parts
 from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.edits.notes import whoever
+from blizzard_py.edits.notes import current_user
 from blizzard_py.requests.codec import RequestInvalid
 from blizzard_py.requests.document import Request
 from blizzard_py.requests.mailbox import Mailbox
@@ -101,7 +101,7 @@ def cancel_request(config: Config, request_id: str, why: str, now: float) -> Req
             raise _over(request_id, "gone" if end is None else end.state)
         if request_id in contents.open:
             at = dt.datetime.fromtimestamp(now, dt.UTC).isoformat(timespec="seconds")
-            mailbox.cancel(request_id, whoever(), at, redacted(why))
+            mailbox.cancel(request_id, current_user(), at, redacted(why))
             # Read last, or what is done meanwhile would count as cancelled.
             known = _known(parts).get(request_id)
             if known is not None and is_over(known.state) and known.state != "cancelled":

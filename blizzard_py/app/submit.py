@@ -27,7 +27,7 @@ from blizzard_py.app.request_effects import effects_of, fingerprint_of
 from blizzard_py.app.wiring import NoEngine, owner_parts, source_pipeline, spark_engine
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
-from blizzard_py.edits.notes import Note, whoever
+from blizzard_py.edits.notes import Note, current_user
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.request_steps import decide_request, end_record
 from blizzard_py.requests.document import BRINGING, Kind, Request
@@ -58,7 +58,7 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RequestOrder:
     """The part of a request that its author decides, as `Request` has it.
 
     Without ``once_more`` one that has ended is followed, and not done again.
@@ -86,7 +86,7 @@ class RequestResult:
 
 
 def submit_and_follow(
-    config: Config, where: tuple[str, str], order: Order, waits: Waits
+    config: Config, where: tuple[str, str], order: RequestOrder, waits: Waits
 ) -> RequestResult:
     """Submit a request and see it done, by whoever owns the source; its end.
 
@@ -99,7 +99,7 @@ def submit_and_follow(
 
 
 def submit_request(
-    parts: Parts, order: Order, waits: Waits, bring: Callable[[], int] | None
+    parts: Parts, order: RequestOrder, waits: Waits, bring: Callable[[], int] | None
 ) -> RequestResult:
     """Submit a request for a source of these parts, and see it done; its end.
 
@@ -114,14 +114,14 @@ def submit_request(
     return _Following(parts, store, mailbox, request_id, order, waits, bring).result()
 
 
-def request_of_order(parts: Parts, order: Order, state: SourceState, now: float) -> Request:
+def request_of_order(parts: Parts, order: RequestOrder, state: SourceState, now: float) -> Request:
     """Return a request of whoever runs this process, for a source in a state."""
     return Request(
         kind=order.kind,
         select=order.select,
         options=order.options,
         config=fingerprint_of(parts),
-        by=whoever(),
+        by=current_user(),
         at=dt.datetime.fromtimestamp(now, dt.UTC).isoformat(timespec="seconds"),
         why=redacted(order.why),
         release=version("blizzard-penguin"),
@@ -129,7 +129,7 @@ def request_of_order(parts: Parts, order: Order, state: SourceState, now: float)
     )
 
 
-def _load(parts: Parts, store: CheckpointStore, order: Order) -> Stored:
+def _load(parts: Parts, store: CheckpointStore, order: RequestOrder) -> Stored:
     """Return the checkpoint. Raises `EditRefused` without one, unless the order says what to begin.
 
     Raises `ColdStartRefused` for one that is lost, `StateError` for one of other files: those of
@@ -145,7 +145,7 @@ def _load(parts: Parts, store: CheckpointStore, order: Order) -> Stored:
     return seen
 
 
-def way_to_begin(order: Order) -> str:
+def way_to_begin(order: RequestOrder) -> str:
     """Return how a source gets its checkpoint, for messages."""
     if order.select.get("values"):
         return "give --begin-live-at-end, with which it begins at --to, or have it run once first"
@@ -160,7 +160,7 @@ class _Following:
     store: CheckpointStore
     mailbox: Mailbox
     id: str
-    order: Order
+    order: RequestOrder
     waits: Waits
     bring: Callable[[], int] | None
 
@@ -260,7 +260,7 @@ def _do_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, now:
         said = "" if request is None or not request.why else f", {request.why}"
         why = f"request {request_id}: {known.kind} {known.state}{said}"
         # As it is: `change` would take a source that has done nothing yet for one that starts over.
-        checkpoint_edit.put(found, seen, after, Note(whoever(), now, why))
+        checkpoint_edit.put(found, seen, after, Note(current_user(), now, why))
     except (EditRefused, StateError) as error:
         return str(error)
     finally:

@@ -51,7 +51,7 @@ def check_table(
         raise ConfigError("configuration", [f"{where}: {each}" for each in fit.refused])
 
 
-def held_against_tables(
+def check_tables(
     config: Config, pipelines: Iterable[tuple[str, IngestSettings, pa.Schema | None]]
 ) -> tuple[list[str], list[str]]:
     """The problems of pipelines with their tables, and what people should know besides.
@@ -94,7 +94,7 @@ def takes_columns(config: Config, pipeline: str, settings: IngestSettings) -> Ta
     return Takes(partial(refusal, never), partial(refusal, rules), kinds.get)
 
 
-def beside_table(config: Config, pipeline: str, settings: IngestSettings) -> dict[str, Any]:
+def table_differences(config: Config, pipeline: str, settings: IngestSettings) -> dict[str, Any]:
     """Columns of one side alone, and what the table refuses; nothing where there is no table.
 
     Raises `StateError`, `StorageError` where its log cannot be read.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from blizzard_core.errors import NotFound, UnitError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.request_effects import configured, look
-from blizzard_py.app.submit import Order, RequestResult, Waits, submit_and_follow
+from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_and_follow
 from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
@@ -108,7 +108,7 @@ def replay_units(
         return None
     select = {"units": list(found.units)}
     result = submit_and_follow(
-        config, where, Order("mark_units", select, why=why or "replay of letters"), waits
+        config, where, RequestOrder("mark_units", select, why=why or "replay of letters"), waits
     )
     if result.state == "done":
         # Whoever dies here has marked them: doing it once more reads them once more.

@@ -19,7 +19,7 @@ from blizzard_py.app.wiring import (
     source_pipeline,
     views,
 )
-from blizzard_py.ingest.inferred_schema import InferredSchema, KeptSchema
+from blizzard_py.ingest.inferred_schema import InferredSchema, StoredSchema
 from blizzard_py.job import IngestSettings
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
@@ -81,9 +81,9 @@ def _held(
     config: Config, pipelines: list[tuple[str, IngestSettings, pa.Schema | None]]
 ) -> tuple[list[str], list[str]]:
     # A daemon loads this module, and never needs what reads a table's log while it is idle.
-    from blizzard_py.app.table_check import held_against_tables  # noqa: PLC0415  # see above
+    from blizzard_py.app.table_check import check_tables  # noqa: PLC0415  # see above
 
-    return held_against_tables(config, pipelines)
+    return check_tables(config, pipelines)
 
 
 def _known(config: Config) -> Iterator[tuple[str, IngestSettings]]:
@@ -116,7 +116,7 @@ def _inferred(
     parts = parts_of(config, where, NoEngine())
     schema = inferred_schema(where[0], pipeline, parts.stores)
     try:
-        kept = schema.kept()
+        kept = schema.stored()
     except StorageError:  # out of reach from here, as its table is, which is told
         return settings
     found = kept or (_sampled(parts, schema) if pipeline.schema_.infer else None)
@@ -125,7 +125,7 @@ def _inferred(
     return replace(settings, fields=schema.combined(found))
 
 
-def _sampled(parts: Parts, schema: InferredSchema) -> KeptSchema | None:
+def _sampled(parts: Parts, schema: InferredSchema) -> StoredSchema | None:
     """What the files that wait now would give; None without any, or out of reach from here."""
     worker = source_pipeline(parts)
     try:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from blizzard_core.errors import WatermarkError
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.edits.checkpoint_edit import set_columns
-from blizzard_py.ingest.request_steps import Applied, RequestRefused, Selected, Selection
+from blizzard_py.ingest.request_steps import Applied, PageRequest, RequestRefused, SelectedPage
 from blizzard_py.requests.document import Request
 from blizzard_py.requests.report import ReportLine
 from blizzard_py.sources.parts import Parts
@@ -35,8 +35,8 @@ def accept_range(parts: Parts, source: object, state: SourceState, request: Requ
 
 
 def select_chunk(
-    parts: Parts, source: object, state: SourceState, request: Request, wanted: Selection
-) -> Selected:
+    parts: Parts, source: object, state: SourceState, request: Request, wanted: PageRequest
+) -> SelectedPage:
     """Return the next chunk of a request as a page. Raises `RequestRefused`, `StorageError`."""
     found = _table_source(parts, source)
     known = state.columns or ColumnState()
@@ -59,7 +59,7 @@ def select_chunk(
     empty = ReportLine(told, "present" if piece.is_covered else "empty")
     lines = tuple(ReportLine(entry.path, "taken", told) for entry in files) or (empty,)
     is_last = piece.end == asked.end
-    return Selected(files, lines, _cursor_text(asked.column, piece.end), is_last, columns=known)
+    return SelectedPage(files, lines, _cursor_text(asked.column, piece.end), is_last, columns=known)
 
 
 def preview_range(

@@ -22,7 +22,7 @@ from blizzard_core.settings.tables import TEMPLATES, PartitionBy
 from blizzard_core.storage.null_storage import NullStorage
 from blizzard_core.storage.opening import open_private, open_source, open_storage
 from blizzard_core.storage.protocol import join
-from blizzard_py.app.queries.asking import Asks, asking_of
+from blizzard_py.app.queries.query_spec import Asks, query_spec_of
 from blizzard_py.app.request_effects import effects_of
 from blizzard_py.engines.lazy import LazyEngine, StoppableEngine, WithSession
 from blizzard_py.ingest.inferred_schema import InferredSchema
@@ -266,7 +266,9 @@ def parts_of(
         check_table=partial(_check_table, config, name, engine)
         if isinstance(engine, LazyEngine)
         else None,
-        asked=None if asks is None else asking_of(config, pipeline, asks, asks_of(config, engine)),
+        asked=None
+        if asks is None
+        else query_spec_of(config, pipeline, asks, engine_lookup(config, engine)),
         event_time=given,
         branches=branches,
         query=None
@@ -342,7 +344,7 @@ def inferred_schema(name: str, pipeline: PipelineSettings, stores: Stores) -> In
     return InferredSchema(name, pipeline, stores.source, stores.sink, time.time)
 
 
-def asks_of(config: Config, engine: Engine) -> Asks:
+def engine_lookup(config: Config, engine: Engine) -> Asks:
     """Return how to ask where only the engine has a driver; `plan` gets its own Spark."""
     if isinstance(engine, LazyEngine):
         return engine.ask

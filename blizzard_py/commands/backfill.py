@@ -18,16 +18,16 @@ from blizzard_core.storage.protocol import order_key
 from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_rows
-from blizzard_py.app.operations import is_asked
+from blizzard_py.app.operations import is_query_source
 from blizzard_py.app.reingest import bring
-from blizzard_py.app.submit import Order, Waits, submit_and_follow
-from blizzard_py.commands.bringing import (
+from blizzard_py.app.submit import RequestOrder, Waits, submit_and_follow
+from blizzard_py.commands.options import source_options
+from blizzard_py.commands.reingest_options import (
     answer,
     assume_missing_option,
     how_to_wait,
     request_options,
 )
-from blizzard_py.commands.options import source_options
 from blizzard_py.commands.requests import following, print_result
 
 
@@ -113,7 +113,7 @@ def backfill(
     loaded, where = load_config(config), (pipeline, source)
     refuse_rows(loaded, where, "a backfill")
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
-    by_units, asked = unit_operations.is_by_units(loaded, where), is_asked(loaded, where)
+    by_units, asked = unit_operations.is_by_units(loaded, where), is_query_source(loaded, where)
     if (by_units or asked) and (again or once_more or assume_missing or assume_named):
         raise click.UsageError(
             "--again, --once-more and --assume-… are not for tables, APIs and units"
@@ -130,7 +130,7 @@ def backfill(
         options: dict[str, object] = {"chunk": chunk} if chunk else {}
         options |= {"begin_live_at_end": True} if begin_live_at_end else {}
         options["mode"] = "replace" if replace else "add"
-        order = Order("reingest", {"values": [first, last]}, options, why)
+        order = RequestOrder("reingest", {"values": [first, last]}, options, why)
         if replace and how is not None:
             told = f"What lies from {first} on is read once more by the next polls, and replaced."
             return _marked(loaded, where, order, how, told, as_json=as_json)
@@ -144,7 +144,7 @@ def backfill(
     options |= {"assume_missing": True} if assume_missing else {}
     options |= {"assume_named": True} if assume_named else {}
     select, anew = {"range": [first, last]}, once_more or not again
-    order = Order("reingest", select, options, why, once_more=anew)
+    order = RequestOrder("reingest", select, options, why, once_more=anew)
     return _followed(loaded, where, order, how, as_json=as_json)
 
 
@@ -159,7 +159,7 @@ def _check(*, replace: bool, again: bool, once_more: bool, named: bool) -> None:
 
 
 def _followed(
-    config: Config, where: tuple[str, str], order: Order, how: Waits | None, *, as_json: bool
+    config: Config, where: tuple[str, str], order: RequestOrder, how: Waits | None, *, as_json: bool
 ) -> int:
     """Request what the source's owner brings, and print what became of it; the exit code."""
     with following():
@@ -184,7 +184,7 @@ def _units(
     only = [name.strip() for name in values.split(",") if name.strip()]
     keys = unit_operations.units_between(config, where, ends, only)
     why = why or f"backfill from {ends[0]} to {ends[1]}"
-    order = Order("mark_units", {"units": list(keys)}, why=why)
+    order = RequestOrder("mark_units", {"units": list(keys)}, why=why)
     told = f"{len(keys):,} units are read again from their beginning by the next poll."
     return _marked(config, where, order, how, told, as_json=as_json)
 
@@ -192,7 +192,7 @@ def _units(
 def _marked(
     config: Config,
     where: tuple[str, str],
-    order: Order,
+    order: RequestOrder,
     how: Waits | None,
     told: str,
     *,

@@ -23,15 +23,15 @@ from blizzard_core.cli import (
 from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_edit
-from blizzard_py.app.operations import asked_columns, owner_of, pipeline_of, rebuild_of
+from blizzard_py.app.operations import owner_of, pipeline_of, rebuild_of, watermark_columns
 from blizzard_py.commands.checkpoint_history import diff, log, rollback
-from blizzard_py.commands.checkpoint_told import (
+from blizzard_py.commands.checkpoint_output import (
     print_effect,
     print_rebuilt,
     print_state,
     rebuilt_document,
 )
-from blizzard_py.commands.forgetting import forget
+from blizzard_py.commands.event_time_reset import forget
 from blizzard_py.commands.options import confirmed, source_options
 from blizzard_py.edits import checkpoint_edit, unit_edits
 from blizzard_py.edits.checkpoint_store import CheckpointStore
@@ -159,7 +159,7 @@ def set_watermark(
         raise click.UsageError("give --watermark for files, or --column for a table or an API")
     if watermark is None:
         values = dict(map(_column_value, columns))
-        names = asked_columns(load_config(config), (pipeline, source))
+        names = watermark_columns(load_config(config), (pipeline, source))
         return _edit(
             config,
             (pipeline, source),
@@ -174,7 +174,7 @@ def set_watermark(
     return _edit(
         config,
         (pipeline, source),
-        lambda state: checkpoint_edit.moved(state, partition, watermark),
+        lambda state: checkpoint_edit.with_watermark(state, partition, watermark),
         why,
         yes=yes,
         dry_run=dry_run,
@@ -239,7 +239,7 @@ def reset(
     Of a pipeline over event time only what the query remembers can go: its open windows are never
     published, and it may be another query from then on. Files stay done, and the watermark stays.
     """
-    edit: Callable[[SourceState], SourceState] = checkpoint_edit.over
+    edit: Callable[[SourceState], SourceState] = checkpoint_edit.reset
     if adopt and not units:
         raise click.UsageError("--adopt goes with --units")
     if windows:
@@ -331,7 +331,7 @@ def _edit(
     with closing(pipeline_of(loaded, where)) as found:
         seen = checkpoint_edit.stored(found)
         after = edit(seen.state)
-        checkpoint_edit.check_settled(found, seen.state)
+        checkpoint_edit.require_not_publishing(found, seen.state)
         print_effect(found, seen.state, after)
         if dry_run:
             return 0

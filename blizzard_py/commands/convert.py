@@ -17,7 +17,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.yaml_file import parse_yaml
 from blizzard_core.text import printable
 from blizzard_py.app.configuration import load_config
-from blizzard_py.commands.original import Converted, converted
+from blizzard_py.commands.convert_config import Converted, converted
 from blizzard_py.commands.starter.yaml_text import commented, write_configuration
 
 
@@ -56,7 +56,7 @@ def convert(files: tuple[Path, ...], output: Path, force: bool) -> int:
     for document in documents:
         if document.problems:
             raise ConfigError(document.source, list(document.problems))
-        if _is_ours(document.data):
+        if _is_valid_config(document.data):
             raise ConfigError(document.source, [_OURS])
     found = converted([document.data for document in documents])
     if found.problems:
@@ -78,7 +78,7 @@ _OURS = (
 )
 
 
-def _is_ours(data: Mapping[str, Any]) -> bool:
+def _is_valid_config(data: Mapping[str, Any]) -> bool:
     """Return whether the daemons take it as it stands, so that there is nothing to convert.
 
     A Penguin's file alone may be either, and means the same. Directories of sources that are

@@ -21,9 +21,9 @@ from blizzard_core.cli import (
 from blizzard_core.redact import redacted
 from blizzard_core.text import are, counted, printable, shortened
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.letters import Shown, discard_letters, show_letters
-from blizzard_py.commands.bringing import how_to_wait
+from blizzard_py.app.letters import LetterView, discard_letters, show_letters
 from blizzard_py.commands.options import source_options
+from blizzard_py.commands.reingest_options import how_to_wait
 from blizzard_py.commands.requests import (
     following,
     no_wait_option,
@@ -98,7 +98,7 @@ def _text(line: bytes) -> str:
     return printable(shortened(redacted(line.decode("utf-8", "backslashreplace")), _SHOWN_CHARS))
 
 
-def _json_of(shown: Shown) -> dict[str, object]:
+def _json_of(shown: LetterView) -> dict[str, object]:
     letter = shown.letter
     return {
         "path": letter.uri,
@@ -111,7 +111,7 @@ def _json_of(shown: Shown) -> dict[str, object]:
     }
 
 
-def _print_shown(shown: Shown) -> None:
+def _print_shown(shown: LetterView) -> None:
     letter = shown.letter
     at = f" line {shown.line:,}" if shown.line else ""
     click.echo(printable(f"{letter.uri}{at}, {letter.stage}, {letter.timestamp[:19]} UTC"))

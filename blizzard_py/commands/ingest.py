@@ -8,16 +8,16 @@ import click
 
 from blizzard_core.cli import GuidedCommand, command, config_argument, log_level_option
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.given_files import files_by_source
-from blizzard_py.app.reingest import Brought, bring, not_requested
-from blizzard_py.app.submit import Order
-from blizzard_py.commands.bringing import (
+from blizzard_py.app.files_by_source import files_by_source
+from blizzard_py.app.reingest import ReingestResult, bring, not_requested
+from blizzard_py.app.submit import RequestOrder
+from blizzard_py.commands.options import source_options
+from blizzard_py.commands.reingest_options import (
     answer,
     assume_missing_option,
     how_to_wait,
     request_options,
 )
-from blizzard_py.commands.options import source_options
 from blizzard_py.commands.requests import following
 
 
@@ -61,10 +61,10 @@ def ingest(
     loaded = load_config(config)
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
     options = {"assume_missing": True} if assume_missing else {}
-    found: dict[str, Brought] = {}
+    found: dict[str, ReingestResult] = {}
     with following():
         for where, paths in files_by_source(loaded, uris, (pipeline, source)).items():
-            order = Order("reingest", {"files": paths}, options, why)
+            order = RequestOrder("reingest", {"files": paths}, options, why)
             found["/".join(where)] = (
                 not_requested(paths)
                 if any(each.is_interrupted for each in found.values())

@@ -106,7 +106,7 @@ def _from_files(path: Path, source_uri: str, table_uri: str) -> int:
     if found.layout:
         told += f" Directories are named {found.layout}."
     told += "".join(f" {note}." for note in found.notes)
-    _tell(path, told)
+    _print_next_steps(path, told)
     return 0
 
 
@@ -117,7 +117,7 @@ def _from_connection(path: Path, wanted: Wanted, table_uri: str | None) -> int:
     # Databases' connections load what no other command has need of.
     from blizzard_py.commands.starter import queries as starter_queries  # noqa: PLC0415  # see above
 
-    found = starter_queries.look(chosen, wanted.since, wanted.column)
+    found = starter_queries.describe(chosen, wanted.since, wanted.column)
     secrets = secrets_in(chosen.connection) + secrets_in(chosen.source)
     text = starter_queries.configuration(chosen, place, found, wanted.since)
     _write(path, text, {secret.variable: secret.value for secret in secrets})
@@ -128,7 +128,7 @@ def _from_connection(path: Path, wanted: Wanted, table_uri: str | None) -> int:
     )
     unset = [s.variable for s in secrets if s.variable not in os.environ]
     set_first = f" Set {', '.join(unset)} in the environment first." if unset else ""
-    _tell(path, f"{chosen.what} has {len(found.columns)} columns; {told}.{set_first}")
+    _print_next_steps(path, f"{chosen.what} has {len(found.columns)} columns; {told}.{set_first}")
     return 0
 
 
@@ -145,7 +145,7 @@ def _write(path: Path, text: str, secrets: Mapping[str, str]) -> None:
     load_config(path, {**os.environ, **secrets})
 
 
-def _tell(path: Path, found: str) -> None:
+def _print_next_steps(path: Path, found: str) -> None:
     click.echo(printable(f"Wrote {path}. {found}"))
     click.echo(
         printable(f"Next: edit it, then `blizzard validate {path}` and `blizzard plan {path}`.")

@@ -21,14 +21,14 @@ from blizzard_py.state.stream_state import StreamState
 QueryEdit = Callable[[SourceState, Parts], SourceState]
 # Says what a change of a query, by its source's name, does to the state that it has; gives it in
 # few words for `checkpoint log`.
-Told = Callable[[str, StreamState], str]
+Describe = Callable[[str, StreamState], str]
 
 
 def change_query(
     config: Config,
     where: tuple[str, str],
     edit: QueryEdit,
-    tell: Told,
+    describe: Describe,
     then: str,
     *,
     why: str,
@@ -49,9 +49,9 @@ def change_query(
         seen = checkpoint_edit.stored(found)
         edit(seen.state, parts)  # refused before anybody is asked
         if submit is None:
-            checkpoint_edit.check_settled(found, seen.state)
+            checkpoint_edit.require_not_publishing(found, seen.state)
         assert seen.state.stream is not None  # noqa: S101  # without one edits are refused
-        reason = tell(found.name, seen.state.stream)
+        reason = describe(found.name, seen.state.stream)
         if dry_run:
             return 0
         if not confirmed(found.name, yes=yes):

@@ -23,12 +23,12 @@ from blizzard_core.text import counted, printable
 from blizzard_py.app import unit_operations
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.event_time import refuse_rows
-from blizzard_py.app.operations import LetterFilter, is_asked, letters_chosen
+from blizzard_py.app.operations import LetterFilter, is_query_source, letters_chosen
 from blizzard_py.app.refused_files import bring_refused
-from blizzard_py.app.reingest import Brought, bring
-from blizzard_py.app.submit import Order, Waits
-from blizzard_py.commands.bringing import answer, exit_code_of, how_to_wait, request_options
+from blizzard_py.app.reingest import ReingestResult, bring
+from blizzard_py.app.submit import RequestOrder, Waits
 from blizzard_py.commands.options import source_options
+from blizzard_py.commands.reingest_options import answer, exit_code_of, how_to_wait, request_options
 from blizzard_py.commands.requests import following, print_result
 
 
@@ -107,7 +107,7 @@ def replay(
         raise click.UsageError("give --pipeline and --source")
     where = (pipeline, source)
     refuse_rows(loaded, where, "a replay")
-    if replace and (from_source or is_asked(loaded, where)):
+    if replace and (from_source or is_query_source(loaded, where)):
         raise click.UsageError("--replace takes whole files of a source of files")
     if assume_named and not replace:
         raise click.UsageError("--assume-named goes with --replace")
@@ -139,7 +139,7 @@ def _letters(
         click.echo(f"No open dead letters{like}.")
         return 0
     with following():
-        found = bring(config, where, Order("reingest", {"letters": ids}, options, why), how)
+        found = bring(config, where, RequestOrder("reingest", {"letters": ids}, options, why), how)
     return answer({"/".join(where): found}, as_json=as_json)
 
 
@@ -189,7 +189,7 @@ def _refused(
 ) -> int:
     done, errors = bring_refused(path, config, names, why, how)
     codes = [0, *(error.exit_code for error in errors)]
-    found: dict[str, Brought] = {each.source: each.brought for each in done}
+    found: dict[str, ReingestResult] = {each.source: each.brought for each in done}
     if as_json:
         sources = [asdict(each) for each in done]
         print_json({"sources": sources, "errors": [redacted(str(error)) for error in errors]})

@@ -18,7 +18,7 @@ from rich.text import Text
 from blizzard_core.cli import GuidedCommand, command, config_argument, log_level_option
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.watching import Committing, Sight, Watch
+from blizzard_py.app.pipeline_watch import Committing, PipelineSnapshot, PipelineWatch
 from blizzard_py.commands.options import compact
 from blizzard_py.commands.printing import request_progress
 
@@ -59,7 +59,7 @@ def watch(config: Path, every: float) -> int:
         raise click.UsageError(
             "this is for a terminal that can be drawn on; elsewhere use `blizzard status --json`"
         )
-    watching = Watch(load_config(config))
+    watching = PipelineWatch(load_config(config))
     first = Text("looking at the stores; Ctrl-C ends", "dim")
     with (
         contextlib.suppress(KeyboardInterrupt),
@@ -72,7 +72,7 @@ def watch(config: Path, every: float) -> int:
     return 0
 
 
-def picture(sight: Sight, now: float, height: int) -> Group:
+def picture(sight: PipelineSnapshot, now: float, height: int) -> Group:
     """Return what the terminal shows.
 
     Pure. Foreign text is no markup and reaches no terminal raw.

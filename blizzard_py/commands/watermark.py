@@ -11,8 +11,8 @@ import click
 from blizzard_core.cli import GuidedGroup, command, config_argument, log_level_option
 from blizzard_core.text import counted
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.event_state import ending_by
-from blizzard_py.app.submit import Order, submit_and_follow
+from blizzard_py.app.event_state import operators_ending_by
+from blizzard_py.app.submit import RequestOrder, submit_and_follow
 from blizzard_py.commands.options import source_options
 from blizzard_py.commands.query_change import change_query
 from blizzard_py.commands.requests import (
@@ -77,10 +77,10 @@ def advance(
         assert parts.event_time is not None  # noqa: S101  # the caller has looked
         return advanced(state, parts.event_time, parts.branches, to_ms, time.time())
 
-    def tell(name: str, before: StreamState) -> str:
+    def describe(name: str, before: StreamState) -> str:
         move = f"{moment(before.watermark_ms) or '-'} -> {moment(to_ms)}"
         click.echo(f"{name}: watermark {move}")
-        for operator in ending_by(loaded, where, to_ms) if before.state_rows else ():
+        for operator in operators_ending_by(loaded, where, to_ms) if before.state_rows else ():
             rows = counted(operator.count, "row")
             click.echo(f"{operator.name}: {operator.ending:,} of {rows} of state end by then")
         return f"watermark over event time: {move}"
@@ -88,13 +88,13 @@ def advance(
     def submit(reason: str) -> int:
         with following():
             how = waits(no_wait=no_wait, take_over=take_over)
-            order = Order("advance_watermark", {"to_ms": to_ms}, why=reason)
+            order = RequestOrder("advance_watermark", {"to_ms": to_ms}, why=reason)
             result = submit_and_follow(loaded, where, order, how)
         return print_result(result, then)
 
     then = "The next batch does it."
     return change_query(
-        loaded, where, edit, tell, then, why=why, yes=yes, dry_run=dry_run, submit=submit
+        loaded, where, edit, describe, then, why=why, yes=yes, dry_run=dry_run, submit=submit
     )
 
 

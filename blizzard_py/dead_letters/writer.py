@@ -87,7 +87,7 @@ class DeadLetterWriter:
         if not batch.letters:
             return None
         if any(sink.stat(letters.staged) is None for letters in batch.letters):
-            self._check_kept(path, name)
+            self._require_stored(path, name)
             return f"{self._storage.uri}/{path}"
         # Two that finish the same batch must not write into one object.
         temporary = join(self._source_id, f"{name}.{uuid.uuid4().hex}.tmp")
@@ -115,7 +115,7 @@ class DeadLetterWriter:
                     if entry.path.endswith(".tmp"):
                         self._storage.delete(entry.path)
 
-    def _check_kept(self, path: str, name: str) -> None:
+    def _require_stored(self, path: str, name: str) -> None:
         away = join(self._source_id, REPLAYED_FOLDER, f"{name}.ndjson")
         if self._storage.stat(path) is None and self._storage.stat(away) is None:
             raise StateError(

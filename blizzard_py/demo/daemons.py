@@ -41,7 +41,7 @@ def run_once(daemon: str, config: Path, log: Path) -> float:
     return time.monotonic() - start
 
 
-class Running:
+class RunningDaemon:
     """A daemon that runs until the demo ends it. Its log is what it tells of its work."""
 
     def __init__(self, daemon: str, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -49,7 +49,7 @@ class Running:
         self._process = process
         self._log = log
 
-    def told(self, event: str) -> list[dict[str, Any]]:
+    def events(self, event: str) -> list[dict[str, Any]]:
         """Return what it has logged of one kind. Raises `DemoFailedError` if it has ended."""
         if (code := self._process.poll()) is not None:
             raise _failed(self._daemon, code, self._log)
@@ -59,7 +59,7 @@ class Running:
 
 
 @contextmanager
-def running(daemon: str, config: Path, log: Path) -> Iterator[Running]:
+def running(daemon: str, config: Path, log: Path) -> Iterator[RunningDaemon]:
     """Start ``DAEMON run CONFIG`` and end it by SIGTERM, which has to end it with 0.
 
     Raises `DemoFailedError` at the end if it does not. Its output goes to ``log``.
@@ -73,7 +73,7 @@ def running(daemon: str, config: Path, log: Path) -> Iterator[Running]:
             stderr=subprocess.STDOUT,
         )
     try:
-        yield Running(daemon, process, log)
+        yield RunningDaemon(daemon, process, log)
     except BaseException:
         process.kill()  # what went wrong is told by the error on its way
         process.wait()
@@ -88,7 +88,7 @@ def status(daemon: str, config: Path) -> Any:
 
     Raises `DemoFailedError` as `run_once`.
     """
-    return _asked(daemon, "status", config)
+    return _query_daemon(daemon, "status", config)
 
 
 def plan(config: Path) -> Any:
@@ -96,7 +96,7 @@ def plan(config: Path) -> Any:
 
     Raises `DemoFailedError` as `run_once`.
     """
-    return _asked("blizzard", "plan", config)
+    return _query_daemon("blizzard", "plan", config)
 
 
 def _failed(daemon: str, code: int, log: Path) -> DemoFailedError:
@@ -104,7 +104,7 @@ def _failed(daemon: str, code: int, log: Path) -> DemoFailedError:
     return DemoFailedError("\n".join([f"{daemon} exited with {code}; {log} ends:", *tail]))
 
 
-def _asked(daemon: str, command: str, config: Path) -> Any:
+def _query_daemon(daemon: str, command: str, config: Path) -> Any:
     done = subprocess.run(  # noqa: S603  # likewise
         [sys.executable, "-m", MODULES[daemon], command, str(config), "--json"],
         stdin=subprocess.DEVNULL,

@@ -20,7 +20,7 @@ from blizzard_core.storage.protocol import Entry, order_key
 from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import PartitionProgress, Progress, closed_by, is_new
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
-from blizzard_py.edits.notes import Note, whoever
+from blizzard_py.edits.notes import Note, current_user
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import first_running, with_state
@@ -59,7 +59,7 @@ def require_known(source: SourcePipeline, partition: str) -> None:
         )
 
 
-def moved(state: SourceState, partition: str, name: str) -> SourceState:
+def with_watermark(state: SourceState, partition: str, name: str) -> SourceState:
     """The state with the partition's watermark at ``name``: up to it everything is done.
 
     With an empty ``name`` nothing of the partition is. Raises `EditRefused`.
@@ -163,7 +163,7 @@ def _revalued(progress: Progress) -> Progress:
     return replace(progress, value=max(tops, key=order_key), state="Active")
 
 
-def over(state: SourceState) -> SourceState:
+def reset(state: SourceState) -> SourceState:
     """A cold start. What was counted so far stays counted, groups included.
 
     Which batch was the last `change` finds out: a checkpoint that was brought back from a copy does
@@ -213,7 +213,7 @@ def _found(source: SourcePipeline, state: SourceState) -> list[Entry]:
     return [*found.files, *found.young]
 
 
-def check_settled(source: SourcePipeline, state: SourceState) -> None:
+def require_not_publishing(source: SourcePipeline, state: SourceState) -> None:
     """Raise `EditRefused` while a batch is being published.
 
     One of a stale checkpoint is published, if at all: it keeps nobody from saying where to go on.
@@ -247,7 +247,7 @@ def change(
     Raises `EditRefused` if the checkpoint is not the one that was ``seen``, or
     is in the middle of publishing. A daemon that runs is fenced.
     """
-    check_settled(source, seen.state)
+    require_not_publishing(source, seen.state)
     parts = source.parts
     world = world_of(parts, seen.state)
     after = _without_requested(source, seen.state, edit(seen.state), now)
@@ -275,7 +275,7 @@ def change(
         if after.columns is not None and (is_lost or newer_work(seen.state, parts, world)):
             # What was read since, or by a checkpoint that is lost, may lie below the value.
             after = replace(after, columns=replace(after.columns, origin=None))
-    return _swapped(source, seen, after, world, Note(whoever(), now, why))
+    return _swapped(source, seen, after, world, Note(current_user(), now, why))
 
 
 def _without_requested(
@@ -301,7 +301,7 @@ def _without_requested(
 
 def put(source: SourcePipeline, seen: Stored, after: SourceState, note: Note) -> str | None:
     """Put a state there as it is; the path of the backup. Raises as `change`."""
-    check_settled(source, seen.state)
+    require_not_publishing(source, seen.state)
     return _swapped(source, seen, after, world_of(source.parts, seen.state), note)
 
 

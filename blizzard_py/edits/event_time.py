@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from blizzard_core.settings.base import micros
+from blizzard_core.settings.base import to_micros
 from blizzard_core.settings.event_time import Branch, EventTimeSettings
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.kernels.lateness import rules_of
@@ -40,7 +40,7 @@ def advanced(
             f"--to {moment(to_ms) or to_ms}: the watermark is at {moment(stream.watermark_ms)}"
             " already, and never falls"
         )
-    most = round(now * _MILLI) + micros(given.advanced.max_ahead) // _MILLI
+    most = round(now * _MILLI) + to_micros(given.advanced.max_ahead) // _MILLI
     if to_ms > most:
         raise EditRefused(
             f"--to {moment(to_ms)} is later than {moment(most)}, which is max_ahead after now:"
@@ -49,7 +49,7 @@ def advanced(
     return replace(state, stream=replace(stream, advance_to_ms=to_ms))
 
 
-def begun_anew(state: SourceState) -> SourceState:
+def with_empty_state(state: SourceState) -> SourceState:
     """The state whose next batch begins with nothing remembered, and may be of another query.
 
     The watermark stays, and with it what is closed: windows that were published come no second

@@ -33,7 +33,7 @@ class Note:
     number: int = 0
 
 
-def whoever() -> str:
+def current_user() -> str:
     """The user and the machine, as far as they have names."""
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"

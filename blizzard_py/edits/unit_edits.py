@@ -47,7 +47,7 @@ def set_high(
     if partition is None:
         raise EditRefused(f"--unit: no partition begins at {stamp(begin)}; see `blizzard plan`")
     units = with_high(_known(state, found), key, partition, high)
-    return unit_states.with_progress(_given_up(replace(state, units=units)))
+    return unit_states.with_progress(_without_readings(replace(state, units=units)))
 
 
 def started_over(state: SourceState, *, adopt: bool) -> SourceState:
@@ -107,7 +107,7 @@ def with_marks(state: SourceState, found: Looked, keys: Sequence[str]) -> Source
         units = marked(_known(state, found), keys)
     except UnitError as error:
         raise EditRefused("; ".join(error.problems)) from error
-    return _given_up(replace(state, units=units))
+    return _without_readings(replace(state, units=units))
 
 
 def _names(values: Sequence[Mapping[str, str]] | None) -> list[str]:
@@ -120,7 +120,7 @@ def _known(state: SourceState, found: Looked) -> UnitsState:
     return replace(known, spec=found.state.spec)
 
 
-def _given_up(state: SourceState) -> SourceState:
+def _without_readings(state: SourceState) -> SourceState:
     units = None if state.units is None else replace(state.units, readings=())
     taken = {entry.path for batch in state.in_flight for entry in batch.files}
     retries = {path: retry for path, retry in state.retries.items() if path not in taken}

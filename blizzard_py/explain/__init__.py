@@ -48,7 +48,7 @@ The journal reaches back thirty days.
 """
 
 from blizzard_py.explain.answer import explain, unmatched
-from blizzard_py.explain.explanation import Explanation, Task, lines
+from blizzard_py.explain.explanation import Explanation, TaskEvidence, lines
 from blizzard_py.explain.location import Located, located
 
-__all__ = ["Explanation", "Located", "Task", "explain", "lines", "located", "unmatched"]
+__all__ = ["Explanation", "Located", "TaskEvidence", "explain", "lines", "located", "unmatched"]

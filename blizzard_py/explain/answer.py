@@ -19,7 +19,7 @@ from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.dead_letters.reasons import reason_of
 from blizzard_py.explain.evidence import (
     Journaled,
-    Letter,
+    LetterEvidence,
     journal_start,
     last_journaled,
     letter,
@@ -71,7 +71,7 @@ def explain(parts: Parts, source: Source[Any], place: Located) -> Explanation:
     new = entry is not None and story.ignored is None and standing.is_new()
     found = _journaled(parts, path, entry, state, thorough=not new)
     if found is not None:
-        return _settled(parts, base, found, story, again=new)
+        return _explain_processed(parts, base, found, story, again=new)
     if entry is None:
         reason = "no such file, and neither the checkpoint nor the journal knows of one"
         return replace(base, verdict="missing", reason=reason)
@@ -121,7 +121,7 @@ def _journaled(
     return None
 
 
-def _settled(
+def _explain_processed(
     parts: Parts,
     base: Explanation,
     found: Journaled,
@@ -206,13 +206,13 @@ def _notes(parts: Parts, found: Journaled, story: Story, *, again: bool) -> str:
     if entry is None:
         notes += "; the file is gone since"
     elif entry.modified > found.finished_ts + CLOCK_SLACK_SECS:
-        notes += f"; rewritten at {iso(entry.modified)}, which {_taken_again(parts, found)}"
+        notes += f"; rewritten at {iso(entry.modified)}, which {_next_reading(parts, found)}"
     if again and not found.request:
         notes += "; the checkpoint does not know it, so the next poll takes it again"
     return notes
 
 
-def _way_in(parts: Parts, found: Journaled, dead: Letter, *, gone: bool) -> str:
+def _way_in(parts: Parts, found: Journaled, dead: LetterEvidence, *, gone: bool) -> str:
     """Return how a file that was given up gets in after all, or that it is not to."""
     if not dead.stage or parts.event_time is not None:
         return ""
@@ -240,7 +240,7 @@ def _replay(parts: Parts, letter_id: str) -> str:
     return f"`blizzard replay CONFIG {where} --letter {letter_id}`"
 
 
-def _taken_again(parts: Parts, found: Journaled) -> str:
+def _next_reading(parts: Parts, found: Journaled) -> str:
     units = parts.files.units if parts.has_files else None
     if units is None and found.outcome == "ingested" and parts.event_time is None:
         return "is not taken again by itself (`blizzard backfill --replace` takes it)"

@@ -42,7 +42,7 @@ class Journaled:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class LetterEvidence:
     """A dead letter and the object it is in; without ``error`` if it is no longer there."""
 
     object: str
@@ -66,11 +66,11 @@ def journal_start(sink: Storage, source_id: str) -> float | None:
     folder = StatePaths(source_id).journal
     for entry in listed(sink, f"{folder}/", f"{folder}0"):
         if entry.path.endswith(".json"):
-            return _begun(entry.path)
+            return _batch_started_ts(entry.path)
     return None
 
 
-def _begun(path: str) -> float:
+def _batch_started_ts(path: str) -> float:
     try:
         return (uuid.UUID(path.rpartition("/")[2].removesuffix(".json")).int >> 80) / 1000
     except ValueError as error:
@@ -147,11 +147,11 @@ def _journal(
         yield decode_document(BatchDocument, parsed(raw, where), where, REMEDY, open_=True)
 
 
-def letter(dlq: Storage, source_id: str, batch: str, uri: str) -> Letter:
+def letter(dlq: Storage, source_id: str, batch: str, uri: str) -> LetterEvidence:
     """The dead letter that a batch wrote for a file, also if a replay has put it away."""
     path, away = put_away(source_id, batch)
     found = _letter_in(dlq, path, uri) or _letter_in(dlq, away, uri)
-    return found or Letter(f"{dlq.uri}/{path}", None, None, None, None)
+    return found or LetterEvidence(f"{dlq.uri}/{path}", None, None, None, None)
 
 
 def out_of_time(dlq: Storage, source_id: str, batch: str, uri: str) -> dict[str, int]:
@@ -176,7 +176,7 @@ def out_of_time(dlq: Storage, source_id: str, batch: str, uri: str) -> dict[str,
     return found
 
 
-def _letter_in(dlq: Storage, path: str, uri: str) -> Letter | None:
+def _letter_in(dlq: Storage, path: str, uri: str) -> LetterEvidence | None:
     where = f"{dlq.uri}/{path}"
     try:
         raw = dlq.read(path)
@@ -186,5 +186,7 @@ def _letter_in(dlq: Storage, path: str, uri: str) -> Letter | None:
         if line:
             found = decode_document(_LetterDocument, parsed(line, where), where, open_=True)
             if found.path == uri:
-                return Letter(where, found.stage, found.error, found.timestamp, found.retry_count)
+                return LetterEvidence(
+                    where, found.stage, found.error, found.timestamp, found.retry_count
+                )
     return None

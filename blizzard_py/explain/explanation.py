@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from blizzard_core.text import counted, iso, printable
-from blizzard_py.explain.evidence import Letter
+from blizzard_py.explain.evidence import LetterEvidence
 from blizzard_py.explain.location import Checked
 from blizzard_py.sources.story import Compared, Lateness, Verdict, Waiting
 
@@ -24,7 +24,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TaskEvidence:
     """A task of a table or an API: its window, in stored notation, and by what.
 
     Both are None of a window that is published: only its outcome is kept. ``unit`` is what is known
@@ -90,12 +90,12 @@ class Explanation:
     batch: InBatch | None = None
     outputs: tuple[Output, ...] | None = None
     records_replayed: int | None = None
-    dead_letter: Letter | None = None
+    dead_letter: LetterEvidence | None = None
     pending: Waiting | None = None
     late: Lateness | None = None
     untaken: tuple[str, ...] | None = None
     added_since: tuple[str, ...] | None = None
-    task: Task | None = None
+    task: TaskEvidence | None = None
     out_of_time: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class BatchRecords:
         self._mailbox = Mailbox(parts.stores.sink, parts.id)
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
-    def tell(self, state: SourceState, batch: Batch) -> None:
+    def write(self, state: SourceState, batch: Batch) -> None:
         """Write them for a committed batch; the same whoever writes them."""
         letters, records = [], []
         for name, each, part in self._each(batch):

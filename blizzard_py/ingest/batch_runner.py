@@ -20,11 +20,17 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.table.committed import committed_versions
 from blizzard_py.ingest.batch_jobs import BatchJobs
 from blizzard_py.ingest.batch_records import BatchRecords
-from blizzard_py.ingest.group_publishing import Groups
+from blizzard_py.ingest.group_publishing import GroupManifests
 from blizzard_py.ingest.jobs import Ingested, Jobs
-from blizzard_py.ingest.publish import OutputNames, clear_older, publish, staging_of, unpublished
+from blizzard_py.ingest.publish import (
+    OutputIdGenerator,
+    clear_older,
+    publish,
+    staging_of,
+    unpublished,
+)
 from blizzard_py.ingest.tolerance import Tolerance
-from blizzard_py.ingest.unexpected import with_told
+from blizzard_py.ingest.unexpected import with_reported_fields
 from blizzard_py.job import IngestResult, IngestSettings
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source, Upkeep, Withheld, Work
@@ -76,10 +82,10 @@ class BatchRunner:
         self._sink = parts.stores.sink
         self._records = BatchRecords(parts)
         self._record_files = RecordFiles(parts)
-        self._batch_jobs = BatchJobs(parts, source, jobs, self.settle, upkeep.epoch)
+        self._batch_jobs = BatchJobs(parts, source, jobs, self.resolve_settings, upkeep.epoch)
         self._settings: IngestSettings | None = None
-        self._names = OutputNames()
-        self._groups = Groups(self._sink, parts.letters_id)
+        self._names = OutputIdGenerator()
+        self._groups = GroupManifests(self._sink, parts.letters_id)
         self._tolerance = Tolerance(parts.name, parts.errors, source.is_gone)
         self._job: str | None = None
         self._wanted = True
@@ -98,7 +104,7 @@ class BatchRunner:
         if job is not None:
             self._jobs.cancel(job)
 
-    def settle(self, files: Sequence[Entry]) -> IngestSettings:
+    def resolve_settings(self, files: Sequence[Entry]) -> IngestSettings:
         """Return what jobs are run with, once found out and held against the table.
 
         Called with all files there are before the first batch, since they tell more
@@ -140,7 +146,7 @@ class BatchRunner:
         if missing:
             self._save(state)
         self._fence(state)
-        self._records.tell(state, ready)
+        self._records.write(state, ready)
         left = [output for output in ready.outputs if output.staged in missing]
         publish(self._sink, left, self._parts.concurrency)
         state, ready = self._grouped(state, ready)
@@ -229,7 +235,7 @@ class BatchRunner:
                     stage=file.stage,
                     error=file.error,
                 )
-        state = self._told(state, result)
+        state = self._log_unexpected_fields(state, result)
         replaced = None if has_records(batch) else self._source.replaced(state, batch, finished)
         if isinstance(replaced, Withheld):
             finished, replaced = replaced.finished, Replaced()
@@ -284,11 +290,11 @@ class BatchRunner:
         finally:
             self._job = None
 
-    def _told(self, state: SourceState, result: IngestResult) -> SourceState:
+    def _log_unexpected_fields(self, state: SourceState, result: IngestResult) -> SourceState:
         """Say which fields no column takes, once; the caller saves which were said."""
         fields = () if self._settings is None else self._settings.fields
         members = {each.source_name: each.ingest.fields for each in self._parts.members}
-        state, told = with_told(state, result.unexpected, fields, members)
+        state, told = with_reported_fields(state, result.unexpected, fields, members)
         for fresh, first in told:
             self._log.warning("fields_not_taken", fields=list(fresh), file=first)
         return state
@@ -302,7 +308,7 @@ class BatchRunner:
         """
         self._activity.batch_enters(ready, "publish")
         self._fence(state)
-        self._records.tell(state, ready)
+        self._records.write(state, ready)
         publish(self._sink, ready.outputs, self._parts.concurrency)
         state, ready = self._grouped(state, ready)
         state = self._advance(state, ready, work)

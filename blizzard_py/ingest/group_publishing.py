@@ -19,7 +19,7 @@ from blizzard_py.state.committers import manifest, numbers_from
 from blizzard_py.state.source_state import Batch, PlannedOutput
 
 
-class Groups:
+class GroupManifests:
     """The manifests of one source."""
 
     def __init__(self, sink: Storage, source_id: str) -> None:
@@ -34,7 +34,7 @@ class Groups:
         assert batch.group is not None  # noqa: S101  # the caller has looked
         seq = batch.group.seq
         taken = numbers_from(self._sink, self._source_id, seq)
-        if seq in taken and self._is_ours(batch, seq):
+        if seq in taken and self._is_same_batch(batch, seq):
             return None
         if taken:
             return max(taken) + 1
@@ -43,7 +43,7 @@ class Groups:
             self._sink.put_if(path, encode_group(self._group(batch, epoch)), None)
         except Conflict:
             # Another's, or our own whose answer was lost.
-            return None if self._is_ours(batch, seq) else seq + 1
+            return None if self._is_same_batch(batch, seq) else seq + 1
         return None
 
     def has(self, batch: Batch) -> bool:
@@ -53,7 +53,7 @@ class Groups:
         """
         assert batch.group is not None  # noqa: S101  # the caller has looked
         return any(
-            self._is_ours(batch, seq)
+            self._is_same_batch(batch, seq)
             for seq in numbers_from(self._sink, self._source_id, batch.group.seq)
         )
 
@@ -61,7 +61,7 @@ class Groups:
         """The highest number that was given, 0 if none was."""
         return max(numbers_from(self._sink, self._source_id, 1), default=0)
 
-    def _is_ours(self, batch: Batch, seq: int) -> bool:
+    def _is_same_batch(self, batch: Batch, seq: int) -> bool:
         return manifest(self._sink, self._source_id, seq).batch == batch.batch
 
     def _group(self, batch: Batch, epoch: int) -> Group:

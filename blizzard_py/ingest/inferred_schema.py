@@ -61,7 +61,7 @@ class _SchemaDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptSchema:
+class StoredSchema:
     """The content of the file; ``sample`` and ``added`` as documented above."""
 
     fields: tuple[FieldSpec, ...]
@@ -82,7 +82,7 @@ class KeptSchema:
         }
 
     @classmethod
-    def from_json(cls, document: Any, where: str) -> KeptSchema:
+    def from_json(cls, document: Any, where: str) -> StoredSchema:
         """The inverse. Raises `StateError` naming ``where``."""
         check_version(document, where, (SCHEMA_VERSION,))
         found = decode_document(_SchemaDocument, document, where, _REMEDY, open_=True)
@@ -109,7 +109,7 @@ def schema_path(pipeline: str) -> str:
 def described(
     origin: Literal["declared", "inferred", "added", "sample", "unknown"],
     fields: Sequence[FieldSpec],
-    kept: KeptSchema | None = None,
+    kept: StoredSchema | None = None,
 ) -> dict[str, Any]:
     """A pipeline's columns as ``blizzard schema`` shows them.
 
@@ -159,7 +159,7 @@ class InferredSchema:
 
         Raises `SchemaConflict`, `SchemaUnknown`, `StateError`, `StorageError`.
         """
-        kept = self.kept()
+        kept = self.stored()
         if kept is None and not self._settings.infer:
             return self._declared
         if kept is None:
@@ -197,11 +197,11 @@ class InferredSchema:
                     if last:
                         raise
                     continue
-                self._tell(result.added, left_out)
+                self._log_changes(result.added, left_out)
             break
         return replace(settings, fields=self.combined(kept), left_out=tuple(kept.left_out))
 
-    def _versioned(self, settings: IngestSettings) -> tuple[KeptSchema, str | None]:
+    def _versioned(self, settings: IngestSettings) -> tuple[StoredSchema, str | None]:
         """What is kept; where that is gone, the columns that jobs are told, which the table has."""
         where = f"{self._sink.uri}/{self.path}"
         try:
@@ -209,10 +209,10 @@ class InferredSchema:
         except NotFound:
             declared = {spec.name for spec in self._declared}
             rest = tuple(spec for spec in settings.fields if spec.name not in declared)
-            return KeptSchema(rest), None
-        return KeptSchema.from_json(checkpoint.parsed(raw, where), where), version
+            return StoredSchema(rest), None
+        return StoredSchema.from_json(checkpoint.parsed(raw, where), where), version
 
-    def _tell(self, added: Sequence[FieldSpec], left_out: Mapping[str, str]) -> None:
+    def _log_changes(self, added: Sequence[FieldSpec], left_out: Mapping[str, str]) -> None:
         if added:
             self._log.info(
                 "schema_evolved",
@@ -222,16 +222,16 @@ class InferredSchema:
         for name, reason in left_out.items():
             self._log.warning("field_left_out", field=name, reason=reason)
 
-    def combined(self, kept: KeptSchema) -> tuple[FieldSpec, ...]:
+    def combined(self, kept: StoredSchema) -> tuple[FieldSpec, ...]:
         """Declared columns, then those of the file that have no other's name."""
         rest = [f for f in kept.fields if f.name.lower() not in self._rules.taken]
         return (*self._declared, *rest)
 
-    def kept(self) -> KeptSchema | None:
+    def stored(self) -> StoredSchema | None:
         """Return what the file says, None if there is none. Writes nothing."""
-        return checkpoint.load(self._sink, self.path, KeptSchema.from_json)
+        return checkpoint.load(self._sink, self.path, StoredSchema.from_json)
 
-    def inferred(self, files: Sequence[Entry]) -> KeptSchema:
+    def inferred(self, files: Sequence[Entry]) -> StoredSchema:
         """Return what a sample of ``files`` says now. Writes nothing."""
         sample = chosen(files, self._settings.advanced.sample_files)
         inference = Inference(self._rules)
@@ -241,9 +241,9 @@ class InferredSchema:
         counts = {"records": found.records, "skipped_lines": found.skipped_lines}
         paths = [file.path for file in sample]
         sampled = {"files": paths, **counts}
-        return KeptSchema(found.fields, found.left_out, sampled, int(self._clock()))
+        return StoredSchema(found.fields, found.left_out, sampled, int(self._clock()))
 
-    def compared(self, files: Sequence[Entry]) -> tuple[KeptSchema | None, Inferred]:
+    def compared(self, files: Sequence[Entry]) -> tuple[StoredSchema | None, Inferred]:
         """Return the kept fields, and all fields, declared ones as well, by a sample of ``files``.
 
         Columns of the path and ours are left out. Raises `StateError`, `StorageError`.
@@ -254,7 +254,7 @@ class InferredSchema:
         )
         inference = Inference(rules)
         self._add_lines(inference, chosen(files, self._settings.advanced.sample_files))
-        return self.kept() if self._settings.is_found_out else None, inference.result()
+        return self.stored() if self._settings.is_found_out else None, inference.result()
 
     def _add_lines(self, inference: Inference, sample: Sequence[Entry]) -> None:
         limit = self._settings.advanced.sample_bytes_per_file
@@ -271,12 +271,12 @@ class InferredSchema:
                 " longer, or declare schema.fields"
             )
 
-    def _keep(self, found: KeptSchema) -> KeptSchema:
+    def _keep(self, found: StoredSchema) -> StoredSchema:
         try:
             self._sink.put_if(self.path, checkpoint.encode(found.to_json()), None)
         except Conflict:
             # Another source was first, or our own write's answer was lost.
-            kept = self.kept()
+            kept = self.stored()
             if kept is None:
                 raise
             return kept
@@ -287,5 +287,5 @@ class InferredSchema:
             files=len(sample["files"]),
             records=sample["records"],
         )
-        self._tell((), found.left_out)
+        self._log_changes((), found.left_out)
         return found

@@ -65,7 +65,7 @@ def clear_older(storage: Storage, source_id: str, epoch: int) -> None:
             storage.delete_tree(join(root, folder))
 
 
-class OutputNames:
+class OutputIdGenerator:
     """Names of outputs: UUIDv7 (RFC 9562), each greater than every one that the source had before.
 
     A committer looks behind the names that it has seen, so the time in them is to be
@@ -112,14 +112,14 @@ def unpublished(
 ) -> Unpublished:
     """After a crash: the outputs that are not in their place. Finishes half-done renames."""
 
-    def settle(output: PlannedOutput) -> tuple[bool, bool]:
+    def find_output(output: PlannedOutput) -> tuple[bool, bool]:
         staged = storage.stat(output.staged) is not None
         final = any(storage.stat(path) is not None for path in output.finals)
         if staged and final:
             storage.delete(output.staged)
         return staged, final
 
-    found = list(zip(outputs, _each(outputs, concurrency, settle), strict=True))
+    found = list(zip(outputs, _each(outputs, concurrency, find_output), strict=True))
     return Unpublished(
         tuple(output for output, where in found if where == (True, False)),
         tuple(output for output, where in found if where == (False, False)),

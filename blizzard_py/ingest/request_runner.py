@@ -25,9 +25,9 @@ from blizzard_core.errors import (
 )
 from blizzard_core.log import get_logger
 from blizzard_py.ingest.request_steps import (
+    PageRequest,
     RequestEffects,
     RequestRefused,
-    Selection,
     decide_request,
     end_record,
     with_selected,
@@ -176,7 +176,7 @@ class RequestRunner:
             if known.letters:
                 self._effects.put_away(request, known.letters)
                 return replace(state, requests=with_letters_away(state.requests, request_id))
-            found = self._effects.select(state, request, Selection(request_id, known.cursor, now))
+            found = self._effects.select(state, request, PageRequest(request_id, known.cursor, now))
         except (RequestRefused, RequestInvalid, StateError) as error:
             # What cannot be understood costs the request alone.
             end: State = "failed" if known.pages else "rejected"

@@ -47,7 +47,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class PageRequest:
     """The page of a request's selection that begins at ``cursor``, the first at ``""``.
 
     ``now`` is the store's time.
@@ -59,7 +59,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedPage:
     """A page of what a request selects: files to bring, and of all that were looked at a line.
 
     ``cursor`` is where the next page begins, and with ``is_last`` there is none. Files that are
@@ -91,7 +91,7 @@ class RequestEffects:
     """
 
     apply: Callable[[SourceState, Request, float], Applied]
-    select: Callable[[SourceState, Request, Selection], Selected | None]
+    select: Callable[[SourceState, Request, PageRequest], SelectedPage | None]
     put_away: Callable[[Request, tuple[str, ...]], None]
     config: str
     keep_for: Callable[[str], None]
@@ -123,7 +123,9 @@ def execute(
     return noted(done.state, "running" if done.is_running else "done", "", done.counts)
 
 
-def with_selected(state: SourceState, request_id: str, found: Selected, now: float) -> SourceState:
+def with_selected(
+    state: SourceState, request_id: str, found: SelectedPage, now: float
+) -> SourceState:
     """Return the state with a page of a request's files in the queue. Pure."""
     known = set(under_way(state))
     # Each once, also if the request names it twice.

@@ -215,7 +215,7 @@ class SourcePipeline(SourceView):
             # What lies behind a bounded scan is looked at without a pause.
             return scanned.until is not None or self._has_more_requested(state)
 
-        self._batches.settle((*work.files, *requested.work.files))
+        self._batches.resolve_settings((*work.files, *requested.work.files))
         state, finished = self._work_off(state, work, requested, scanned.ended, stop)
         self._state = state
         done = sum(f.outcome != "retry" for f in finished)
@@ -237,7 +237,7 @@ class SourcePipeline(SourceView):
             if self._requests is not None and self._requests.error is not None:
                 raise self._requests.error
             return self._has_more_requested(state)
-        self._batches.settle(requested.work.files)
+        self._batches.resolve_settings(requested.work.files)
         state, _ = self._work_off(state, PlainWork(), requested, now, stop)
         self._state = state
         return True
@@ -364,7 +364,7 @@ class SourcePipeline(SourceView):
         # Who is replaced by that may have published since the record was read.
         record = self._fence.read()
         self._clock.set(self._file.now())
-        state, changed = self._start.begun(found, self._file.epoch)
+        state, changed = self._start.load(found, self._file.epoch)
         if changed:
             # Or each start, and each error is one, would begin anew to wait.
             self._save(state)

@@ -31,7 +31,7 @@ class Start:
     clock: Callable[[], float]
     fresh: bool = False
 
-    def begun(self, found: SourceState | None, epoch: int) -> tuple[SourceState, bool]:
+    def load(self, found: SourceState | None, epoch: int) -> tuple[SourceState, bool]:
         """Return what to go on with, and whether to save it before anything else.
 
         ``found`` is the state in storage. Raises `StateError`, `StorageError`.

@@ -17,39 +17,39 @@ from blizzard_py.state.members import parted
 from blizzard_py.state.source_state import SourceState
 
 # Names that are told now, and a file that has the first of them.
-Told: TypeAlias = tuple[tuple[str, ...], str]
+NewFields: TypeAlias = tuple[tuple[str, ...], str]
 
 
-def with_told(
+def with_reported_fields(
     state: SourceState,
     found: Sequence[UnexpectedField],
     fields: Sequence[FieldSpec],
     members: Mapping[str, Sequence[FieldSpec]],
-) -> tuple[SourceState, list[Told]]:
+) -> tuple[SourceState, list[NewFields]]:
     """The state with the names that are told with a batch, and these, by the source.
 
     ``fields`` have columns; of several sources ``members`` says which, by their names.
     """
     if not members:
-        known, told = _told(state.unexpected, found, fields)
+        known, told = _new_fields(state.unexpected, found, fields)
         return replace(state, unexpected=known), told
     after, all_told = dict(state.members), []
     for name, own in members.items():
         its = [each for each in found if parted(each.path)[0] == name]
-        known, told = _told(after[name].unexpected, its, own)
+        known, told = _new_fields(after[name].unexpected, its, own)
         after[name] = replace(after[name], unexpected=known)
         all_told += told
     return replace(state, members=after), all_told
 
 
-def _told(
+def _new_fields(
     before: Sequence[str], found: Sequence[UnexpectedField], fields: Sequence[FieldSpec]
-) -> tuple[tuple[str, ...], list[Told]]:
-    known, fresh = told_now(before, [each.name for each in found], fields)
+) -> tuple[tuple[str, ...], list[NewFields]]:
+    known, fresh = new_field_names(before, [each.name for each in found], fields)
     return known, [(fresh, next(e.path for e in found if e.name == fresh[0]))] if fresh else []
 
 
-def told_now(
+def new_field_names(
     before: Sequence[str], names: Iterable[str], fields: Sequence[FieldSpec]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names told so far, with those of a batch, and which of them are new.

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blizzard_core.settings.base import micros
+from blizzard_core.settings.base import to_micros
 from blizzard_core.settings.event_time import Branch, EventTimeSettings
 
 Micros = npt.NDArray[np.int64]
@@ -143,7 +143,7 @@ def _rule(given: EventTimeSettings, branches: Sequence[Branch]) -> Rule:
     if window is None or given.deduplicate:
         return Rule(given.column)
     if window.gap is not None:
-        return Rule(given.column, "session", micros(window.gap))
-    size = micros(window.size or "")
-    slide = micros(window.slide) if window.slide else size
-    return Rule(given.column, "window", size, slide, micros(window.offset))
+        return Rule(given.column, "session", to_micros(window.gap))
+    size = to_micros(window.size or "")
+    slide = to_micros(window.slide) if window.slide else size
+    return Rule(given.column, "window", size, slide, to_micros(window.offset))

@@ -30,7 +30,7 @@ _PAGE_LETTERS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class CandidatePage:
     """Candidates up to ``cursor``, where the next page begins, if this is not the last one.
 
     ``letters`` are the objects that it has read to their ends.
@@ -42,14 +42,14 @@ class Page:
     letters: tuple[str, ...] = ()
 
 
-def read_page(parts: Parts, request: Request, cursor: str, most: int = PAGE_FILES) -> Page:
+def read_page(parts: Parts, request: Request, cursor: str, most: int = PAGE_FILES) -> CandidatePage:
     """Return the page that begins at ``cursor``, the first at ``""``.
 
     It has ``most`` files, and more where one letter object tells of more. Raises `StorageError`,
     also where files are not there and the source shows nothing at all.
     """
     page = _page(parts, request, cursor, most)
-    gone = [each.path for each in page.candidates if _is_gone(each)]
+    gone = [each.path for each in page.candidates if _is_missing(each)]
     is_empty = bool(request.select.get("range")) and not page.candidates
     if parts.has_files and (gone or is_empty) and is_bare(parts.stores.source):
         what = f"{min(gone)} may not be gone" if gone else "the range may not be empty"
@@ -60,13 +60,13 @@ def read_page(parts: Parts, request: Request, cursor: str, most: int = PAGE_FILE
     return page
 
 
-def _is_gone(candidate: Candidate) -> bool:
+def _is_missing(candidate: Candidate) -> bool:
     """Return whether a file is missing at the source."""
     in_source = not (candidate.problem or is_of_records(candidate.path))
     return in_source and candidate.entry is None
 
 
-def _page(parts: Parts, request: Request, cursor: str, most: int) -> Page:
+def _page(parts: Parts, request: Request, cursor: str, most: int) -> CandidatePage:
     select = request.select
     if select.get("files"):
         return _files(parts, select["files"], cursor, most)
@@ -79,23 +79,23 @@ def _page(parts: Parts, request: Request, cursor: str, most: int) -> Page:
     return _letters(files, select["letters"], cursor, most)
 
 
-def _files(parts: Parts, paths: Sequence[str], cursor: str, most: int) -> Page:
+def _files(parts: Parts, paths: Sequence[str], cursor: str, most: int) -> CandidatePage:
     first = int(cursor or 0)
     some = paths[first : first + most]
     with ThreadPoolExecutor(parts.concurrency) as pool:
         entries = list(pool.map(parts.stores.source.stat, some))
     found = tuple(map(Candidate, some, entries))
     end = first + len(some)
-    return Page(found, str(end), end >= len(paths))
+    return CandidatePage(found, str(end), end >= len(paths))
 
 
-def _range(parts: Parts, ends: Sequence[str], cursor: str, most: int) -> Page:
+def _range(parts: Parts, ends: Sequence[str], cursor: str, most: int) -> CandidatePage:
     """The next files of a range, whose ends may be files; both are in it."""
     first, last = ends
     listed = list(islice(_listed(parts, first, last, cursor), most + 1))
     some = listed[:most]
     found = tuple(Candidate(entry.path, entry) for entry in some)
-    return Page(found, some[-1].path if some else cursor, len(listed) <= most)
+    return CandidatePage(found, some[-1].path if some else cursor, len(listed) <= most)
 
 
 def _listed(parts: Parts, first: str, last: str, cursor: str) -> Iterator[Entry]:
@@ -111,7 +111,7 @@ def _listed(parts: Parts, first: str, last: str, cursor: str) -> Iterator[Entry]
                 yield entry
 
 
-def _letters(files: LetterFiles, ids: Sequence[str], cursor: str, most: int) -> Page:
+def _letters(files: LetterFiles, ids: Sequence[str], cursor: str, most: int) -> CandidatePage:
     """The files of the next letter objects, each of which is read to its end."""
     index, width = int(cursor or 0), files.parts.concurrency
     found: list[Candidate] = []
@@ -123,4 +123,4 @@ def _letters(files: LetterFiles, ids: Sequence[str], cursor: str, most: int) -> 
                 found += candidates
             ended += some
             index += len(some)
-    return Page(tuple(found), str(index), index >= len(ids), tuple(ended))
+    return CandidatePage(tuple(found), str(index), index >= len(ids), tuple(ended))

@@ -48,7 +48,7 @@ class Replaceable:
             self._check_known(unknown, batches.cut(paths, found))
         earlier, lacking = earlier_of(paths, found, paths if self.insist else ())
         self._check_named(earlier)
-        self._check_whole(earlier, lacking)
+        self._require_complete_outputs(earlier, lacking)
         return earlier
 
     def _check_insisted(self) -> None:
@@ -89,7 +89,7 @@ class Replaceable:
                 f" Have {SOURCE_FILE_COLUMN} among sink.metadata_columns again"
             )
 
-    def _check_whole(self, earlier: Mapping[str, Earlier], lacking: Lacking) -> None:
+    def _require_complete_outputs(self, earlier: Mapping[str, Earlier], lacking: Lacking) -> None:
         """Raise `RequestRefused` where outputs cannot go as a whole."""
         if lacking.files:
             names = sorted(lacking.files, key=order_key)

@@ -156,7 +156,7 @@ def _named(text: str) -> dict[str, int]:
     if name.strip() == "step":
         return {"step": int(digits) if digits.strip().isdecimal() else 0}
     try:
-        parts = base.parts(text)
+        parts = base.duration_parts(text)
     except ValueError as error:
         raise ConfigurationError(
             f"{shown(text)} is no interval: {error}, or `step=1000`"

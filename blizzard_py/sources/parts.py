@@ -10,7 +10,7 @@ from typing import Any
 
 from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.document import ErrorSettings
-from blizzard_core.settings.event_time import Branch, EventTimeSettings, Watch
+from blizzard_core.settings.event_time import Branch, EventTimeSettings, WatchedColumn
 from blizzard_core.settings.sources import CommonSource, SourceSettings
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage
@@ -67,7 +67,7 @@ class Parts:
     event_time: EventTimeSettings | None = None
     branches: tuple[Branch, ...] = ()
     query: Mapping[str, Any] | None = None
-    watch: Watch | None = None
+    watch: WatchedColumn | None = None
     members: tuple[Parts, ...] = ()
 
     @property

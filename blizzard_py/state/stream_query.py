@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import StateError
-from blizzard_core.settings.base import micros
+from blizzard_core.settings.base import to_micros
 from blizzard_core.settings.event_time import Branch, EventTimeSettings, JoinSettings
 from blizzard_py.job import FieldSpec, IngestSettings
 from blizzard_py.state.source_state import SourceState
@@ -46,12 +46,12 @@ def fingerprint(
     window = given.window
     kind: dict[str, int] | None = None
     if window is not None and window.gap is not None:
-        kind = {"gap_us": micros(window.gap)}
+        kind = {"gap_us": to_micros(window.gap)}
     elif window is not None and window.size is not None:
         kind = {
-            "size_us": micros(window.size),
-            "slide_us": micros(window.slide or window.size),
-            "offset_us": micros(window.offset),
+            "size_us": to_micros(window.size),
+            "slide_us": to_micros(window.slide or window.size),
+            "offset_us": to_micros(window.offset),
         }
     return {
         **times,

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import Cancelled
 from blizzard_core.log import get_logger
-from blizzard_core.settings.base import micros
+from blizzard_core.settings.base import to_micros
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_py.ingest.jobs import Ingested
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile, Place, StagedOutput
@@ -203,7 +203,7 @@ class StreamJobs:
     ) -> Taken:
         """The second step, of each source."""
         started_ts = next(iter(jobs.values())).started_ts
-        ahead = round(started_ts * _MICRO) + micros(self._given.advanced.max_ahead)
+        ahead = round(started_ts * _MICRO) + to_micros(self._given.advanced.max_ahead)
         limits = Limits(known.judged_ms, ahead)
         tallies = {n: self._tally(known, n, one.outputs, limits) for n, one in accepted.items()}
         found = {

@@ -96,7 +96,7 @@ def _side(
 
 
 def _published(join: JoinSettings, place: str) -> Column:
-    found = join.taken(place)
+    found = join.split_field_name(place)
     assert found is not None  # noqa: S101  # the settings were checked
     source, field = found
     return column((LEFT if source == join.left else RIGHT) + field)

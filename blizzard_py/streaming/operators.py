@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everywhere
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from blizzard_core.settings.base import micros
+from blizzard_core.settings.base import to_micros
 from blizzard_core.settings.event_time import (
     EMITTED_BATCH,
     WINDOW_COLUMNS,
@@ -146,12 +146,12 @@ def _watched(staged: DataFrame, branches: Iterable[Branch], time: str) -> DataFr
 
 def _window(time: str, window: WindowSettings) -> Column:
     if window.gap is not None:
-        return F.session_window(column(time), f"{micros(window.gap)} microseconds")
-    size = micros(window.size or "")
-    slide = micros(window.slide) if window.slide else size
+        return F.session_window(column(time), f"{to_micros(window.gap)} microseconds")
+    size = to_micros(window.size or "")
+    slide = to_micros(window.slide) if window.slide else size
     return F.window(
         column(time),
         f"{size} microseconds",
         f"{slide} microseconds",
-        f"{micros(window.offset)} microseconds",
+        f"{to_micros(window.offset)} microseconds",
     )

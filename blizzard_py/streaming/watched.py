@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from blizzard_core.errors import EngineError
-from blizzard_core.settings.event_time import Watch
+from blizzard_core.settings.event_time import WatchedColumn
 from blizzard_py.ingest.jobs import Ingested, Jobs
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.kernels.lateness import Limits, Rule
@@ -29,7 +29,7 @@ _MILLI, _MICRO = 1000, 1_000_000
 class WatchedJobs:
     """The `Jobs` of a source whose watermark is told."""
 
-    def __init__(self, jobs: Jobs, parts: Parts, watch: Watch) -> None:
+    def __init__(self, jobs: Jobs, parts: Parts, watch: WatchedColumn) -> None:
         """``jobs`` make the outputs."""
         self._jobs = jobs
         self._watch = watch
@@ -85,7 +85,9 @@ class WatchedJobs:
         return after(known, self._watch, found, len(job.files), sum(o.rows for o in result.outputs))
 
 
-def after(known: StreamState, watch: Watch, found: Tally, files: int, rows: int) -> StreamState:
+def after(
+    known: StreamState, watch: WatchedColumn, found: Tally, files: int, rows: int
+) -> StreamState:
     """Return what is known with a batch of so many files and rows more. Pure.
 
     The watermark is floored to milliseconds, as a query's is. A delay that is shorter by now is

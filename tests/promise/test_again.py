@@ -5,7 +5,7 @@ from __future__ import annotations
 from blizzard_core.storage.clock import StoreClock, elapsed
 from blizzard_core.watermark.scan import FLAT_KEYS
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.ingest.publish import OutputNames
+from blizzard_py.ingest.publish import OutputIdGenerator
 from tests.support.blizzard_world import World
 from tests.support.letter_world import LetterWorld
 
@@ -20,7 +20,7 @@ def test_reset_source_ingests_replayed_files_again() -> None:
     world.now += 60
     pipeline = world.pipeline()
     checkpoint_edit.change(
-        pipeline, checkpoint_edit.stored(pipeline), checkpoint_edit.over, world.now
+        pipeline, checkpoint_edit.stored(pipeline), checkpoint_edit.reset, world.now
     )
     world.now += 60
     world.drain()
@@ -59,7 +59,7 @@ def test_late_verdicts_do_not_count_as_failures_of_the_pipeline() -> None:
 
 
 def test_output_names_increase_within_a_millisecond() -> None:
-    names = OutputNames()
+    names = OutputIdGenerator()
     given = [name for _ in range(3) for name in names.fresh(3000, 1_750_000_000.0)]
     given += names.fresh(2, 1_749_999_000.0)
     assert given == sorted(set(given))

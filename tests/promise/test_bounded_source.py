@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.wiring import build, source_pipeline
-from blizzard_py.edits.checkpoint_edit import over
+from blizzard_py.edits.checkpoint_edit import reset
 from blizzard_py.edits.checkpoint_store import CheckpointStore
 from blizzard_py.edits.notes import Note
 from blizzard_py.edits.rebuild import Rebuild
@@ -312,7 +312,7 @@ def test_source_that_starts_over_does_not_read_a_range() -> None:
         each.drain()
     store = CheckpointStore(world.sink, "events_main")
     stored = store.load()
-    store.swap(stored, over(stored.state), 9, Note("ann", world.now, "reset"))
+    store.swap(stored, reset(stored.state), 9, Note("ann", world.now, "reset"))
     world.settings["partition_filter"] = None
     with pytest.raises(ConfigError, match="events/history"):
         world.drain()

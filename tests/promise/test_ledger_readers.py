@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blizzard_core.settings.sources import CheckpointSettings
-from blizzard_py.ingest.publish import OutputNames
+from blizzard_py.ingest.publish import OutputIdGenerator
 from tests.support.blizzard_world import World
 from tests.support.promise_world import DAY, at, gated, poll, polls
 from tests.support.request_world import preview_files
@@ -46,7 +46,7 @@ def test_names_merged_during_a_ledger_read_stay_processed(
 ) -> None:
     """A daemon that was down for a month starts while a command asks what was done."""
     world = World()
-    names = OutputNames()
+    names = OutputIdGenerator()
     for place in ("blizzard_py.ingest.source_pipeline", "blizzard_py.sources.files.late_files"):
         monkeypatch.setattr(f"{place}.uuid7", lambda: names.fresh(1, world.now)[0])
     at(world, "d=1/a.ndjson", "a")

@@ -24,7 +24,7 @@ from blizzard_py.app.wiring import build
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.batch_records import BatchRecords
 from blizzard_py.ingest.batch_runner import BatchRunner
-from blizzard_py.ingest.publish import OutputNames
+from blizzard_py.ingest.publish import OutputIdGenerator
 from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
 from tests.support.promise_world import one_cycle, poll
@@ -116,12 +116,12 @@ def test_waiting_outputs_keep_order_when_clock_is_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
 ) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
-    fresh, clock = OutputNames.fresh, [ahead]
+    fresh, clock = OutputIdGenerator.fresh, [ahead]
 
-    def at_that_time(names: OutputNames, count: int, now: float, last: str) -> list[str]:
+    def at_that_time(names: OutputIdGenerator, count: int, now: float, last: str) -> list[str]:
         return fresh(names, count, now + clock[0], last)
 
-    monkeypatch.setattr(OutputNames, "fresh", at_that_time)
+    monkeypatch.setattr(OutputIdGenerator, "fresh", at_that_time)
     drill.arrive(0)
     assert run(build(load_config(drill.config), DirectEngine()), ONCE, threading.Event()) == 0
     shutil.copytree(drill.lake, drill.copy(0))
@@ -364,7 +364,7 @@ def test_older_state_is_refused_when_a_clock_was_put_back(
     drill = Drill(tmp_path, str(tmp_path / "place"))
     drill.arrive(0)
     with monkeypatch.context() as machine:
-        ahead = OutputNames().fresh(1, time.time() + 7200)[0]
+        ahead = OutputIdGenerator().fresh(1, time.time() + 7200)[0]
         machine.setattr("blizzard_py.ingest.source_pipeline.uuid7", lambda: ahead)
         assert drill.start_once() == 0
     shutil.copytree(drill.lake, drill.copy(0))
@@ -487,7 +487,7 @@ def test_a_second_attempt_that_died_unseen_doubles_no_row(
     with monkeypatch.context() as dying:
         dying.setattr(BatchRunner, "start", copied)
         # Its commit point is in the fence record, and not in the journal yet.
-        dying.setattr(BatchRecords, "tell", killed)
+        dying.setattr(BatchRecords, "write", killed)
         with pytest.raises(Killed):
             poll(world)
         first = paths[0].read_bytes()

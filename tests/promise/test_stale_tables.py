@@ -176,7 +176,7 @@ def test_stale_checkpoint_with_published_batch_can_be_set(
             saves.append(checkpoint.read_bytes())
             tell(*arguments)
 
-        watched.setattr(BatchRecords, "tell", told)
+        watched.setattr(BatchRecords, "write", told)
         lake_round(shop, 1)
     lake_round(shop, 2)
     checkpoint.write_bytes(saves[0])

@@ -143,7 +143,7 @@ class History:
                 case 0:
                     self.edit(lambda state: unit_edits.started_over(state, adopt=False))
                 case 1:
-                    self.edit(checkpoint_edit.over)
+                    self.edit(checkpoint_edit.reset)
                 case 2 | 3:
                     self.replay()
                 case 4 | 5:

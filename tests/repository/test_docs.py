@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from blizzard_core import bounds
 from blizzard_core.settings import reference
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.limits import Bound, named_bounds
+from blizzard_core.settings.limits import LimitLine, named_limits
 from blizzard_core.settings.load import models_in
 from blizzard_core.settings.reference import example_configuration
 from blizzard_core.settings.schema import FieldSettings, TypeSettings
@@ -170,8 +170,8 @@ def test_every_line_of_the_threat_model_names_a_test_that_exists() -> None:
 # --- limits ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bound", list(named_bounds()), ids=lambda bound: bound.name)
-def test_every_bound_names_a_test_and_a_key_that_exist(bound: Bound) -> None:
+@pytest.mark.parametrize("bound", list(named_limits()), ids=lambda bound: bound.name)
+def test_every_bound_names_a_test_and_a_key_that_exist(bound: LimitLine) -> None:
     file, _, name = bound.test.partition("::")
     assert name in defined_in(file)
     assert bound.value > 0
@@ -185,7 +185,7 @@ def test_every_bound_names_a_test_and_a_key_that_exist(bound: Bound) -> None:
 def test_every_bound_is_what_the_code_takes() -> None:
     """Each name of the module is imported by a module of the product; nothing is told beside it."""
     names = {name for name, value in vars(bounds).items() if name.isupper() and type(value) is int}
-    assert len(names) == len(list(named_bounds())) > 30
+    assert len(names) == len(list(named_limits())) > 30
     taken: set[str] = set()
     for package in ("blizzard_core", "blizzard_py", "penguin_py"):
         for path in (ROOT / package).rglob("*.py"):

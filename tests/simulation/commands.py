@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from blizzard_core.errors import BlizzardError, StateError, StorageError
 from blizzard_core.storage.protocol import is_hidden, order_key
 from blizzard_core.watermark.paths import split
-from blizzard_py.app.submit import Order, RequestResult, Waits, submit_request
+from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_request
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit
@@ -88,7 +88,7 @@ def replay(_director: Director, found: Event, process: Process) -> None:
     live = process.parts(number)
     there = [each.id for each in letters.objects(live.stores.dlq, live.letters_id)]
     if there:
-        requested(process, number, Order("reingest", {"letters": there}))
+        requested(process, number, RequestOrder("reingest", {"letters": there}))
         world.counts["letters replayed"] += len(there)
 
 
@@ -108,7 +108,9 @@ def replayed(_director: Director, found: Event, process: Process) -> None:
     process.world.counts["ranges replayed"] += 1
 
 
-def requested(process: Process, number: int, order: Order, how: str = "followed") -> RequestResult:
+def requested(
+    process: Process, number: int, order: RequestOrder, how: str = "followed"
+) -> RequestResult:
     """Submit a request of a source: follow it, leave it to the daemon, or insist on doing it."""
     world = process.world
     began = world.now
@@ -140,7 +142,7 @@ def rewound(director: Director, found: Event, process: Process) -> None:
         return
     source = source_pipeline(process.parts(number))
     seen = checkpoint_edit.stored(source)
-    checkpoint_edit.check_settled(source, seen.state)
+    checkpoint_edit.require_not_publishing(source, seen.state)
     known = {p: k for p, k in seen.state.progress.partitions.items() if k.watermark}
     if not known:
         return
@@ -153,7 +155,7 @@ def rewound(director: Director, found: Event, process: Process) -> None:
         names = {n for p, n in there if p == partition and order_key(n) < order_key(name)}
         # Further back than there are names: all of it again.
         name = ([""] * back + sorted(names, key=order_key))[-back]
-    after = checkpoint_edit.moved(seen.state, partition, name)
+    after = checkpoint_edit.with_watermark(seen.state, partition, name)
     told = checkpoint_edit.effect(source, seen.state, after)
     uri = source_uri(number)
     epoch = 0 if seen.writer is None else seen.writer.epoch
@@ -161,7 +163,10 @@ def rewound(director: Director, found: Event, process: Process) -> None:
     world.edited(uri, epoch, (*world.edits[uri], edit))
     world.deeds[f"rewound {found.at}"] += 1
     checkpoint_edit.change(
-        source, seen, lambda state: checkpoint_edit.moved(state, partition, name), process.clock()
+        source,
+        seen,
+        lambda state: checkpoint_edit.with_watermark(state, partition, name),
+        process.clock(),
     )
 
 
@@ -174,7 +179,7 @@ def ingest(director: Director, found: Event, process: Process) -> None:
     paths = _chosen(world, found, source_uri(number))
     world.given.update((source_uri(number), path) for path in paths)
     files = {"files": [*paths, "nowhere.ndjson"]}
-    requested(process, number, Order("reingest", files), found.get("how", "followed"))
+    requested(process, number, RequestOrder("reingest", files), found.get("how", "followed"))
 
 
 def _chosen(world: World, found: Event, uri: str) -> list[str]:

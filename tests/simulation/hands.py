@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from blizzard_py.app.refused_files import give_all_up, order_of
-from blizzard_py.app.submit import Order
+from blizzard_py.app.refused_files import give_up_all, order_of
+from blizzard_py.app.submit import RequestOrder
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits import checkpoint_edit, history
@@ -76,7 +76,7 @@ def discarded(_director: Director, found: Event, process: Process) -> None:
         return
     world.closing.update(uri for each in chosen for uri in _files_of(world, each.path))
     select = {"letters": [each.id for each in chosen]}
-    commands.requested(process, number, Order("close_letters", select, why="test data"))
+    commands.requested(process, number, RequestOrder("close_letters", select, why="test data"))
     world.counts["letters closed"] += len(chosen)
 
 
@@ -108,7 +108,7 @@ def redone(_director: Director, found: Event, process: Process) -> None:
     if not outputs:
         return
     order_of(live, outputs)  # refused before anything is given up
-    outputs = give_all_up(live, outputs, give_up)
+    outputs = give_up_all(live, outputs, give_up)
     commands.requested(process, number, order_of(live, outputs))
     world.counts["outputs redone"] += len(outputs)
 

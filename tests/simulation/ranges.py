@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import order_key
-from blizzard_py.app.submit import Order
+from blizzard_py.app.submit import RequestOrder
 from blizzard_py.state.checkpoint_file import read_state
 from tests.simulation.plan import Event
 from tests.simulation.processes import Process
@@ -22,9 +22,9 @@ class Range:
     first: str
     last: str
 
-    def order(self, mode: str, *, once_more: bool = True) -> Order:
+    def order(self, mode: str, *, once_more: bool = True) -> RequestOrder:
         select = {"range": [self.first, self.last]}
-        return Order("reingest", select, {"mode": mode}, once_more=once_more)
+        return RequestOrder("reingest", select, {"mode": mode}, once_more=once_more)
 
 
 def below_origin(process: Process, number: int) -> Range | None:

@@ -25,7 +25,7 @@ from blizzard_core.settings.event_time import WINDOW_COLUMNS, Branch, EventTimeS
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_py.app.wiring import build
 from blizzard_py.edits.checkpoint_edit import change, stored
-from blizzard_py.edits.event_time import advanced, begun_anew
+from blizzard_py.edits.event_time import advanced, with_empty_state
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
 from blizzard_py.kernels.lateness import Rule, rules_of
@@ -174,7 +174,7 @@ class EventWorld:
     def forget(self) -> None:
         """Have the next batch begin with nothing that the query remembers."""
         pipeline = self.pipeline()
-        change(pipeline, stored(pipeline), begun_anew, clock.time())
+        change(pipeline, stored(pipeline), with_empty_state, clock.time())
 
     def stream(self) -> StreamState:
         state = self.pipeline().load().stream

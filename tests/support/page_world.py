@@ -20,7 +20,7 @@ from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import PartitionProgress, Progress
 from blizzard_py.app.status_page.commands import source_commands
-from blizzard_py.app.status_page.offers import behind
+from blizzard_py.app.status_page.providers import commit_lag_notices
 from blizzard_py.job import FinishedFile
 from blizzard_py.sources.activity import NONE_APART, SourceActivity
 from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState, Totals
@@ -285,7 +285,7 @@ def providers(clock: Clock, tell: Callable[[str], dict[str, Any]] = story) -> Pa
         peer=BackgroundCache("beside", lambda _name: beside(clock), clock, elapsed, 1000),
         history=BackgroundCache("past", lambda name: past(name, clock), clock, elapsed, 1000),
         story=BackgroundCache("story", tell, clock, elapsed, 2),
-        notices=behind,
+        notices=commit_lag_notices,
         commands=lambda target: source_commands(CONFIG, target),
     )
 

@@ -11,7 +11,7 @@ from blizzard_core.errors import Unavailable
 from blizzard_core.handover.groups import Group
 from blizzard_core.settings.sources import MetadataColumn
 from blizzard_py.app.reingest import merged
-from blizzard_py.app.selecting import preview
+from blizzard_py.app.request_selector import preview
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.requests.report import ReportLine

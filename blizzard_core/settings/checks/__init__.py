@@ -12,8 +12,8 @@ from typing import TypeAlias
 from blizzard_core.settings.checks.event_time import event_time_problems
 from blizzard_core.settings.checks.sources import query_problems, schema_problems
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.yaml_file import Finding
+from blizzard_core.settings.yaml_file import SettingProblem
 
-Check: TypeAlias = Callable[[Config], Iterator[Finding]]
+Check: TypeAlias = Callable[[Config], Iterator[SettingProblem]]
 
 CHECKS: tuple[Check, ...] = (query_problems, event_time_problems, schema_problems)

@@ -18,7 +18,7 @@ from blizzard_core.settings.event_time import (
     times_of_all,
 )
 from blizzard_core.settings.schema import FieldSettings
-from blizzard_core.settings.yaml_file import Finding, Key
+from blizzard_core.settings.yaml_file import Key, SettingProblem
 
 # The other columns that rows have in a query: they say where each is from.
 _PLACE = frozenset({"_source_file", "_source_line"})
@@ -26,7 +26,7 @@ _PLACE = frozenset({"_source_file", "_source_line"})
 _NO_KEY = frozenset({"map"})
 
 
-def event_time_problems(config: Config) -> Iterator[Finding]:
+def event_time_problems(config: Config) -> Iterator[SettingProblem]:
     """Every finding, in the order of the file."""
     for name, pipeline in config.pipelines.items():
         here: Key = ("pipelines", name)
@@ -34,7 +34,7 @@ def event_time_problems(config: Config) -> Iterator[Finding]:
         yield from own_schema_problems(pipeline, here)
         if pipeline.query is None and EMITTED_BATCH in pipeline.sink.metadata_columns:
             text = f"{EMITTED_BATCH} is for pipelines with a query over event_time; leave it out"
-            yield Finding((*here, "sink", "metadata_columns"), text)
+            yield SettingProblem((*here, "sink", "metadata_columns"), text)
         if pipeline.query is not None:
             yield from _of_query(config, pipeline, pipeline.query, here)
         elif pipeline.event_time is not None:
@@ -43,10 +43,10 @@ def event_time_problems(config: Config) -> Iterator[Finding]:
 
 def _of_query(
     config: Config, pipeline: PipelineSettings, given: EventTimeSettings, here: Key
-) -> Iterator[Finding]:
+) -> Iterator[SettingProblem]:
     yield from _of_sources(pipeline, here)
     if pipeline.deduplicate_by:
-        yield Finding(
+        yield SettingProblem(
             (*here, "deduplicate_by"),
             "removes duplicates within a batch only; beside event_time give event_time.deduplicate",
         )
@@ -54,10 +54,10 @@ def _of_query(
     for name in dict.fromkeys(fields):
         if name.lower().startswith(OURS):
             text = f"{name!r}: names that begin with {OURS} are ours in a query over event_time"
-            yield Finding((*here, "schema", "fields"), text)
+            yield SettingProblem((*here, "schema", "fields"), text)
         elif name.lower() in _PLACE:
             text = f"{name!r} says in a query over event_time where a row is from; rename the field"
-            yield Finding((*here, "schema", "fields"), text)
+            yield SettingProblem((*here, "schema", "fields"), text)
     yield from _of_columns(pipeline, given, here)
     if given.join is None:
         yield from _of_operators(pipeline, given, (*here, "event_time"))
@@ -72,7 +72,9 @@ _AHEAD = frozenset({"max_ahead"})
 _WATCHED = frozenset({"column", "delay"})
 
 
-def _of_watch(pipeline: PipelineSettings, given: EventTimeSettings, here: Key) -> Iterator[Finding]:
+def _of_watch(
+    pipeline: PipelineSettings, given: EventTimeSettings, here: Key
+) -> Iterator[SettingProblem]:
     """Return what there is to say where nothing is computed."""
     needless: list[Key] = [
         (key,)
@@ -81,7 +83,7 @@ def _of_watch(pipeline: PipelineSettings, given: EventTimeSettings, here: Key) -
     ]
     needless += [("advanced", key) for key in sorted(given.advanced.model_fields_set - _AHEAD)]
     for key in needless:
-        yield Finding(
+        yield SettingProblem(
             (*here, "event_time", *key),
             "is for a query, and this block has none: it tells the watermark and holds no"
             " row back; give window with aggregates, deduplicate or join, or leave it out",
@@ -90,41 +92,41 @@ def _of_watch(pipeline: PipelineSettings, given: EventTimeSettings, here: Key) -
         place: Key = (*here, "sources", name)
         own = source.event_time
         if own is not None and own.idle_after is not None and len(pipeline.sources) > 1:
-            yield Finding(
+            yield SettingProblem(
                 (*place, "event_time", "idle_after"),
                 "is for a query that waits for all sources; of these each has its own watermark",
             )
         if name in pipeline.query_sources:
-            yield Finding((*place, "kind"), _FILES.format(source.kind))
+            yield SettingProblem((*place, "kind"), _FILES.format(source.kind))
     yield from _of_columns(pipeline, given, here)
     by = pipeline.sink.partition_by
     moved = {each.column for each in by.columns if each.replaces_column} if by else set()
     if found := moved & {column for column, _, _ in _times(pipeline, given, here)}:
-        yield Finding(
+        yield SettingProblem(
             (*here, "sink", "partition_by"),
             f"{min(found)!r} would stand in directories only, and event_time reads it from files",
         )
 
 
-def _of_master(master: str, name: str, given: EventTimeSettings) -> Iterator[Finding]:
+def _of_master(master: str, name: str, given: EventTimeSettings) -> Iterator[SettingProblem]:
     """Return where the state can be worked on: in this process, or where all executors see it."""
     place: Key = ("pipelines", name, "event_time", "advanced", "state_path")
     shared = given.advanced.state_path
     is_shared = master.startswith("spark://")
     if not is_shared and not master.startswith("local"):
-        yield Finding(("spark", "master"), _MASTER.format(name, master.partition("://")[0]))
+        yield SettingProblem(("spark", "master"), _MASTER.format(name, master.partition("://")[0]))
     elif not is_shared and shared is not None:
-        yield Finding(
+        yield SettingProblem(
             place, f"is for executors of a cluster (spark://); with {master} leave it out"
         )
     elif is_shared and shared is None:
-        yield Finding(
+        yield SettingProblem(
             place,
             "is required with spark://: executors keep the state in files, so give a directory"
             " that this daemon and all of them share, under the same path",
         )
     elif shared is not None and not PurePosixPath(shared).is_absolute():
-        yield Finding(place, f"{shared!r} is no absolute path, such as /mnt/shared/blizzard")
+        yield SettingProblem(place, f"{shared!r} is no absolute path, such as /mnt/shared/blizzard")
 
 
 _FILES = "event_time goes with files for now, not with kind {}"
@@ -159,36 +161,36 @@ def _has_own_delay(pipeline: PipelineSettings, branch: Branch) -> bool:
     return own is not None and own.delay is not None
 
 
-def _of_own_blocks(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
+def _of_own_blocks(pipeline: PipelineSettings, here: Key) -> Iterator[SettingProblem]:
     """Return what sources say of event time, held against their pipeline."""
     for name, source in pipeline.sources.items():
         if source.event_time is None:
             continue
         where: Key = (*here, "sources", name, "event_time")
         if pipeline.event_time is None:
-            yield Finding(
+            yield SettingProblem(
                 where, "is for a source of a pipeline with event_time, and this one has none"
             )
         elif source.event_time.idle_after is not None and len(pipeline.sources) == 1:
-            yield Finding(
+            yield SettingProblem(
                 (*where, "idle_after"),
                 "goes with several sources: an idle one follows the newest time of the others",
             )
 
 
-def _of_sources(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
+def _of_sources(pipeline: PipelineSettings, here: Key) -> Iterator[SettingProblem]:
     for source_name, source in pipeline.sources.items():
         where: Key = (*here, "sources", source_name)
         files = pipeline.file_sources.get(source_name)
         if files is None:
-            yield Finding((*where, "kind"), _FILES.format(source.kind))
+            yield SettingProblem((*where, "kind"), _FILES.format(source.kind))
         elif files.units is not None:
-            yield Finding(
+            yield SettingProblem(
                 (*where, "units"),
                 "files that come again would count twice in a window; event_time goes without",
             )
         elif files.range is not None:
-            yield Finding(
+            yield SettingProblem(
                 (*where, "range"),
                 "a window or a duplicate may have rows on both sides of its ends; event_time goes"
                 " without",
@@ -197,10 +199,10 @@ def _of_sources(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
 
 def _of_columns(
     pipeline: PipelineSettings, given: EventTimeSettings, here: Key
-) -> Iterator[Finding]:
+) -> Iterator[SettingProblem]:
     block: Key = (*here, "event_time")
     if pipeline.schema_.infer:
-        yield Finding(
+        yield SettingProblem(
             (*here, "schema", "infer"),
             "event_time needs columns that stay; `blizzard schema` shows them, to be declared",
         )
@@ -212,7 +214,7 @@ def _of_columns(
 
 def _of_fields(
     pipeline: PipelineSettings, given: EventTimeSettings, block: Key
-) -> Iterator[Finding]:
+) -> Iterator[SettingProblem]:
     for column, place, names in _times(pipeline, given, block[:-1]):
         for name in names:
             fields = {field.name: field for field in pipeline.fields_of(name)}
@@ -224,9 +226,9 @@ def _of_fields(
     for key, names in (("deduplicate", given.deduplicate), ("group_by", given.group_by)):
         for name in names:
             if name not in types:
-                yield Finding((*block, key), f"{name!r} is not a field of the schema")
+                yield SettingProblem((*block, key), f"{name!r} is not a field of the schema")
             elif types[name] in _NO_KEY:
-                yield Finding(
+                yield SettingProblem(
                     (*block, key), f"{name!r} is a {types[name]}, which cannot be compared"
                 )
 
@@ -246,14 +248,14 @@ def _times(
     yield given.column, (*here, "event_time", "column"), others or [*pipeline.sources]
 
 
-def _of_time(field: FieldSettings | None, name: str, place: Key) -> Iterator[Finding]:
+def _of_time(field: FieldSettings | None, name: str, place: Key) -> Iterator[SettingProblem]:
     """Return whether a field may say when something happened."""
     if field is None:
-        yield Finding(place, f"{name!r} is not a field of the schema")
+        yield SettingProblem(place, f"{name!r} is not a field of the schema")
     elif field.type != "timestamp":
-        yield Finding(place, f"{name!r} is {field.type}; it must be a timestamp")
+        yield SettingProblem(place, f"{name!r} is {field.type}; it must be a timestamp")
     elif field.nullable:
-        yield Finding(
+        yield SettingProblem(
             place,
             f"{name!r} may be null, and a row without a time belongs nowhere; declare"
             " it nullable: false, so that such a row is a dead letter",
@@ -262,10 +264,10 @@ def _of_time(field: FieldSettings | None, name: str, place: Key) -> Iterator[Fin
 
 def _of_operators(
     pipeline: PipelineSettings, given: EventTimeSettings, block: Key
-) -> Iterator[Finding]:
+) -> Iterator[SettingProblem]:
     for key, names in (("deduplicate", given.deduplicate), ("group_by", given.group_by)):
         for name in (name for name, times in Counter(names).items() if times > 1):
-            yield Finding((*block, key), f"names {name!r} twice")
+            yield SettingProblem((*block, key), f"names {name!r} twice")
     yield from _of_mode(pipeline, given, block)
     if not given.aggregates:
         yield from _of_rows(given, block)
@@ -274,83 +276,87 @@ def _of_operators(
     if window is not None and [b.column for b in pipeline.branches] in [
         [g] for g in given.group_by
     ]:
-        yield Finding(
+        yield SettingProblem(
             (*block, "group_by"),
             "names the event time, and groups of one time lie in one window; leave window out",
         )
     if window is not None and window.gap is not None and not given.group_by:
-        yield Finding((*block, "group_by"), "is required with window.gap: whose sessions they are")
+        yield SettingProblem(
+            (*block, "group_by"), "is required with window.gap: whose sessions they are"
+        )
     taken = dict.fromkeys((*WINDOW_COLUMNS, EMITTED_BATCH), "a column of windows")
     for key, some in (("group_by", given.group_by), ("aggregates", [*given.aggregates])):
-        yield from _taken(taken, some, (*block, key))
+        yield from _name_clashes(taken, some, (*block, key))
 
 
-def _of_rows(given: EventTimeSettings, block: Key) -> Iterator[Finding]:
+def _of_rows(given: EventTimeSettings, block: Key) -> Iterator[SettingProblem]:
     """Return what there is to say where nothing is aggregated."""
     if given.window is not None:
-        yield Finding(
+        yield SettingProblem(
             (*block, "aggregates"), "is required with window: what there is to say of one"
         )
     elif given.group_by:
-        yield Finding(
+        yield SettingProblem(
             (*block, "aggregates"), "is required with group_by: what there is to say of a group"
         )
 
 
-def _of_mode(pipeline: PipelineSettings, given: EventTimeSettings, block: Key) -> Iterator[Finding]:
+def _of_mode(
+    pipeline: PipelineSettings, given: EventTimeSettings, block: Key
+) -> Iterator[SettingProblem]:
     """Return what a mode cannot do, as Spark has it, before a batch finds out."""
     mode, window = given.mode, given.window
     if mode == "append":
         if given.aggregates and window is None and not given.groups_by_time(pipeline.branches):
             one = times_of_all(pipeline.branches)
             time = f"or {one!r} in group_by" if one else "since sources differ in their columns"
-            yield Finding(
+            yield SettingProblem(
                 (*block, "aggregates"),
                 f"needs window, {time}: in mode append rows come out when their time is over",
             )
         return
     if mode == "complete" and not given.aggregates:
-        yield Finding(
+        yield SettingProblem(
             (*block, "mode"),
             "complete publishes all results each time; give aggregates, or use append",
         )
     if given.aggregates and given.deduplicate:
-        yield Finding(
+        yield SettingProblem(
             (*block, "deduplicate"), f"goes with aggregates in mode append only, not in {mode}"
         )
     if mode == "update" and window is not None and window.gap is not None:
-        yield Finding(
+        yield SettingProblem(
             (*block, "mode"),
             "update does not go with window.gap: a session that grows is another one; use append",
         )
     if given.aggregates and window is None and not given.group_by:
-        yield Finding(
+        yield SettingProblem(
             (*block, "aggregates"), "needs window or group_by: what rows are put together by"
         )
 
 
-def _taken(taken: dict[str, str], names: list[str], key: Key) -> Iterator[Finding]:
+def _name_clashes(taken: dict[str, str], names: list[str], key: Key) -> Iterator[SettingProblem]:
     for name in dict.fromkeys(names):
         owner = taken.setdefault(name.lower(), f"given in {key[-1]}")
         if owner != f"given in {key[-1]}" or sum(n.lower() == name.lower() for n in names) > 1:
-            yield Finding(
+            yield SettingProblem(
                 key, f"{name!r} is {owner} already (case does not count); choose another name"
             )
 
 
 def _of_output(
     pipeline: PipelineSettings, given: EventTimeSettings, here: Key
-) -> Iterator[Finding]:
+) -> Iterator[SettingProblem]:
     sink = pipeline.sink
     by = sink.partition_by
     if by is not None and by.prefix_template and by.column is None:
-        yield Finding(
+        yield SettingProblem(
             (*here, "sink", "partition_by", "prefix_template"),
             "takes the folder from a file's path, and rows of an event_time pipeline may be of"
             " many files; give partition_by.column",
         )
     if given.mode != "append" and EMITTED_BATCH not in sink.metadata_columns:
-        yield Finding(
+        yield SettingProblem(
             (*here, "event_time", "mode"),
             f"{given.mode} publishes versions of its results; add {EMITTED_BATCH} to"
             " sink.metadata_columns, by which the newest are told",
@@ -360,13 +366,13 @@ def _of_output(
     many = "a window has many" if given.join is None else "a pair has two"
     for name in sink.metadata_columns:
         if name != EMITTED_BATCH:
-            yield Finding(
+            yield SettingProblem(
                 (*here, "sink", "metadata_columns"),
                 f"{name} is of one row of a file, and {many}; leave it out",
             )
 
 
-def said_of_unknown(place: Key) -> str | None:
+def unknown_key_hint(place: Key) -> str | None:
     """Return the hint for an unknown key that stands elsewhere, or goes with other sources."""
     if place[-2:] == ("event_time", "idle_after"):
         return "is a source's: give it in the event_time of the source that may be idle"

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from blizzard_core.settings.connections import (
     ConnectionSettings,
-    DatabaseConnection,
-    HttpConnection,
-    LakeConnection,
+    DatabaseConnectionSettings,
+    HttpConnectionSettings,
+    LakeConnectionSettings,
 )
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_core.settings.query_sources import (
@@ -23,10 +23,10 @@ from blizzard_core.settings.query_sources import (
     TableSourceSettings,
 )
 from blizzard_core.settings.schema import RESCUED, FieldSettings, check_readable
-from blizzard_core.settings.yaml_file import Finding, Key
+from blizzard_core.settings.yaml_file import Key, SettingProblem
 from blizzard_core.storage.opening import normalize_uri
 
-Asked: TypeAlias = TableSourceSettings | HttpSourceSettings
+QuerySettings: TypeAlias = TableSourceSettings | HttpSourceSettings
 
 # The column that says which rows a reading replaces; see `blizzard_core.handover.groups`.
 UNIT_COLUMN = "_unit"
@@ -48,7 +48,7 @@ _BOUNDS = {
 }
 
 
-def look_back(connection: ConnectionSettings, source: Asked) -> dict[str, int]:
+def look_back(connection: ConnectionSettings, source: QuerySettings) -> dict[str, int]:
     """The look-back in force: the source's as a whole, else the connection's; empty: none."""
     if source.watermark is None:
         return {}
@@ -58,7 +58,7 @@ def look_back(connection: ConnectionSettings, source: Asked) -> dict[str, int]:
     return chosen or {}
 
 
-def query_problems(config: Config) -> Iterator[Finding]:
+def query_problems(config: Config) -> Iterator[SettingProblem]:
     """Every finding, in the order of the file."""
     for name, pipeline in config.pipelines.items():
         for source_name, source in pipeline.query_sources.items():
@@ -67,7 +67,7 @@ def query_problems(config: Config) -> Iterator[Finding]:
             connection = config.connections.get(source.connection)
             if connection is None:
                 known = ", ".join(config.connections) or "none is given"
-                yield Finding(
+                yield SettingProblem(
                     (*here, "connection"),
                     f"there is no connection of that name; known: {known}",
                 )
@@ -75,16 +75,18 @@ def query_problems(config: Config) -> Iterator[Finding]:
                 yield from _of_connection(connection, here, source, pipeline.field_types)
 
 
-def _of_pipeline(pipeline: PipelineSettings, here: Key, source: Asked) -> Iterator[Finding]:
+def _of_pipeline(
+    pipeline: PipelineSettings, here: Key, source: QuerySettings
+) -> Iterator[SettingProblem]:
     outer = here[:2]
     if pipeline.schema_.infer:
-        yield Finding(
+        yield SettingProblem(
             (*outer, "schema", "infer"),
             f"source {here[3]!r} is of kind {source.kind}, whose columns must be declared;"
             " `blizzard init` proposes them from the connection",
         )
     if source.replaces and any(name.lower() == UNIT_COLUMN for name in pipeline.field_types):
-        yield Finding(
+        yield SettingProblem(
             (*outer, "schema", "fields"),
             f"{UNIT_COLUMN!r} is the column by which rows of source {here[3]!r} are replaced;"
             " rename the field",
@@ -94,18 +96,20 @@ def _of_pipeline(pipeline: PipelineSettings, here: Key, source: Asked) -> Iterat
         and source.units is not None
         and source.split != SplitSettings()
     ):
-        yield Finding((*here, "split"), "cuts windows, and units are read whole; leave it out")
+        yield SettingProblem(
+            (*here, "split"), "cuts windows, and units are read whole; leave it out"
+        )
     if isinstance(source, HttpSourceSettings) and source.watermark is not None:
         yield from _of_api_column(pipeline.schema_.fields, here, source)
     by = pipeline.sink.partition_by
     if by is not None and by.prefix_template and by.column is None:
-        yield Finding(
+        yield SettingProblem(
             (*outer, "sink", "partition_by", "prefix_template"),
             f"takes the folder from a file's path, and source {here[3]!r} has no files;"
             " give partition_by.column",
         )
     if pipeline.error_handling.on_bad_record == "quarantine_file":
-        yield Finding(
+        yield SettingProblem(
             (*outer, "error_handling", "on_bad_record"),
             f"source {here[3]!r} has no files to quarantine; use quarantine_record or fail",
         )
@@ -113,7 +117,7 @@ def _of_pipeline(pipeline: PipelineSettings, here: Key, source: Asked) -> Iterat
 
 def _of_api_column(
     fields: Sequence[FieldSettings], here: Key, source: HttpSourceSettings
-) -> Iterator[Finding]:
+) -> Iterator[SettingProblem]:
     """An API is sent times. Another value's column would be sent a time, and read anew each time.
 
     The names of a path are looked up as they are written, the structs one below the other.
@@ -125,7 +129,7 @@ def _of_api_column(
         kind, inner = ("", ()) if found is None else (found.type, found.fields or ())
     if kind not in _API_TIMES:
         there = f"is {kind}" if kind else "is not a field of the schema"
-        yield Finding(
+        yield SettingProblem(
             (*here, "watermark", "columns"),
             f"{column!r} {there}, and an API is asked for windows of time: name a field of type"
             " timestamp or date (ISO 8601 text is a timestamp, a number since 1970 one with"
@@ -134,11 +138,11 @@ def _of_api_column(
 
 
 def _of_connection(
-    connection: ConnectionSettings, here: Key, source: Asked, declared: Collection[str]
-) -> Iterator[Finding]:
-    if isinstance(connection, HttpConnection) != isinstance(source, HttpSourceSettings):
-        kind = "http" if isinstance(connection, HttpConnection) else "table"
-        yield Finding(
+    connection: ConnectionSettings, here: Key, source: QuerySettings, declared: Collection[str]
+) -> Iterator[SettingProblem]:
+    if isinstance(connection, HttpConnectionSettings) != isinstance(source, HttpSourceSettings):
+        kind = "http" if isinstance(connection, HttpConnectionSettings) else "table"
+        yield SettingProblem(
             (*here, "kind"),
             f"connection {source.connection!r} is of driver {connection.driver}: kind must be"
             f" {kind}",
@@ -147,63 +151,67 @@ def _of_connection(
     if source.watermark is not None:
         yield from _of_watermark(connection, (*here, "watermark"), source, declared)
     if isinstance(source, TableSourceSettings):
-        if source.query is not None and isinstance(connection, LakeConnection):
-            yield Finding((*here, "query"), "a lake has no queries; give table, and filter")
+        if source.query is not None and isinstance(connection, LakeConnectionSettings):
+            yield SettingProblem((*here, "query"), "a lake has no queries; give table, and filter")
         if (
             source.split.tasks > 1
             and not source.split.by
-            and isinstance(connection, DatabaseConnection)
+            and isinstance(connection, DatabaseConnectionSettings)
         ):
-            yield Finding((*here, "split", "by"), "is required where tasks is above 1")
+            yield SettingProblem((*here, "split", "by"), "is required where tasks is above 1")
 
 
 def _of_watermark(
-    connection: ConnectionSettings, here: Key, source: Asked, declared: Collection[str]
-) -> Iterator[Finding]:
+    connection: ConnectionSettings, here: Key, source: QuerySettings, declared: Collection[str]
+) -> Iterator[SettingProblem]:
     mark = source.marks
     known = _BOUNDS.get(connection.driver)
     bound = mark.bound
     if bound is not None and known is not None and bound not in known:
-        yield Finding(
+        yield SettingProblem(
             (*here, "bound"),
             f"{connection.driver} cannot tell {bound}; use one of {', '.join(known)}",
         )
     versions = connection.driver in {"delta", "iceberg"} and bound in {None, "version"}
     if not mark.columns and not versions:
-        yield Finding(
+        yield SettingProblem(
             (*here, "columns"),
             "is required: without it each poll would read everything again, and double every row",
         )
     if bound == "version" and mark.columns:
-        yield Finding(
+        yield SettingProblem(
             (*here, "columns"), "with bound: version the table's versions tell; leave it out"
         )
     back = look_back(connection, source)
     if back and not mark.columns:
-        yield Finding((*here, "backward"), "versions are not looked back on; set backward: 0")
+        yield SettingProblem(
+            (*here, "backward"), "versions are not looked back on; set backward: 0"
+        )
     elif back and mark.reread is None:
         where = "connection's look-back" if mark.backward is None else "look-back"
-        yield Finding(
+        yield SettingProblem(
             (*here, "reread"),
             f"is required with a look-back (the {where} reads rows again, which would double"
             " them): replace or new_only, or switch it off with backward: 0",
         )
     if mark.reread == "replace" and len(mark.columns) > 1:
-        yield Finding((*here, "reread"), "replace goes by one column; give one, or use new_only")
+        yield SettingProblem(
+            (*here, "reread"), "replace goes by one column; give one, or use new_only"
+        )
     told = [*mark.key, *(mark.columns if mark.reread == "new_only" else [])]
     missing = [name for name in told if name not in declared]
     if missing:
-        yield Finding(
+        yield SettingProblem(
             (*here, "reread" if mark.reread else "key"),
             f"tells rows by {missing[0]!r}, which is not a field of the schema; declare it",
         )
     if mark.reread is not None and not back:
-        yield Finding(
+        yield SettingProblem(
             (*here, "reread"), "counts with a look-back only; give backward, or leave it out"
         )
 
 
-def own_schema_problems(pipeline: PipelineSettings, here: Key) -> Iterator[Finding]:
+def own_schema_problems(pipeline: PipelineSettings, here: Key) -> Iterator[SettingProblem]:
     """Every finding about the fields that sources have by themselves, in the order of the file."""
     shared = {field.name.lower() for field in pipeline.schema_.fields}
     taken: dict[str, tuple[str, FieldSettings]] = {}
@@ -213,34 +221,36 @@ def own_schema_problems(pipeline: PipelineSettings, here: Key) -> Iterator[Findi
             continue
         where: Key = (*here, "sources", name, "schema")
         if pipeline.query is None or len(pipeline.sources) == 1:
-            yield Finding(
+            yield SettingProblem(
                 where,
                 "is for sources that share a query over event_time; declare the fields in the"
                 " pipeline's schema",
             )
             continue
         if pipeline.transform is not None:
-            yield Finding(
+            yield SettingProblem(
                 where, "does not go with transform, which is one for the rows of all sources"
             )
         try:
             check_readable(own.fields, by_name=pipeline.schema_.unexpected_fields != "ignore")
         except ValueError as error:
-            yield Finding(where, str(error))
+            yield SettingProblem(where, str(error))
         for number, field in enumerate(own.fields):
             for text in _of_field(pipeline, field, shared, taken.get(field.name.lower())):
-                yield Finding((*where, "fields", number, "name"), text)
+                yield SettingProblem((*where, "fields", number, "name"), text)
             taken.setdefault(field.name.lower(), (name, field))
     if pipeline.query is not None and pipeline.transform is None:
         yield from _of_duplicates(pipeline, pipeline.query.deduplicate, here)
 
 
-def _of_duplicates(pipeline: PipelineSettings, keys: list[str], here: Key) -> Iterator[Finding]:
+def _of_duplicates(
+    pipeline: PipelineSettings, keys: list[str], here: Key
+) -> Iterator[SettingProblem]:
     """Null is a value like any other to who removes duplicates."""
     known = pipeline.field_types.keys() & set(keys)  # of the others it is said that they are none
     for name in pipeline.sources:
         if known and known.isdisjoint(field.name for field in pipeline.fields_of(name)):
-            yield Finding(
+            yield SettingProblem(
                 (*here, "event_time", "deduplicate"),
                 f"sources.{name} has none of these fields, so that one row of it would stay",
             )
@@ -272,13 +282,13 @@ def _type(field: FieldSettings) -> dict[str, object]:
     return field.model_dump(exclude={"nullable"})
 
 
-def schema_problems(config: Config) -> Iterator[Finding]:
+def schema_problems(config: Config) -> Iterator[SettingProblem]:
     """Every finding, in the order of the file."""
     for name, pipeline in config.pipelines.items():
         if pipeline.schema_.evolve == "add":
             here: Key = ("pipelines", name, "schema", "evolve")
             for text in (*_of_growing(pipeline), *_of_tables(config, pipeline)):
-                yield Finding(here, text)
+                yield SettingProblem(here, text)
 
 
 def _of_growing(pipeline: PipelineSettings) -> Iterator[str]:

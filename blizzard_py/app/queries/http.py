@@ -7,7 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from blizzard_core.settings.connections import AuthSettings, ConnectionSettings, HttpConnection
+from blizzard_core.settings.connections import (
+    AuthSettings,
+    ConnectionSettings,
+    HttpConnectionSettings,
+)
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.query_sources import HttpSourceSettings, PushSettings, RangeSettings
 from blizzard_core.settings.sources import UnitSettings
@@ -117,7 +121,7 @@ class HttpQueries:
 
     def access(self, connection: ConnectionSettings, source: HttpSourceSettings) -> Access:
         # The checks of the configuration let no other connection through.
-        return reader.access(http_source(cast("HttpConnection", connection), source))
+        return reader.access(http_source(cast("HttpConnectionSettings", connection), source))
 
     def excludes_end(self, source: HttpSourceSettings) -> bool:
         return source.watermark is not None and source.watermark.push.to is not None
@@ -143,7 +147,7 @@ def _is_meant(key: Key, text: str) -> bool:
     return bool(names_in(text)) or key[-1] == "path" or bool(_ALONE.fullmatch(text.strip()))
 
 
-def http_source(settings: HttpConnection, source: HttpSourceSettings) -> HttpSource:
+def http_source(settings: HttpConnectionSettings, source: HttpSourceSettings) -> HttpSource:
     """All that is configured of one source: its connection, and what is asked of it."""
     request, pages, mark = source.request, source.pages, source.watermark
     return HttpSource(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from blizzard_core.settings.checks.sources import Asked
+from blizzard_core.settings.checks.sources import QuerySettings
 from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.query_sources import QuerySource
@@ -72,6 +72,6 @@ class QueryKind(Protocol[S_contra]):
 _KINDS: Mapping[str, QueryKind[Any]] = {"http": HttpQueries(), "table": TableQueries()}
 
 
-def kind_of(source: Asked) -> QueryKind[Any]:
+def kind_of(source: QuerySettings) -> QueryKind[Any]:
     """Return the kind of a query source."""
     return _KINDS[source.kind]

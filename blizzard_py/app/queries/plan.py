@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import SourceError
-from blizzard_core.settings.checks.sources import Asked
+from blizzard_core.settings.checks.sources import QuerySettings
 from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.connections.protocol import Bound, Selection
@@ -34,7 +34,7 @@ PROMISES: Mapping[BoundKind, str] = {
 def plan_of(
     source: AskedSource,
     state: SourceState,
-    settings: tuple[ConnectionSettings, Asked, Selection],
+    settings: tuple[ConnectionSettings, QuerySettings, Selection],
     now: dt.datetime,
     *,
     offline: bool,
@@ -98,7 +98,7 @@ def plan_of(
 
 
 def _offline(
-    source: Asked, selection: Selection, now: dt.datetime, stored: Mapping[str, Any]
+    source: QuerySettings, selection: Selection, now: dt.datetime, stored: Mapping[str, Any]
 ) -> Bound:
     """The bound as of ``now``, of columns that are times as far as the schema says.
 

@@ -8,8 +8,8 @@ from typing import cast
 
 from blizzard_core.settings.connections import (
     ConnectionSettings,
-    DatabaseConnection,
-    LakeConnection,
+    DatabaseConnectionSettings,
+    LakeConnectionSettings,
 )
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.query_sources import TableSourceSettings
@@ -77,7 +77,7 @@ class TableQueries:
 
     def access(self, connection: ConnectionSettings, _source: TableSourceSettings) -> Access:
         # The checks of the configuration let no API through.
-        found = cast("DatabaseConnection | LakeConnection", connection)
+        found = cast("DatabaseConnectionSettings | LakeConnectionSettings", connection)
         return Access(found.driver, found.uri, found.reader_options)
 
     def excludes_end(self, _source: TableSourceSettings) -> bool:

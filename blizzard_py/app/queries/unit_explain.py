@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import BlizzardError
-from blizzard_py.explain import Explanation, Located, Task
+from blizzard_py.explain import Explanation, Located, TaskEvidence
 from blizzard_py.explain import explain as explain_item
 from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import key_parts, unit_key
@@ -32,10 +32,14 @@ def explained_unit(parts: Parts, source: UnitSource, uri: str, name: str) -> Exp
         name = "" if chosen is None else unit_key(chosen.partition[0], chosen.name)
     found = explain_item(parts, source, Located(uri, parts.name, name, "names it", ()))
     unit = next((u for u in planned if unit_key(u.partition[0], u.name) == name), None)
-    return replace(found, uri=name, file=None, task=Task(None, None, _told(state, name, unit)))
+    return replace(
+        found, uri=name, file=None, task=TaskEvidence(None, None, _unit_document(state, name, unit))
+    )
 
 
-def _told(state: SourceState, name: str, unit: PlannedUnit | None) -> dict[str, Any] | None:
+def _unit_document(
+    state: SourceState, name: str, unit: PlannedUnit | None
+) -> dict[str, Any] | None:
     """Return what is known of the unit."""
     known = state.units
     if known is None:

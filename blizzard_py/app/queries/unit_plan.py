@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import SourceError
-from blizzard_core.settings.checks.sources import Asked
+from blizzard_core.settings.checks.sources import QuerySettings
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.connections.asking import Units
 from blizzard_py.connections.protocol import Connection, Selection
@@ -26,7 +26,7 @@ from blizzard_py.state.source_state import SourceState
 def unit_plan_of(
     source: UnitSource,
     state: SourceState,
-    settings: tuple[str, Asked, Selection],
+    settings: tuple[str, QuerySettings, Selection],
     now: dt.datetime,
     *,
     offline: bool,
@@ -43,7 +43,7 @@ def unit_plan_of(
     values = _values(units, offline=offline)
     units = replace(units, terms=replace(units.terms, min_units=0))  # `values_of` has looked
     found = unit_plans.looked(state.units, units, values, now, settings[0])
-    told = _Telling(source.asking.connection, settings, units, now)
+    told = _UnitDescriber(source.asking.connection, settings, units, now)
     listed = [told.unit(unit) for unit in found.due.units]
     broken = [f"{unit['name']}: {unit['error']}" for unit in listed if "error" in unit]
     due = found.due
@@ -69,11 +69,11 @@ def _values(units: Units, *, offline: bool) -> Sequence[Mapping[str, str]] | Non
     return values_of(units)
 
 
-class _Telling:
+class _UnitDescriber:
     def __init__(
         self,
         connection: Connection,
-        settings: tuple[str, Asked, Selection],
+        settings: tuple[str, QuerySettings, Selection],
         units: Units,
         now: dt.datetime,
     ) -> None:
@@ -100,10 +100,10 @@ class _Telling:
             "reason": unit.reason,
             "slices": [] if reading is None else _pairs(reading),
             "replaces": None if reading is None else list(replaced(self._id, reading)),
-            **self._asked(reading),
+            **self._request_document(reading),
         }
 
-    def _asked(self, reading: UnitReading | None) -> dict[str, Any]:
+    def _request_document(self, reading: UnitReading | None) -> dict[str, Any]:
         """The request of the first slice, or the statement of all of the reading.
 
         A unit whose values cannot stand there costs itself alone: ``error`` says why.
@@ -111,11 +111,11 @@ class _Telling:
         if reading is None:
             return {"query": None, "request": None}
         try:
-            return self._asked_of(reading)
+            return self._render_request(reading)
         except SourceError as error:
             return {"query": None, "request": None, "error": str(error)}
 
-    def _asked_of(self, reading: UnitReading) -> dict[str, Any]:
+    def _render_request(self, reading: UnitReading) -> dict[str, Any]:
         slices = unit_plans.asked_of(reading, self._units)
         kind = kind_of(self._settings)
         query, request = kind.show_slices(self._connection, self._selection, slices)

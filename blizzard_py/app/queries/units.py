@@ -6,7 +6,7 @@ import datetime as dt
 import posixpath
 import re
 
-from blizzard_core.settings.checks.sources import Asked
+from blizzard_core.settings.checks.sources import QuerySettings
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.sources import UnitSettings, UnitsOfTable
 from blizzard_core.settings.tables import SinkSettings
@@ -42,7 +42,9 @@ def range_of(units: UnitSettings) -> UnitRange:
     return UnitRange(told.from_, told.to, told.zone, by, units.advanced.partial)
 
 
-def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings, driver: str) -> Units:
+def units_of(
+    pipeline: PipelineSettings, source: QuerySettings, units: UnitSettings, driver: str
+) -> Units:
     """The units as their source plans them. Raises `UnitError` for values that are none."""
     values = units.values
     listed = None
@@ -69,7 +71,7 @@ def units_of(pipeline: PipelineSettings, source: Asked, units: UnitSettings, dri
     )
 
 
-def folds(source: Asked, driver: str) -> bool:
+def folds(source: QuerySettings, driver: str) -> bool:
     """Return whether the source may take values for one that look alike, and does not tell."""
     texts = [text for _, text in kind_of(source).texts(source)]
     return driver in _FOLDING and not any(map(_COMPARES.search, texts))
@@ -77,12 +79,12 @@ def folds(source: Asked, driver: str) -> bool:
 
 def _table(sink: SinkSettings, values: UnitsOfTable) -> ValuesTable:
     options = dict(values.storage_options or sink.storage_options)
-    uri = _beside(sink.table_uri, values.table)
+    uri = _relative_to_table(sink.table_uri, values.table)
     access = Access("delta", uri, {"storage_options": options})
     return ValuesTable(access, tuple(values.fields), values.filters)
 
 
-def _beside(table_uri: str, given: str) -> str:
+def _relative_to_table(table_uri: str, given: str) -> str:
     """A place as it is given, or as a path from the table."""
     if "://" in given or given.startswith("/"):
         return given
@@ -92,14 +94,14 @@ def _beside(table_uri: str, given: str) -> str:
     return f"{scheme}{colons}{host}{joined}" if colons else joined
 
 
-def bounds_in(source: Asked) -> frozenset[str]:
+def bounds_in(source: QuerySettings) -> frozenset[str]:
     """Return which ends of a unit's time the request says."""
     return frozenset(
         {FROM, TO} & {n for _, text in kind_of(source).texts(source) for n in names_in(text)}
     )
 
 
-def known_placeholders(source: Asked) -> tuple[str, ...]:
+def known_placeholders(source: QuerySettings) -> tuple[str, ...]:
     """Return what placeholders there are."""
     units = source.units
     if units is None:

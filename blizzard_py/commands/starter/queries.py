@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.errors import ConfigError, SourceError
-from blizzard_core.settings.checks.sources import Asked
+from blizzard_core.settings.checks.sources import QuerySettings
 from blizzard_core.settings.connections import (
     ConnectionSettings,
-    DatabaseConnection,
-    HttpConnection,
-    LakeConnection,
+    DatabaseConnectionSettings,
+    HttpConnectionSettings,
+    LakeConnectionSettings,
 )
 from blizzard_core.settings.query_sources import COLUMN, HttpSourceSettings, TableSourceSettings
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.plan import PROMISES
-from blizzard_py.commands.starter.target import LAKES, Target
-from blizzard_py.commands.starter.watermark import Facts, Proposal, candidates, proposed
+from blizzard_py.commands.starter.target import LAKES, StarterTarget
+from blizzard_py.commands.starter.watermark import Proposal, TableFacts, candidates, proposed
 from blizzard_py.commands.starter.yaml_text import commented, filled, flow, quoted
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.protocol import Bound, Connection, Selection, SourceColumn
@@ -34,7 +34,7 @@ _NO_COLUMN = "id"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Description:
     """A connection's answer: columns, the proposed one with its bound, what it cannot promise."""
 
     columns: Sequence[SourceColumn]
@@ -44,7 +44,7 @@ class Found:
     warnings: Sequence[str] = ()
 
 
-def look(target: Target, since: str | None, column: str | None) -> Found:
+def describe(target: StarterTarget, since: str | None, column: str | None) -> Description:
     """Ask the connection. ``since`` is an API's parameter; ``column`` is the operator's choice.
 
     Raises `ConfigError` if no column can be proposed or the chosen one is not there, and what
@@ -58,7 +58,7 @@ def look(target: Target, since: str | None, column: str | None) -> Found:
         versions = target.driver in ("delta", "iceberg") and column is None
         if versions:
             connection.bound("version", _SETTLE_SECS)  # some have none, and say what to do
-            return Found(columns)
+            return Description(columns)
         facts = _facts(target, connection, columns)
     if column is None:
         proposal = proposed(facts, target.what)
@@ -73,22 +73,24 @@ def look(target: Target, since: str | None, column: str | None) -> Found:
         kind, told = _bound(connection)
         warnings = dict.fromkeys([*told.warnings, *connection.warnings()])
     key = facts.key if all(COLUMN.fullmatch(name) for name in facts.key) else ()
-    return Found(columns, key, proposal, kind, tuple(warnings))
+    return Description(columns, key, proposal, kind, tuple(warnings))
 
 
-def _check_sent(target: Target, column: SourceColumn) -> None:
+def _check_sent(target: StarterTarget, column: SourceColumn) -> None:
     """An API is sent a time, whatever its column holds."""
     if target.driver == "http" and column.kind not in {"time", "date"}:
         problem = f"{column.name!r} is {column.type}, and an API is asked for windows of time"
         raise ConfigError("--column", [problem])
 
 
-def _facts(target: Target, connection: Connection, columns: Sequence[SourceColumn]) -> Facts:
+def _facts(
+    target: StarterTarget, connection: Connection, columns: Sequence[SourceColumn]
+) -> TableFacts:
     text_times = target.driver in _TEXT_TIMES
     if not isinstance(connection, SqlConnection):
-        return Facts(columns, text_times=text_times)
+        return TableFacts(columns, text_times=text_times)
     indexed = [name for name in candidates(columns) if connection.indexed(name)]
-    return Facts(columns, connection.key(), indexed, text_times)
+    return TableFacts(columns, connection.key(), indexed, text_times)
 
 
 def _bound(connection: Connection) -> tuple[BoundKind, Bound]:
@@ -104,28 +106,30 @@ def _bound(connection: Connection) -> tuple[BoundKind, Bound]:
         return "max", connection.bound("max", _SETTLE_SECS)
 
 
-def _selection(target: Target) -> Selection:
+def _selection(target: StarterTarget) -> Selection:
     return Selection(table=target.source.get("table", ""))
 
 
-def _access(target: Target, since: str | None, column: str) -> Access:
+def _access(target: StarterTarget, since: str | None, column: str) -> Access:
     """As the daemon will have it: through the settings of the blocks."""
     block, source = filled(target.connection), filled(target.source)
     watermark: dict[str, Any] = {"columns": [column]}
     settings: ConnectionSettings
-    asked: Asked
+    asked: QuerySettings
     if target.driver == "http":
         watermark["push"] = {"from": {"param": since}}
-        settings = HttpConnection.model_validate(block)
+        settings = HttpConnectionSettings.model_validate(block)
         asked = HttpSourceSettings.model_validate({**source, "watermark": watermark})
     else:
-        family = LakeConnection if target.driver in LAKES else DatabaseConnection
+        family = LakeConnectionSettings if target.driver in LAKES else DatabaseConnectionSettings
         settings = family.model_validate(block)
         asked = TableSourceSettings.model_validate({**source, "watermark": watermark})
     return kind_of(asked).access(settings, asked)
 
 
-def configuration(target: Target, table_uri: str, found: Found, since: str | None) -> str:
+def configuration(
+    target: StarterTarget, table_uri: str, found: Description, since: str | None
+) -> str:
     """The configuration as YAML. It passes `validate` once the environment has its secrets."""
     promises = "apis" if target.driver == "http" else "tables"
     return "\n".join(
@@ -162,14 +166,14 @@ def _block(block: Any, indent: int) -> Iterator[str]:
         yield f"{' ' * indent}{key}: {flow(value)}"
 
 
-def _hints(target: Target) -> Iterator[str]:
+def _hints(target: StarterTarget) -> Iterator[str]:
     if target.driver == "http":
         yield "        # pages: { kind: page, param: page }   # without it one answer has all"
     else:
         yield "        # filter: status <> 'draft'            # only rows for which it holds"
 
 
-def _watermark(target: Target, found: Found, since: str | None) -> Iterator[str]:
+def _watermark(target: StarterTarget, found: Description, since: str | None) -> Iterator[str]:
     if found.proposal is None:
         yield "        watermark: {}              # by the table's versions: nothing is missed"
         return

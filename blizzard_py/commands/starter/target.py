@@ -40,7 +40,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class StarterTarget:
     """A connection and a source of it, by names, as blocks of the configuration.
 
     ``source`` lacks its watermark. Secrets in either are `Secret`.
@@ -61,7 +61,7 @@ class Target:
         return str(self.source.get("table") or self.source.get("request", {}).get("path") or "/")
 
 
-def target(wanted: Wanted, environment: Mapping[str, str]) -> Target:
+def target(wanted: Wanted, environment: Mapping[str, str]) -> StarterTarget:
     """Raises `ConfigError` for options that do not go together. Quotes no URI, for its secrets."""
     scheme = wanted.connection.partition(":")[0].lower()
     driver = wanted.driver or _SCHEMES.get(scheme)
@@ -86,16 +86,16 @@ def target(wanted: Wanted, environment: Mapping[str, str]) -> Target:
     return _table(driver, wanted.connection, wanted.table or "", environment)
 
 
-def _table(driver: str, uri: str, table: str, environment: Mapping[str, str]) -> Target:
+def _table(driver: str, uri: str, table: str, environment: Mapping[str, str]) -> StarterTarget:
     pipeline = _name(table.partition("{")[0].strip("/").replace("/", "."), "rows")
     if driver in LAKES:
         name = _name(uri.rstrip("/").rpartition("/")[2], "lake")
-        return Target(
+        return StarterTarget(
             name, pipeline, {"driver": driver, "uri": uri}, _source(name, pipeline, table)
         )
     if driver == "sqlite":
         name = _name(uri.rpartition("/")[2].partition(".")[0], "sqlite")
-        return Target(
+        return StarterTarget(
             name, pipeline, {"driver": driver, "uri": uri}, _source(name, pipeline, table)
         )
     plain, password = _without_password(uri)
@@ -105,7 +105,7 @@ def _table(driver: str, uri: str, table: str, environment: Mapping[str, str]) ->
     secret = password or environment.get(variable, "")
     if secret:
         block["password"] = Secret(variable, secret)
-    return Target(name, pipeline, block, _source(name, pipeline, table))
+    return StarterTarget(name, pipeline, block, _source(name, pipeline, table))
 
 
 def _source(name: str, pipeline: str, table: str) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _without_password(uri: str) -> tuple[str, str]:
     return f"{scheme}://{user}{at if user else ''}{place}{tail}", given or unquote(password)
 
 
-def _api(wanted: Wanted, environment: Mapping[str, str]) -> Target:
+def _api(wanted: Wanted, environment: Mapping[str, str]) -> StarterTarget:
     needed = {
         "--records": (wanted.records, 'where in the answer the records stand; "" is the root'),
         "--since": (wanted.since, "the parameter that says from when on, as the API calls it"),
@@ -166,7 +166,7 @@ def _api(wanted: Wanted, environment: Mapping[str, str]) -> Target:
         "request": request,
         "records": wanted.records,
     }
-    return Target(name, pipeline, block, source)
+    return StarterTarget(name, pipeline, block, source)
 
 
 def _auth(

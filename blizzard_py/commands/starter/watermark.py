@@ -21,7 +21,7 @@ _TIME_NAME = re.compile(r"(_|\b)(at|on|ts|time|date)$|(At|On|Ts|Time|Date)$|time
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class TableFacts:
     """Facts about a table: its columns, those that an index gives in order, its key.
 
     ``indexed`` is None where there are no indexes at all (lakes, APIs). ``text_times``: text
@@ -42,7 +42,7 @@ class Proposal:
     why: tuple[str, ...]
 
 
-def proposed(facts: Facts, what: str) -> Proposal:
+def proposed(facts: TableFacts, what: str) -> Proposal:
     """Raises `ConfigError`, with the columns there are, if none can be told to grow."""
     times = _times(facts)
     changed = [name for name in times if _CHANGED.search(name)]
@@ -70,7 +70,7 @@ def candidates(columns: Sequence[SourceColumn]) -> list[str]:
     return [c.name for c in columns if c.kind in ("time", "date", "text") and _usable(c.name)]
 
 
-def _times(facts: Facts) -> list[str]:
+def _times(facts: TableFacts) -> list[str]:
     """Times before dates, whose windows end yesterday, and before text."""
     kinds = ["time", "date"]
     found = [c.name for kind in kinds for c in facts.columns if c.kind == kind]
@@ -83,7 +83,7 @@ def _usable(name: str) -> bool:
     return COLUMN.fullmatch(name) is not None and "." not in name
 
 
-def _growing_key(facts: Facts) -> str | None:
+def _growing_key(facts: TableFacts) -> str | None:
     numbers = [c.name for c in facts.columns if c.kind == "number"]
     if len(facts.key) != 1 or facts.key[0] not in numbers or not _usable(facts.key[0]):
         return None

@@ -32,7 +32,7 @@ A daemon that runs is fenced by it; one that saved meanwhile makes it refuse. Th
 old checkpoint is kept beside the new one.
 """
 
-from blizzard_py.edits.rebuild.decide import Doubt, Judged, Judgement, Rebuilt
+from blizzard_py.edits.rebuild.decide import BatchDecision, Doubt, Judgement, Rebuilt
 from blizzard_py.edits.rebuild.run import Rebuild
 
-__all__ = ["Doubt", "Judged", "Judgement", "Rebuild", "Rebuilt"]
+__all__ = ["BatchDecision", "Doubt", "Judgement", "Rebuild", "Rebuilt"]

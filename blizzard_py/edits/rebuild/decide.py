@@ -58,7 +58,7 @@ class Frame:
     lookback: str | None
 
 
-def remade(
+def new_progress(
     listed: Collection[str], done: Mapping[str, float], held: Collection[str], frame: Frame
 ) -> Progress:
     """The progress by which of ``listed`` exactly those are new that are not ``done``.
@@ -109,7 +109,7 @@ def passed_unnoted(
     if noted or state.processed is not None:
         return set()
     waits = set(under_way(state))
-    in_grace = set() if is_journal_whole else remembered(state).keys() - waits
+    in_grace = set() if is_journal_whole else listed_as_done(state).keys() - waits
     in_grace.intersection_update(paths)
     if state.progress.state == "Initial":  # no watermark yet, since a file below waits
         return in_grace
@@ -120,7 +120,7 @@ def passed_unnoted(
     }
 
 
-def remembered(state: SourceState) -> dict[str, float]:
+def listed_as_done(state: SourceState) -> dict[str, float]:
     """The paths that a checkpoint lists as done, with the times at which scans first saw them."""
     return {
         joined(partition, name): at
@@ -147,7 +147,7 @@ def origin_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class BatchDecision:
     """The fate of a batch that may not be finished, and why.
 
     ``batch`` is what goes into the checkpoint as ``publishing``; of one that is ``done``
@@ -159,14 +159,14 @@ class Judged:
     why: str
 
 
-def judged(
+def judge_batch(
     batch: Batch,
     places: Sequence[Place],
     *,
     log_is_whole: bool,
     unfinished: bool,
     unannounced: bool = False,
-) -> Judged:
+) -> BatchDecision:
     """Return what becomes of a batch whose outputs are where ``places`` says, one for each.
 
     ``unfinished``: something else of it is left to do. ``log_is_whole``: what the
@@ -182,14 +182,16 @@ def judged(
     if not lost:
         staged = places.count("staged")
         if not staged and not unfinished:
-            return Judged(batch, "done", "everything of it is in its place")
-        return Judged(batch, "publishing", f"{staged} of {count} outputs are still to be published")
+            return BatchDecision(batch, "done", "everything of it is in its place")
+        return BatchDecision(
+            batch, "publishing", f"{staged} of {count} outputs are still to be published"
+        )
     visible = sum(place in {"placed", "logged"} for place in places)
     if not visible and log_is_whole:
         finished = tuple(map(_again, batch.finished))
         again = replace(_keeping(batch), outputs=(), letters=(), finished=finished)
         why = f"{lost} of {count} outputs are lost and none is in the table, so nothing can double"
-        return Judged(again, "again", why)
+        return BatchDecision(again, "again", why)
     why = (
         f"{lost} of {count} outputs are lost and {visible} are in the table, so rows would come"
         " twice if its files were ingested again"
@@ -199,7 +201,7 @@ def judged(
     )
     left = tuple(o for o, place in zip(batch.outputs, places, strict=True) if place != "nowhere")
     finished = tuple(_dead_lettered(file, f"batch {batch.batch}: {why}") for file in batch.finished)
-    return Judged(replace(_keeping(batch), outputs=left, finished=finished), "letters", why)
+    return BatchDecision(replace(_keeping(batch), outputs=left, finished=finished), "letters", why)
 
 
 def _keeping(batch: Batch) -> Batch:
@@ -224,7 +226,7 @@ def _dead_lettered(file: FinishedFile, why: str) -> FinishedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundCheckpoint:
     """The checkpoint object that is there now, if any; ``state`` if it can be understood."""
 
     raw: bytes | None = None
@@ -244,14 +246,14 @@ class Rebuilt:
     ``reported`` are batches that only the report of their request tells of.
     """
 
-    found: Found
+    found: FoundCheckpoint
     state: SourceState
     epoch: int
     listed: int
     done: int
     said: tuple[str, ...]
     new: tuple[str, ...]
-    batches: tuple[Judged, ...]
+    batches: tuple[BatchDecision, ...]
     settled: tuple[str, ...]
     is_newest: bool = True
     reported: tuple[Record, ...] = ()

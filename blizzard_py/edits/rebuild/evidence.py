@@ -13,7 +13,7 @@ from blizzard_core.storage.protocol import Entry, Storage, listed, read_each
 from blizzard_core.table.committed import added, committed_versions
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Doubt, Place
-from blizzard_py.ingest.group_publishing import Groups
+from blizzard_py.ingest.group_publishing import GroupManifests
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World, newer_work, world_of
@@ -64,7 +64,7 @@ class Evidence:
         self.reported = self._reported()
         self.ledger.take(self.reported)
         self.world = world or world_of(parts, state)
-        self._groups = Groups(self._sink, parts.letters_id)
+        self._groups = GroupManifests(self._sink, parts.letters_id)
         self.records: list[Record] = [
             record for record in self._journal.read(self.batches) if self._counts(record)
         ]
@@ -75,12 +75,12 @@ class Evidence:
         return bool(self.batches or any(self._found))
 
     @property
-    def _anew_ts(self) -> float:
+    def _reset_ts(self) -> float:
         return 0.0 if self._state is None else self._state.anew_ts
 
     def _counting(self, found: tuple[Segment, ...]) -> tuple[Segment, ...]:
         """The segments that tell what is done: all, or since a start over those that it names."""
-        if self._state is None or not self._anew_ts:
+        if self._state is None or not self._reset_ts:
             return found
         named = {s.segment for s in (*self._state.ledger, *(self._state.processed or ()))}
         return tuple(segment for segment in found if segment.segment in named)
@@ -88,7 +88,7 @@ class Evidence:
     def _counts(self, record: Record) -> bool:
         """Return whether a batch is not one from before a start over, of which nothing is left."""
         settled = record.settled
-        return not self._anew_ts or not settled or len(self.unsettled(settled)) < len(settled)
+        return not self._reset_ts or not settled or len(self.unsettled(settled)) < len(settled)
 
     def unsettled(self, paths: Sequence[str]) -> list[str]:
         """Return which of the paths the source itself has not settled."""
@@ -104,7 +104,7 @@ class Evidence:
         told = {
             batch: entry
             for batch, entry in mailbox.outcomes()
-            if self._anew_ts < min(entry.modified, moment_of(batch))
+            if self._reset_ts < min(entry.modified, moment_of(batch))
         }
         waiting = {path.split("/")[1] for path in self._staged_paths() if path.count("/") > 1}
         if self._state is not None:

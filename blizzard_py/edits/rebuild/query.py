@@ -20,7 +20,7 @@ from blizzard_core.storage.protocol import order_key
 from blizzard_core.watermark.progress import is_new
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild.decide import (
-    Found,
+    FoundCheckpoint,
     Rebuilt,
     bound_of,
     passed_unnoted,
@@ -56,7 +56,7 @@ def members_of(parts: Parts, state: SourceState) -> Iterator[tuple[Parts, Source
 
 
 def mended(
-    parts: Parts, found: Found, world: World, done_before: str | None, whose: str
+    parts: Parts, found: FoundCheckpoint, world: World, done_before: str | None, whose: str
 ) -> Rebuilt:
     """The checkpoint of a query with what it counts on. Writes nothing.
 

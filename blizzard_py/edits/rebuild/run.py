@@ -14,18 +14,18 @@ from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import partition_key
 from blizzard_core.watermark.progress import Progress, is_new
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
-from blizzard_py.edits.notes import Note, whoever
+from blizzard_py.edits.notes import Note, current_user
 from blizzard_py.edits.rebuild.decide import (
-    Found,
+    FoundCheckpoint,
     Frame,
     Rebuilt,
     bound_of,
     depth_from,
-    judged,
+    judge_batch,
+    listed_as_done,
+    new_progress,
     origin_of,
     passed_unnoted,
-    remade,
-    remembered,
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.edits.rebuild.names import (
@@ -115,7 +115,7 @@ class Rebuild:
                 " table up to where rows are in and say so with --done-before PARTITION_OR_PATH"
             )
         batches = tuple(
-            judged(
+            judge_batch(
                 batch,
                 places,
                 log_is_whole=whole,
@@ -128,7 +128,7 @@ class Rebuild:
         flying = tuple(
             each.batch
             for each in batches
-            if each.judgement != "done" and not _is_begun_anew(each.batch)
+            if each.judgement != "done" and not _is_request_restarted(each.batch)
         )
         old = None if found.state is None else without_requested(found.state)
         known = self._known(evidence, flying, old or SourceState(), done_before)
@@ -173,7 +173,7 @@ class Rebuild:
                 Stored(SourceState(), found.raw, found.version),
                 state,
                 rebuilt.epoch,
-                Note(whoever(), self._parts.clock(), "rebuilt"),
+                Note(current_user(), self._parts.clock(), "rebuilt"),
             )
         except EditRefused:
             if rebuilt.said:
@@ -216,15 +216,15 @@ class Rebuild:
             state = with_source(state, parts.source_name, own) if self._parts.members else own
         return state
 
-    def _found(self) -> Found:
+    def _found(self) -> FoundCheckpoint:
         try:
             raw, version = self._sink.read_versioned(self._path)
         except NotFound:
-            return Found()
+            return FoundCheckpoint()
         try:
             document = checkpoint.parsed(raw, self._where)
         except StateError:  # damaged: that is what a rebuild is for
-            return Found(raw, version)
+            return FoundCheckpoint(raw, version)
         state = state_from_json(document, self._where)
         for parts, own in members_of(self._parts, state):
             check_identity(own, parts.identity, parts.source.id, self._where)
@@ -233,7 +233,7 @@ class Rebuild:
             starting_point(own, parts.files, parts.clock(), self._where)
         # What a query remembers is not to be made again from names, whoever asks for none by now.
         check_query(state, self._parts.query, self._where)
-        return Found(raw, version, document, state)
+        return FoundCheckpoint(raw, version, document, state)
 
     def _known(
         self,
@@ -250,7 +250,7 @@ class Rebuild:
             if can_count(entry.path)
         }
         paths = list(there)
-        asked = {path for batch in flying if batch.request for path in _settled_by(batch)}
+        asked = {path for batch in flying if batch.request for path in _finished_paths(batch)}
         held = frozenset(e.path for batch in flying if not batch.request for e in batch.files)
         journaled = {
             path: record.seen_ts
@@ -272,7 +272,7 @@ class Rebuild:
         said = frozenset(told.difference(done, held))
         done |= dict.fromkeys(said, 0.0)
         # What began its grace by a scan of before goes on with it.
-        done |= {path: at for path, at in remembered(old).items() if done.get(path) == 0.0}
+        done |= {path: at for path, at in listed_as_done(old).items() if done.get(path) == 0.0}
         for path in held:
             done.pop(path, None)
         # What waits for another try is not to be passed either, whatever its ending.
@@ -378,7 +378,7 @@ class Rebuild:
             lookback,
         )
         by_polls = {p: at for p, at in known.done.items() if p not in known.requested}
-        progress = remade(known.listed.keys() - known.requested, by_polls, known.held, frame)
+        progress = new_progress(known.listed.keys() - known.requested, by_polls, known.held, frame)
         has_older = any(order_key(path) < partition_key(origin) for path in known.listed)
         if before.origin is None and not (known.history or has_older):
             origin = ""  # whatever comes there comes late
@@ -392,10 +392,10 @@ class Rebuild:
         return tuple(sorted(fresh, key=order_key))
 
 
-def _is_begun_anew(batch: Batch) -> bool:
+def _is_request_restarted(batch: Batch) -> bool:
     """Return whether a batch's request, accepted anew, selects the files of the batch again."""
     return bool(batch.request) and batch.phase == "running"
 
 
-def _settled_by(batch: Batch) -> set[str]:
+def _finished_paths(batch: Batch) -> set[str]:
     return {file.path for file in batch.finished if file.outcome != "retry"}

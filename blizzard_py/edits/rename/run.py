@@ -26,7 +26,7 @@ from blizzard_py.edits.rename.documents import (
     unnumbered,
     without_batches,
 )
-from blizzard_py.ingest.group_publishing import Groups
+from blizzard_py.ingest.group_publishing import GroupManifests
 from blizzard_py.ingest.inferred_schema import schema_path
 from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
@@ -83,7 +83,7 @@ class Rename:
             self._check_goal(document)
         held = document.get(MOVED_DOCUMENT) if target is not None else document
         if held is None:
-            return self._told({}, over=True)
+            return self._summarize({}, over=True)
         state = state_from_json(held, self._where(self._old))
         self._check(state)
         by_windows = state.columns is not None and state.group_seq
@@ -97,7 +97,7 @@ class Rename:
             check_free(self._sink, self._old, self._new)
             self._check_groups()
             check_current(self._parts, self._old)
-        return self._told(held, begun=target is not None)
+        return self._summarize(held, begun=target is not None)
 
     def run(self) -> Renamed:
         """Do it, or what a run that died has left. Raises `RenameRefused`, `FencedError`."""
@@ -120,7 +120,7 @@ class Rename:
             self._copy(plan, state_from_json(document, self._where(self._old)))
             FenceFile(self._sink, self._old).announce(self._new)
             self._create(without_batches(document))
-        self._check_ours()
+        self._require_new_writer()
         self._sink.delete_tree(StatePaths(self._old).staging)
         self._let_go()
 
@@ -129,7 +129,7 @@ class Rename:
         document = self._document(self._old) or {}
         if MOVED_TO not in document:
             file = FencedFile(self._sink, checkpoint_path(self._old))
-            document = self._taken(file, self._old)
+            document = self._take_over(file, self._old)
         if MOVED_TO in document:
             # Of this command as it was given before, or of another one that was faster.
             self._check_goal(document)
@@ -171,7 +171,7 @@ class Rename:
             moved = readdressed(unnumbered(document), identity, self._roots_of(self._old, document))
             file.replace(moved, None, self._buried_in() + 1)
 
-    def _check_ours(self) -> None:
+    def _require_new_writer(self) -> None:
         """Raise `FencedError` if somebody began anew under the new id meanwhile."""
         found = writer_of(self._document(self._new) or {}, self._where(self._new))
         if found is None or found.epoch <= self._buried_in():
@@ -185,7 +185,7 @@ class Rename:
         document = self._document(self._old)
         if document is not None and MOVED_DOCUMENT in document:
             file = FencedFile(self._sink, checkpoint_path(self._old))
-            self._taken(file, self._old)
+            self._take_over(file, self._old)
             epoch = self._buried_in()
             # First, or nobody would do it who runs this again after a death in between.
             FenceFile(self._sink, self._old).move(document[MOVED_TO])
@@ -200,7 +200,7 @@ class Rename:
         meanwhile; the checkpoint is saved last, and until then all is done again.
         """
         file = FencedFile(self._sink, checkpoint_path(self._new))
-        document = self._taken(file, self._new)
+        document = self._take_over(file, self._new)
         self._check(state_from_json(document, self._where(self._new)))
         identity = self._identity_of(self._new, document)
         former = self._roots_of(self._new, document)
@@ -216,15 +216,15 @@ class Rename:
 
     # -- what both need --------------------------------------------------------------
 
-    def _taken(self, file: FencedFile, source_id: str) -> dict[str, Any]:
-        """The document of a checkpoint that is ours now; where it is gone nothing is written."""
+    def _take_over(self, file: FencedFile, source_id: str) -> dict[str, Any]:
+        """Take over a checkpoint and return its document; if it is missing, write nothing."""
 
-        def gone() -> Mapping[str, Any]:
+        def fail_if_missing() -> Mapping[str, Any]:
             raise RenameRefused(
                 f"{self._where(source_id)} is gone; bring it back, then run this again"
             )
 
-        return file.take(lambda found, _where: found, gone) or {}
+        return file.take(lambda found, _where: found, fail_if_missing) or {}
 
     def _check(self, state: SourceState) -> None:
         """Raise `RenameRefused` unless the state can be taken over as it is."""
@@ -273,7 +273,7 @@ class Rename:
 
         Committers know of no order between two names, so an older reading could come last.
         """
-        newest = Groups(self._sink, self._old).newest()
+        newest = GroupManifests(self._sink, self._old).newest()
         taken = applied_groups(self._sink, self._old)
         if newest > taken:
             raise RenameRefused(
@@ -289,7 +289,7 @@ class Rename:
         moved = records if self._old != self._new else None
         return (None if known is None else known.uri, moved)
 
-    def _told(
+    def _summarize(
         self, document: Mapping[str, Any], *, begun: bool = False, over: bool = False
     ) -> Renamed:
         source = document.get("source") or {}

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from blizzard_core.settings.base import shown
+from blizzard_core.settings.base import format_seconds
 from blizzard_core.settings.sources import SourceCompression, SourceSettings
 from blizzard_core.storage.protocol import Entry, is_hidden, order_key
 from blizzard_core.text import iso
@@ -131,15 +131,15 @@ def next_poll(entry: Entry, progress: Progress, source: SourceSettings, now: flo
     if not Places(progress, source, now).take(entry.path):
         reason = (
             "in a partition that is not looked at: its name says a time further ahead than"
-            f" max_ahead: {shown(source.advanced.max_ahead)}, or it is odd, and too many are;"
+            f" max_ahead: {format_seconds(source.advanced.max_ahead)},"
+            " or it is odd, and too many are;"
             " `blizzard ingest` takes the file all the same"
         )
         return Waiting("apart", reason)
     ripe = entry.modified + source.advanced.min_age
     if source.advanced.min_age and ripe > now:
-        reason = (
-            f"younger than min_age: {shown(source.advanced.min_age)}; taken from {iso(ripe)} on"
-        )
+        wait = format_seconds(source.advanced.min_age)
+        reason = f"younger than min_age: {wait}; taken from {iso(ripe)} on"
         return Waiting("min_age", reason, until_ts=ripe)
     return Waiting("poll", "new; the next poll finds it")
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from blizzard_core.settings.base import Seconds, Span, micros, shown, span
+from blizzard_core.settings.base import (
+    CalendarSpan,
+    Seconds,
+    format_seconds,
+    parse_duration,
+    to_micros,
+)
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import FileUnits, SourceSettings
 from blizzard_core.settings.tables import VacuumSettings
@@ -38,16 +44,16 @@ SECS = TypeAdapter(Seconds)
     ],
 )
 def test_durations(text: str, expected: int) -> None:
-    assert micros(text) == expected
+    assert to_micros(text) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "months"), [("months=1", 1), ("1 year 2 months", 14), ("P1Y2M", 14), ("1mo", 1)]
 )
 def test_months_are_no_length_of_time(text: str, months: int) -> None:
-    assert span(text) == Span(months, 0)
+    assert parse_duration(text) == CalendarSpan(months, 0)
     with pytest.raises(ValueError, match="differ in length"):
-        micros(text)
+        to_micros(text)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +77,7 @@ def test_months_are_no_length_of_time(text: str, months: int) -> None:
 )
 def test_what_is_no_duration(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        span(text)
+        parse_duration(text)
 
 
 def test_a_number_says_no_unit() -> None:
@@ -83,7 +89,7 @@ def test_a_number_says_no_unit() -> None:
 
 @pytest.mark.parametrize("text", ["0", "0.00001s", "1.5s", "90s", "5m", "90m", "1d", "36h"])
 def test_seconds_are_shown_as_they_are_written(text: str) -> None:
-    assert shown(SECS.validate_python(text)) == text
+    assert format_seconds(SECS.validate_python(text)) == text
     assert SECS.dump_python(SECS.validate_python(text), mode="json") == text
 
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.base import micros
+from blizzard_core.settings.base import to_micros
 from blizzard_core.settings.checks.event_time import event_time_notes
-from blizzard_core.settings.event_time import Watch
+from blizzard_core.settings.event_time import WatchedColumn
 from blizzard_core.settings.load import load_config
 
 HERE = "pipelines.events.event_time"
@@ -333,8 +333,8 @@ def test_a_watermark_may_only_be_watched(tmp_path: Path) -> None:
     events = config.pipelines["events"]
     assert events.query is None
     assert events.branches == ()
-    hour = micros("1 hour")
-    assert events.watch_of("main") == Watch("ts", hour, hour)
+    hour = to_micros("1 hour")
+    assert events.watch_of("main") == WatchedColumn("ts", hour, hour)
     [note] = event_time_notes(config)
     assert note.startswith(f"{HERE}: without window, deduplicate or join nothing is computed")
 
@@ -417,9 +417,9 @@ def test_a_source_may_have_a_column_and_a_delay_of_its_own(tmp_path: Path) -> No
     assert problems(tmp_path, document) == []
     path = tmp_path / "config.yaml"
     app, main = load_config(path, {}).pipelines["events"].branches
-    assert (app.source, app.column, app.delay_us) == ("app", "seen", micros("1 hour"))
-    assert app.idle_us == micros("1 day")
-    assert (main.source, main.column, main.delay_us) == ("main", "ts", micros("10 minutes"))
+    assert (app.source, app.column, app.delay_us) == ("app", "seen", to_micros("1 hour"))
+    assert app.idle_us == to_micros("1 day")
+    assert (main.source, main.column, main.delay_us) == ("main", "ts", to_micros("10 minutes"))
     assert main.idle_us is None
     own["delay"] = "0 seconds"
     path.write_text(yaml.safe_dump(document))

@@ -296,7 +296,7 @@ def test_columns_of_one_file_are_not_those_of_a_pair(tmp_path: Path) -> None:
 def test_the_names_of_sources_may_have_dots() -> None:
     block = GOOD["pipelines"]["sales"]["event_time"]["join"]
     join = JoinSettings.model_validate(block | {"left": "a", "right": "a.b"})
-    assert join.taken("a.b.c") == ("a.b", "c")
-    assert join.taken("a.c") == ("a", "c")
-    assert join.taken("a.") is None
-    assert join.taken("a") is None
+    assert join.split_field_name("a.b.c") == ("a.b", "c")
+    assert join.split_field_name("a.c") == ("a", "c")
+    assert join.split_field_name("a.") is None
+    assert join.split_field_name("a") is None

@@ -63,7 +63,7 @@ def signalled(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
     monkeypatch.setattr(DirectEngine, "ingest", ingest)
 
 
-def asked(scenario: Scenario, *arguments: str) -> Result:
+def run_command(scenario: Scenario, *arguments: str) -> Result:
     command, *more = arguments
     return CliRunner().invoke(blizzard, [command, str(scenario.config), *more])
 
@@ -78,14 +78,14 @@ def test_a_replay_with_letters_left_is_not_done(
     lettered(scenario)
     with monkeypatch.context() as context:
         signalled(context, after=after)
-        done = asked(scenario, *REPLAY)
+        done = run_command(scenario, *REPLAY)
         assert done.exit_code == INTERRUPTED, done.output
         assert "is not done: interrupted; it stays" in done.stderr
         assert "No open dead letters" not in done.stdout
         assert published(scenario) == after
-    assert asked(scenario, *REPLAY).exit_code == 0
+    assert run_command(scenario, *REPLAY).exit_code == 0
     assert published(scenario) == 3
-    assert asked(scenario, *REPLAY).stdout.startswith("No open dead letters")
+    assert run_command(scenario, *REPLAY).stdout.startswith("No open dead letters")
 
 
 @pytest.mark.promise("G-047")
@@ -104,15 +104,15 @@ def test_files_of_a_source_that_was_not_looked_at_are_not_in(
     scenario.ingest()
     with monkeypatch.context() as context:
         signalled(context, after=0)
-        done = asked(scenario, "ingest", *uris)
+        done = run_command(scenario, "ingest", *uris)
         assert done.exit_code == INTERRUPTED, done.output
         assert "is not done: interrupted; it stays" in done.stderr
         assert "interrupted before it was requested" in done.stdout
         assert "0 rows of 0 files are in" in done.stdout
         assert published(scenario) == 0
-    assert asked(scenario, "ingest", uris[1]).exit_code == 0
+    assert run_command(scenario, "ingest", uris[1]).exit_code == 0
     assert published(scenario) == 1
-    assert asked(scenario, "ingest", *uris).exit_code == 0
+    assert run_command(scenario, "ingest", *uris).exit_code == 0
     assert published(scenario) == 2
 
 

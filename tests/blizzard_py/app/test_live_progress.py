@@ -127,14 +127,14 @@ def test_without_a_terminal_a_backlog_is_told_of_and_idleness_is_not() -> None:
     busy.found(2, 20)
     written = threading.Event()
 
-    class Told(io.StringIO):
+    class ProgressLines(io.StringIO):
         def write(self, text: str) -> int:
             if "progress" in text:
                 told.append(text)
                 written.set()
             return len(text)
 
-    log.configure("info", Told())
+    log.configure("info", ProgressLines())
     with shown({"events/busy": busy, "events/idle": idle}, None, interval_secs=0.01):
         assert written.wait(30)
     lines = [json.loads(text) for text in told]

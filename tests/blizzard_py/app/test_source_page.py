@@ -23,10 +23,15 @@ from blizzard_core.observability.status import Panel
 from blizzard_core.redact import redacted
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
-from blizzard_py.app.status_page import offers as page
+from blizzard_py.app.status_page import providers as page
 from blizzard_py.app.status_page.commands import source_commands, story_commands
-from blizzard_py.app.status_page.offers import BEHIND_SECS, FIELDS_TOLD, behind, page_providers
-from blizzard_py.app.status_page.past import BATCHES, SourcePast, landed
+from blizzard_py.app.status_page.history import BATCHES, SourceHistory, commit_versions
+from blizzard_py.app.status_page.providers import (
+    BEHIND_SECS,
+    FIELDS_TOLD,
+    commit_lag_notices,
+    page_providers,
+)
 from blizzard_py.explain import Explanation
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FinishedFile, Place
@@ -100,7 +105,7 @@ def test_the_past_outlives_the_daemon_and_says_what_is_in_the_table(world: Local
     put_commit(world.lake, 0, path)
     world.put("c.json", "3")
     restarted = world.drain()
-    past = SourcePast(restarted.parts, lambda: world.now).look()
+    past = SourceHistory(restarted.parts, lambda: world.now).look()
     newest, oldest = past["batches"]
     assert (newest["rows"], newest["versions"], newest["missing"]) == (1, [], 1)
     assert (oldest["rows"], oldest["files"], oldest["failed"]) == (2, 2, 1)
@@ -117,7 +122,7 @@ def test_the_past_costs_what_is_new_and_holds_so_many_batches() -> None:
     for number in range(BATCHES + 5):
         world.put(f"{number:04d}.json", "1")
         world.drain(worker)
-    past = SourcePast(worker.parts, lambda: world.now)
+    past = SourceHistory(worker.parts, lambda: world.now)
     assert len(past.look()["batches"]) == BATCHES
     read: list[str] = []
     plain = world.sink.read
@@ -140,8 +145,8 @@ def test_the_past_costs_what_is_new_and_holds_so_many_batches() -> None:
 )
 def test_older_commits_may_have_what_the_newest_have_not(at: float, expected: Any) -> None:
     known = [CommitSummary(9, 100.0, "WRITE", None, 1, 1, 1, 0, whole=True, paths=frozenset({"x"}))]
-    assert landed([frozenset({"y"})], at, known) == expected
-    assert landed([frozenset({"x", "y"})], at, known) == {"versions": [9], "missing": 0}
+    assert commit_versions([frozenset({"y"})], at, known) == expected
+    assert commit_versions([frozenset({"x", "y"})], at, known) == {"versions": [9], "missing": 0}
 
 
 def test_penguins_state_is_read_from_the_table(world: LocalWorld) -> None:
@@ -181,13 +186,13 @@ def test_rows_that_nobody_commits_are_told(
     done: float, rows: int, committed: float | None, *, warned: bool
 ) -> None:
     said = [] if committed is None else [{"updated": committed, "saved": committed}]
-    found = behind(brief(done, rows), CachedDocument(BEHIND_SECS + 1, said))
+    found = commit_lag_notices(brief(done, rows), CachedDocument(BEHIND_SECS + 1, said))
     assert bool(found) == warned
     assert all("nothing was committed" in notice.text for notice in found)
-    assert behind(brief(0.0), CachedDocument()) == []
-    assert behind({"last": None}, CachedDocument(1e9, [])) == []
+    assert commit_lag_notices(brief(0.0), CachedDocument()) == []
+    assert commit_lag_notices({"last": None}, CachedDocument(1e9, [])) == []
     assert (
-        behind(brief(0.0), CachedDocument(BEHIND_SECS + 1, [], "503")) == []
+        commit_lag_notices(brief(0.0), CachedDocument(BEHIND_SECS + 1, [], "503")) == []
     )  # nobody knows any more
 
 
@@ -256,7 +261,7 @@ def test_what_is_no_batch_costs_the_history_itself_alone(
     newest = max(Journal(world.lake, worker.parts.id).batches())
     folder = StatePaths(worker.parts.id).journal
     world.lake.put_atomic(f"{folder}/{newest}.json", raw)
-    odd, well = SourcePast(worker.parts, lambda: world.now).look()["batches"]
+    odd, well = SourceHistory(worker.parts, lambda: world.now).look()["batches"]
     assert odd["batch"] == newest
     assert told in odd["odd"]
     assert (well["odd"], well["rows"]) == ("", 1)
@@ -272,7 +277,7 @@ def test_of_a_batch_that_was_taken_over_the_last_ones_object_counts(world: Local
     document["outputs"] = [{**output, "final": "new.parquet", "earlier": [output["final"]]}]
     world.lake.put_atomic(f"{folder}/{batch}~0001.json", json.dumps(document).encode())
     put_commit(world.lake, 0, "new.parquet")
-    [shown] = SourcePast(worker.parts, lambda: world.now).look()["batches"]
+    [shown] = SourceHistory(worker.parts, lambda: world.now).look()["batches"]
     assert (shown["versions"], shown["missing"]) == ([0], 0)
 
 
@@ -452,7 +457,7 @@ def test_a_name_that_looks_like_a_secret_does_not_leave_its_word(name: str) -> N
 
 def test_names_that_are_no_text_do_not_end_the_history(world: LocalWorld) -> None:
     world.put("a\udcff.json", "bad")
-    past = SourcePast(world.drain().parts, lambda: world.now).look()
+    past = SourceHistory(world.drain().parts, lambda: world.now).look()
     assert [file["path"] for file in past["failed"]] == ["a\\udcff.json"]
     json.dumps(past, ensure_ascii=False).encode()
 

@@ -21,7 +21,7 @@ STEPS, LONG = [".", ".."], "x" * 100_000
 FINE = ["/", "a/b", "c\x01\x7f", "é😀", "?#", "%2e", "..;", "a"]
 
 
-def asked(shop: UnitShop, *words: str) -> Any:
+def run_command(shop: UnitShop, *words: str) -> Any:
     return CliRunner().invoke(main, [words[0], str(shop.path()), *words[1:]])
 
 
@@ -34,27 +34,27 @@ def test_a_value_that_cannot_be_sent_costs_itself_alone(
     ends = {"a": "{from}", "z": "{to}"}
     with api_server() as api:
 
-        def answer(asked: Asked) -> Any:
-            return reply({"items": [{"text": asked.path}]})
+        def answer(run_command: Asked) -> Any:
+            return reply({"items": [{"text": run_command.path}]})
 
         api.answer = answer
         range_ = {"from": "2020-01-01", "to": "2020-02-01"}
         shop = api_shop(tmp_path, api.url, ends, range=range_, values=values, partition="none")
         shop.source["request"]["path"] = "/x/{unit.k}"
-        found = asked(shop, "plan", "--json", "--offline")
+        found = run_command(shop, "plan", "--json", "--offline")
         assert found.exit_code == 0, found.output
         document = json.loads(found.stdout)["pipelines"]["p"]["sources"]["answers"]
         errors = [unit["unit"]["k"] for unit in document["units"] if "error" in unit]
         assert errors == STEPS
         assert len(document["warnings"]) == 2
-        assert asked(shop, "validate").exit_code == 0
-        done = asked(shop, "run", "--once")
+        assert run_command(shop, "validate").exit_code == 0
+        done = run_command(shop, "run", "--once")
         assert done.exit_code == FAILING, done.output[-500:]
         assert len(shop.texts()) == len(FINE)
         # It is done again when their pauses are over; nothing else fails meanwhile.
-        assert asked(shop, "run", "--once").exit_code == FAILING
+        assert run_command(shop, "run", "--once").exit_code == FAILING
         shop.units["values"]["list"] = FINE
-        assert asked(shop, "run", "--once").exit_code == 0
+        assert run_command(shop, "run", "--once").exit_code == 0
         assert len(shop.texts()) == len(FINE)
 
 
@@ -64,7 +64,7 @@ def test_values_that_are_a_step_up_together_are_refused(tmp_path: Path, path: st
     shop = api_shop(tmp_path, "http://127.0.0.1:9", {"a": "{from}", "z": "{to}"}, values=values)
     shop.units["range"] = {"from": "2020-01-01", "to": "2020-02-01"}
     shop.source["request"]["path"] = path
-    document = json.loads(asked(shop, "plan", "--json", "--offline").stdout)
+    document = json.loads(run_command(shop, "plan", "--json", "--offline").stdout)
     first, second = document["pipelines"]["p"]["sources"]["answers"]["units"]
     assert "'..' cannot be a part of a path" in first["error"]
     assert second["request"]["url"].endswith(path.replace("{unit.a}{unit.b}", ".json"))

@@ -238,7 +238,7 @@ def test_completion_prints_a_script(program: click.Group, shell: str) -> None:
         subprocess.run(["bash", "-n"], input=done.stdout, text=True, check=True)
 
 
-def asked_to_complete(line: str) -> dict[str, str]:
+def completion_env(line: str) -> dict[str, str]:
     return {
         "_BLIZZARD_COMPLETE": "bash_complete",
         "COMP_WORDS": line,
@@ -247,7 +247,7 @@ def asked_to_complete(line: str) -> dict[str, str]:
 
 
 def completed(line: str) -> list[str]:
-    done = CliRunner().invoke(blizzard, env=asked_to_complete(line), prog_name="blizzard")
+    done = CliRunner().invoke(blizzard, env=completion_env(line), prog_name="blizzard")
     assert done.exit_code == 0, done.output
     return [found.partition(",")[2] for found in done.stdout.split()]
 
@@ -260,7 +260,7 @@ def test_names_are_completed_from_the_configuration(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "blizzard_py"],
         cwd=ROOT,
-        env={**os.environ, **asked_to_complete("blizzard ")},
+        env={**os.environ, **completion_env("blizzard ")},
         capture_output=True,
         text=True,
         check=True,

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from blizzard_core.settings.load import load_config
 from blizzard_py.__main__ import main
-from blizzard_py.commands.original import converted
+from blizzard_py.commands.convert_config import converted
 
 # Every key that the original's daemons know, those of its first releases included.
 BLIZZARD = """

@@ -255,7 +255,7 @@ def test_what_is_remembered_is_read_as_the_query_is_that_it_is_of(
         asked.append(sides_of(given[3]))
         return ()
 
-    monkeypatch.setattr("blizzard_py.app.event_state.looking_engine", lambda *_: Mock())
+    monkeypatch.setattr("blizzard_py.app.event_state.local_engine", lambda *_: Mock())
     monkeypatch.setattr("blizzard_py.streaming.packs.Packs.restore", lambda *_: None)
     monkeypatch.setattr("blizzard_py.streaming.remembered.remembered", remembered)
     done = run("checkpoint", "reset", config, *SOURCE, "--event-time", "--dry-run")
@@ -270,7 +270,7 @@ def test_what_spark_cannot_read_is_forgotten_all_the_same(
     def damaged(*_: object) -> None:
         raise EngineError("the state of the query cannot be read: a checksum")
 
-    monkeypatch.setattr("blizzard_py.commands.forgetting.event_state", damaged)
+    monkeypatch.setattr("blizzard_py.commands.event_time_reset.event_state", damaged)
     path = put_state(tmp_path, 1_706_450_400_000, rows=2)
     done = run("checkpoint", "reset", config, *SOURCE, "--event-time", "--yes")
     assert done.exit_code == 0, done.output

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from blizzard_core.observability.peer_state import summarize_state
 from blizzard_py.__main__ import main
-from blizzard_py.app.watching import Committing, Sight
+from blizzard_py.app.pipeline_watch import Committing, PipelineSnapshot
 from blizzard_py.commands.watch import picture
 from tests.support.scenario import Scenario
 
@@ -40,17 +40,17 @@ def source(**given: Any) -> dict[str, Any]:
     }
 
 
-def shown(sight: Sight, width: int = 80, height: int = 24) -> list[str]:
+def shown(sight: PipelineSnapshot, width: int = 80, height: int = 24) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True)
     with console.capture() as captured:
         console.print(picture(sight, NOW, height))
     return captured.get().splitlines()
 
 
-def sight_of(
+def snapshot_of(
     sources: dict[str, Any], *committing: Committing, errors: tuple[str, ...] = ()
-) -> Sight:
-    return Sight({"pipelines": {"events": {"sources": sources}}}, committing, errors)
+) -> PipelineSnapshot:
+    return PipelineSnapshot({"pipelines": {"events": {"sources": sources}}}, committing, errors)
 
 
 def penguin(name: str, **told: Any) -> Committing:
@@ -70,7 +70,7 @@ def test_both_daemons_are_told_of_and_what_is_wrong_is_red() -> None:
         "asked": source(kind="table", watermark={"id": 7}),
     }
     blocked = penguin("orders", blocked={"events/units": "group 3 is missing"})
-    lines = shown(sight_of(sources, penguin("events"), blocked), width=120)
+    lines = shown(snapshot_of(sources, penguin("events"), blocked), width=120)
     text = "\n".join(lines)
     assert "running, 40 files" in text
     assert "id=7" in text
@@ -80,7 +80,7 @@ def test_both_daemons_are_told_of_and_what_is_wrong_is_red() -> None:
     [red] = [line for line in lines if "blocked" in line]
     assert "\x1b[31m" in red
     torn = Committing("/lake", "torn", NOW, summarize_state({}, "is no JSON"))
-    [red] = [line for line in shown(sight_of({}, torn)) if "is no JSON" in line]
+    [red] = [line for line in shown(snapshot_of({}, torn)) if "is no JSON" in line]
     assert "\x1b[31m" in red
     [fine] = [line for line in lines if "events/main" in line]
     assert "\x1b[31m" not in fine
@@ -90,7 +90,7 @@ def test_requests_that_are_not_done_are_shown() -> None:
     asked = {"id": "7f3a9c2e.1", "state": "running", "counts": {"ingested": 1200, "left": 3}}
     [line] = [
         line
-        for line in shown(sight_of({"main": source(requests=[asked])}))
+        for line in shown(snapshot_of({"main": source(requests=[asked])}))
         if "request 7f3a9c2e.1 is running (1,200 ingested, 3 left)" in line
     ]
     assert "events/main" in line
@@ -98,7 +98,7 @@ def test_requests_that_are_not_done_are_shown() -> None:
 
 def test_names_are_whole_at_80_columns_and_foreign_text_is_harmless() -> None:
     name = "a-source-with-a-long-name\x1b[2J[red]"
-    lines = shown(sight_of({name: source(watermark="x" * 300)}), width=80)
+    lines = shown(snapshot_of({name: source(watermark="x" * 300)}), width=80)
     assert any("events/a-source-with-a-long-name" in line for line in lines)
     assert not any("\x1b[2J" in line for line in lines)
     assert any("[red]" in line for line in lines)
@@ -107,7 +107,7 @@ def test_names_are_whole_at_80_columns_and_foreign_text_is_harmless() -> None:
 def test_three_hundred_sources_fit_a_window_and_the_one_in_trouble_is_among_them() -> None:
     sources = {f"s{number:03}": source() for number in range(300)}
     sources["s217"] = source(dead_letters={"letters": 1, "complete": True})
-    lines = shown(sight_of(sources, *(penguin(f"t{n}") for n in range(40)), errors=("out",) * 9))
+    lines = shown(snapshot_of(sources, *(penguin(f"t{n}") for n in range(40)), errors=("out",) * 9))
     assert len(lines) <= 24
     assert any("events/s217" in line for line in lines)
     assert any("more are not shown" in line for line in lines)

@@ -46,7 +46,7 @@ def names(store: Storage) -> list[str]:
     return [e.path for p in store.list_range("events_main/", "events_main0") for e in p.entries]
 
 
-def kept(store: Storage) -> list[tuple[str, int]]:
+def stored_letters(store: Storage) -> list[tuple[str, int]]:
     found = [json.loads(line) for line in store.read(OBJECT).splitlines()]
     return [(letter["path"], letter["line"]) for letter in found]
 
@@ -57,7 +57,7 @@ def test_records_of_all_tasks_come_in_the_order_of_files_and_lines(store: Storag
     second = stage(store, "staging/1", b=2, c=300)
     uri = letters.keep_records(batch(first, second), store)
     assert uri == f"{store.uri}/{OBJECT}"
-    assert kept(store) == [
+    assert stored_letters(store) == [
         (path, n)
         for path, count in {"a": 200, "b": 2, "c": 300, "d": 1}.items()
         for n in range(count)

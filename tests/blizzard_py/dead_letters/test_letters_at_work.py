@@ -33,19 +33,19 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     return found
 
 
-def asked(scenario: Scenario, *command: str) -> Result:
+def run_command(scenario: Scenario, *command: str) -> Result:
     verb = 2 if command[0] == "dlq" else 1
     given = [*command[:verb], str(scenario.config), *command[verb:]]
     return CliRunner().invoke(blizzard, given)
 
 
 def listed(scenario: Scenario, *more: str) -> list[dict[str, str]]:
-    done = asked(scenario, "dlq", "list", "--json", *more)
+    done = run_command(scenario, "dlq", "list", "--json", *more)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def dead_letters(scenario: Scenario) -> dict[str, int]:
-    told = json.loads(asked(scenario, "status", "--json").stdout)
+    told = json.loads(run_command(scenario, "status", "--json").stdout)
     found: dict[str, int] = told["pipelines"]["events"]["sources"]["main"]["dead_letters"]
     return found
 
@@ -53,12 +53,12 @@ def dead_letters(scenario: Scenario) -> dict[str, int]:
 @pytest.mark.promise("G-192")
 def test_every_command_counts_the_same_letters(scenario: Scenario) -> None:
     assert len(listed(scenario)) == 3
-    assert "3 letters in 2 objects." in asked(scenario, "dlq", "list").stderr
+    assert "3 letters in 2 objects." in run_command(scenario, "dlq", "list").stderr
     told = dead_letters(scenario)
     assert (told["letters"], told["records"], told["objects"]) == (3, 2, 2)
-    dry = asked(scenario, "replay", *WHERE, "--all", "--dry-run")
+    dry = run_command(scenario, "replay", *WHERE, "--all", "--dry-run")
     assert "2 would ingest" in dry.stdout
-    done = asked(scenario, "replay", *WHERE, "--all")
+    done = run_command(scenario, "replay", *WHERE, "--all")
     assert (done.exit_code, "2 records failed again" in done.stdout) == (1, True), done.output
     # What failed again is told as of the source's files.
     again = listed(scenario)
@@ -72,7 +72,7 @@ def test_every_command_counts_the_same_letters(scenario: Scenario) -> None:
 @pytest.mark.promise("G-192")
 def test_the_bad_line_is_shown_with_its_neighbours_and_harmless(scenario: Scenario) -> None:
     records = next(letter["id"] for letter in listed(scenario) if letter["kind"] == "records")
-    done = asked(scenario, "dlq", "show", *WHERE, "--letter", records, "--line", "7")
+    done = run_command(scenario, "dlq", "show", *WHERE, "--letter", records, "--line", "7")
     assert done.exit_code == 0, done.output
     assert "\x1b" not in done.stdout
     assert "\u202e" not in done.stdout
@@ -80,38 +80,43 @@ def test_the_bad_line_is_shown_with_its_neighbours_and_harmless(scenario: Scenar
     assert [line[:3] for line in shown] == ["  5", "  6", "> 7", "  8", "  9"]
     assert "seven" in shown[2]
     whole = next(letter["id"] for letter in listed(scenario) if letter["kind"] == "files")
-    lines = json.loads(asked(scenario, "dlq", "show", *WHERE, "--letter", whole, "--json").stdout)
+    lines = json.loads(
+        run_command(scenario, "dlq", "show", *WHERE, "--letter", whole, "--json").stdout
+    )
     [letter] = lines["letters"]
     assert letter["line"] == 2
     assert [line["text"] for line in letter["lines"]] == ['{"id": 1}', "nonsense"]
-    assert asked(scenario, "dlq", "show", *WHERE, "--letter", records, "--line", "1").exit_code == 1
+    assert (
+        run_command(scenario, "dlq", "show", *WHERE, "--letter", records, "--line", "1").exit_code
+        == 1
+    )
 
 
 def test_a_file_that_is_gone_or_was_written_again_is_told(scenario: Scenario) -> None:
     records = next(letter["id"] for letter in listed(scenario) if letter["kind"] == "records")
     scenario.source.delete(f"{DAY}/1.json")
-    done = asked(scenario, "dlq", "show", *WHERE, "--letter", records, "--line", "9")
+    done = run_command(scenario, "dlq", "show", *WHERE, "--letter", records, "--line", "9")
     assert "the file is gone" in done.stdout
     assert '> 9  {"id": "nine"}' in done.stdout
 
 
 def test_letters_are_closed_with_a_reason_and_explain_tells_it(scenario: Scenario) -> None:
     uri = f"{scenario.place}/raw/{DAY}/2.json"
-    told = asked(scenario, "explain", uri).stdout
+    told = run_command(scenario, "explain", uri).stdout
     whole = next(letter["id"] for letter in listed(scenario) if letter["kind"] == "files")
     assert f"blizzard replay CONFIG --pipeline events --source main --letter {whole}" in told
-    good = asked(scenario, "explain", f"{scenario.place}/raw/{DAY}/1.json").stdout
+    good = run_command(scenario, "explain", f"{scenario.place}/raw/{DAY}/1.json").stdout
     assert f"--letter {whole}.records" in good
     close = ("dlq", "discard", *WHERE, "--letter", whole)
-    assert asked(scenario, *close).exit_code == 2
-    assert asked(scenario, *close, "--why", " ").exit_code == 2
-    assert asked(scenario, *close, "--why", "junk", "--dry-run").exit_code == 0
+    assert run_command(scenario, *close).exit_code == 2
+    assert run_command(scenario, *close, "--why", " ").exit_code == 2
+    assert run_command(scenario, *close, "--why", "junk", "--dry-run").exit_code == 0
     assert dead_letters(scenario)["letters"] == 3
-    done = asked(scenario, *close, "--why", "junk of a vendor")
+    done = run_command(scenario, *close, "--why", "junk of a vendor")
     assert (done.exit_code, "1 letter in 1 object is closed." in done.stdout) == (0, True)
     assert dead_letters(scenario)["letters"] == 2
-    assert "junk of a vendor" in asked(scenario, "explain", uri).stdout
-    assert asked(scenario, *close, "--why", "again").exit_code == 2
+    assert "junk of a vendor" in run_command(scenario, "explain", uri).stdout
+    assert run_command(scenario, *close, "--why", "again").exit_code == 2
 
 
 def test_letters_count_by_line_and_only_as_far_as_looked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,10 +45,10 @@ def store(world: World) -> CheckpointStore:
 def set_to(world: World, name: str, partition: str = DAY) -> Effect:
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
-    after = checkpoint_edit.moved(seen.state, partition, name)
+    after = checkpoint_edit.with_watermark(seen.state, partition, name)
     told = checkpoint_edit.effect(source, seen.state, after)
     checkpoint_edit.change(
-        source, seen, lambda s: checkpoint_edit.moved(s, partition, name), world.now
+        source, seen, lambda s: checkpoint_edit.with_watermark(s, partition, name), world.now
     )
     return told
 
@@ -117,9 +117,9 @@ def test_reset_starts_over_and_keeps_the_counts() -> None:
     world = ingested()
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
-    told = checkpoint_edit.effect(source, seen.state, checkpoint_edit.over(seen.state))
+    told = checkpoint_edit.effect(source, seen.state, checkpoint_edit.reset(seen.state))
     assert (len(told.again), told.skipped) == (4, ())
-    backup = checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+    backup = checkpoint_edit.change(source, seen, checkpoint_edit.reset, world.now)
     assert backup is not None
     assert world.checkpoint()["watermark"] == {"state": "Initial"}
     assert world.checkpoint()["writer"]["epoch"] > 1
@@ -132,7 +132,7 @@ def test_reset_without_a_watermark_and_without_a_checkpoint() -> None:
     world = World(use_watermark=False)
     assert (
         checkpoint_edit.change(
-            world.pipeline(), checkpoint_edit.stored(world.pipeline()), checkpoint_edit.over, 1
+            world.pipeline(), checkpoint_edit.stored(world.pipeline()), checkpoint_edit.reset, 1
         )
         is None
     )
@@ -141,8 +141,8 @@ def test_reset_without_a_watermark_and_without_a_checkpoint() -> None:
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
     with pytest.raises(EditRefused, match="keeps a set of names"):
-        checkpoint_edit.moved(seen.state, "", "a.json")
-    checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+        checkpoint_edit.with_watermark(seen.state, "", "a.json")
+    checkpoint_edit.change(source, seen, checkpoint_edit.reset, world.now)
     world.drain()
     assert world.rows() == ["b", "b"]
 
@@ -163,7 +163,7 @@ def test_nothing_is_changed_in_the_middle_of_publishing() -> None:
     seen = checkpoint_edit.stored(source)
     before = world.sink.read("_blizzard/events_main_checkpoint.json")
     with pytest.raises(EditRefused, match="being published"):
-        checkpoint_edit.change(world.pipeline(), seen, checkpoint_edit.over, world.now)
+        checkpoint_edit.change(world.pipeline(), seen, checkpoint_edit.reset, world.now)
     assert world.sink.read("_blizzard/events_main_checkpoint.json") == before
 
 
@@ -191,7 +191,7 @@ def test_a_checkpoint_that_moved_meanwhile_is_left_alone() -> None:
     world.drain()
     after = world.sink.read("_blizzard/events_main_checkpoint.json")
     with pytest.raises(EditRefused, match="has changed since it was shown"):
-        checkpoint_edit.change(world.pipeline(), seen, checkpoint_edit.over, world.now)
+        checkpoint_edit.change(world.pipeline(), seen, checkpoint_edit.reset, world.now)
     assert world.sink.read("_blizzard/events_main_checkpoint.json") == after
 
 
@@ -212,7 +212,7 @@ def test_a_save_at_the_same_moment_refuses_the_change_and_fences_nobody(
 
     monkeypatch.setattr(FencedFile, "replace", daemon_saves_first)
     with pytest.raises(EditRefused, match="has changed since it was shown"):
-        checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+        checkpoint_edit.change(source, seen, checkpoint_edit.reset, world.now)
     assert store(world).copies() == []
     world.put(f"{DAY}/5.json", "5")
     daemon.cycle(threading.Event())
@@ -238,7 +238,7 @@ def test_a_change_is_one_write_of_the_checkpoint(lost: str, edit: str) -> None:
 
     world.sink.put_if = counted  # type: ignore[method-assign]  # counts the writes
     changed = replace(seen.state, totals=replace(seen.state.totals, files=99))
-    after = checkpoint_edit.over if edit == "start over" else lambda _state: changed
+    after = checkpoint_edit.reset if edit == "start over" else lambda _state: changed
     checkpoint_edit.change(source, seen, after, world.now)
     assert len(versions) == 1
 
@@ -256,7 +256,7 @@ def test_a_change_that_makes_no_sense_is_refused(partition: str, name: str, mess
     state = checkpoint_edit.stored(ingested().pipeline()).state
     state = replace(state, progress=replace(state.progress, floor="date=2024-01-01"))
     with pytest.raises(EditRefused, match=message):
-        checkpoint_edit.moved(state, partition, name)
+        checkpoint_edit.with_watermark(state, partition, name)
 
 
 def test_a_partition_that_never_had_a_file_is_refused() -> None:
@@ -276,14 +276,16 @@ def test_a_partition_that_never_had_a_file_is_refused() -> None:
 
 def test_a_source_without_any_watermark_left_is_to_be_reset() -> None:
     with pytest.raises(EditRefused, match="nothing was ingested yet"):
-        checkpoint_edit.moved(SourceState(), "", "x")
+        checkpoint_edit.with_watermark(SourceState(), "", "x")
     world = World()
     world.put("1.json", "1")
     world.drain()
     with pytest.raises(EditRefused, match="reset it instead"):
-        checkpoint_edit.moved(checkpoint_edit.stored(world.pipeline()).state, "", "")
+        checkpoint_edit.with_watermark(checkpoint_edit.stored(world.pipeline()).state, "", "")
     assert (
-        checkpoint_edit.moved(SourceState(Progress("Idle", "9", depth=0)), "", "1").progress.value
+        checkpoint_edit.with_watermark(
+            SourceState(Progress("Idle", "9", depth=0)), "", "1"
+        ).progress.value
         == "1"
     )
     assert isinstance(world.pipeline(), SourcePipeline)
@@ -317,7 +319,7 @@ def started_over() -> World:
     for path in world.published():
         del world.sink.objects[path]
     source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.over, world.now)
+    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
     world.now += 10
     return world
 
@@ -367,7 +369,7 @@ def test_a_rebuild_after_a_reset_without_a_watermark() -> None:
         world.put(f"{name}.json", name)
     world.drain()
     source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.over, world.now)
+    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
     job = Rebuild(world.parts())
     job.write(job.plan(None))
     world.drain()
@@ -404,7 +406,7 @@ def test_what_is_taken_after_a_reset_comes_once_whatever_the_clocks_say() -> Non
     month = 30 * 86_400.0
     world.now += month  # the store's clock is wrong
     source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.over, world.now)
+    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
     polls(world)
     world.now -= month
     polls(world)
@@ -433,7 +435,7 @@ def test_what_a_request_brought_just_before_a_source_is_started_over_comes_again
     if how == "reset":
         source = world.pipeline()
         seen = checkpoint_edit.stored(source)
-        checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+        checkpoint_edit.change(source, seen, checkpoint_edit.reset, world.now)
         polls(world)
     else:
         world.sink.delete(checkpoint_path("events_main"))

@@ -14,7 +14,7 @@ from blizzard_py.__main__ import main as blizzard
 from blizzard_py.dead_letters.reader import objects
 from blizzard_py.edits import checkpoint_edit, checkpoint_store, history
 from blizzard_py.edits.checkpoint_store import EditRefused, Unreadable, Version
-from blizzard_py.edits.notes import whoever
+from blizzard_py.edits.notes import current_user
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from tests.blizzard_py.edits.test_checkpoint_edit import DAY, ingested, set_to, store
@@ -53,7 +53,7 @@ def test_each_change_is_told_with_who_and_when() -> None:
     assert (now.name, now.until) == ("now", None)
     assert before.until == world.now
     assert before.note is not None
-    assert (before.note.by, before.note.at) == (whoever(), world.now)
+    assert (before.note.by, before.note.at) == (current_user(), world.now)
     assert "9.json" in before.note.why
     told = {what: (old, new) for what, old, new in history.differences(before.state, now.state)}
     old, new = told[f"partition {DAY}"]
@@ -114,7 +114,7 @@ def test_a_reset_is_undone_before_a_daemon_has_begun_anew() -> None:
     rows = world.rows()
     world.now += 10
     source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.over, world.now)
+    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
     rolled_back(world, names(world)[1])
     world.drain()
     assert world.rows() == rows
@@ -151,7 +151,7 @@ def test_segments_that_are_gone_refuse_a_rollback() -> None:
     world.drain()
     world.now += 10
     source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.over, world.now)
+    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
     for path in [path for path in world.sink.objects if "_processed/" in path]:
         world.sink.delete(path)
     with pytest.raises(EditRefused, match="what is gone"):
@@ -175,34 +175,34 @@ def test_the_commands_tell_compare_and_bring_back(tmp_path: Path) -> None:
     scenario.ingest()
     scenario.put_rows(f"{DAY}/2.json.gz", 2)
 
-    def asked(command: str, *more: str) -> Result:
+    def run_command(command: str, *more: str) -> Result:
         given = ["checkpoint", command, str(scenario.config), "--pipeline=events", "--source=main"]
         return CliRunner().invoke(blizzard, [*given, *more])
 
     moved = ("--partition", DAY, "--watermark", "9.json.gz", "--yes")
-    assert asked("set", *moved, "--why", "sent again").exit_code == 0
-    told = json.loads(asked("log", "--json").stdout)["versions"]
+    assert run_command("set", *moved, "--why", "sent again").exit_code == 0
+    told = json.loads(run_command("log", "--json").stdout)["versions"]
     name = told[1]["version"]
-    assert told[1]["note"]["by"] == whoever()
+    assert told[1]["note"]["by"] == current_user()
     assert told[1]["note"]["why"] == "sent again"
-    text = asked("log")
-    assert (text.exit_code, name in text.stdout, whoever() in text.stdout) == (0, True, True)
-    found = json.loads(asked("diff", name, "--json").stdout)
+    text = run_command("log")
+    assert (text.exit_code, name in text.stdout, current_user() in text.stdout) == (0, True, True)
+    found = json.loads(run_command("diff", name, "--json").stdout)
     assert found["files"] == {"skipped": [f"{DAY}/2.json.gz"], "again": []}
-    assert f"partition {DAY}" in asked("diff", name).stdout
+    assert f"partition {DAY}" in run_command("diff", name).stdout
     back = ("--to", name, "--why", "a typo")
-    dry = asked("rollback", *back, "--dry-run")
+    dry = run_command("rollback", *back, "--dry-run")
     assert (dry.exit_code, f"{DAY}/2.json.gz" in dry.stdout) == (0, True), dry.output
-    assert len(json.loads(asked("log", "--json").stdout)["versions"]) == 2
-    assert asked("rollback", "--to", name).exit_code == 2
-    done = asked("rollback", *back, "--yes")
+    assert len(json.loads(run_command("log", "--json").stdout)["versions"]) == 2
+    assert run_command("rollback", "--to", name).exit_code == 2
+    done = run_command("rollback", *back, "--yes")
     assert done.exit_code == 0, done.output
-    assert "a typo" in asked("log").stdout
+    assert "a typo" in run_command("log").stdout
     scenario.ingest()
-    refused = asked("rollback", *back, "--yes")
+    refused = run_command("rollback", *back, "--yes")
     assert (refused.exit_code, "checkpoint rebuild" in refused.stderr) == (1, True)
-    assert asked("reset", "--why", " all anew ", "--yes").exit_code == 0
-    notes = [each["note"] for each in json.loads(asked("log", "--json").stdout)["versions"]]
+    assert run_command("reset", "--why", " all anew ", "--yes").exit_code == 0
+    notes = [each["note"] for each in json.loads(run_command("log", "--json").stdout)["versions"]]
     assert "all anew" in [note and note["why"] for note in notes]
 
 

@@ -22,9 +22,15 @@ from blizzard_core.watermark.progress import is_new
 from blizzard_core.watermark.scan import scan
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.edits.checkpoint_store import EditRefused
-from blizzard_py.edits.rebuild import Judged, Rebuild, Rebuilt
-from blizzard_py.edits.rebuild.decide import Frame, bound_of, depth_from, origin_of, remade
-from blizzard_py.ingest.publish import OutputNames
+from blizzard_py.edits.rebuild import BatchDecision, Rebuild, Rebuilt
+from blizzard_py.edits.rebuild.decide import (
+    Frame,
+    bound_of,
+    depth_from,
+    new_progress,
+    origin_of,
+)
+from blizzard_py.ingest.publish import OutputIdGenerator
 from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying, MemoryStorage
@@ -97,7 +103,7 @@ def test_polls_find_exactly_what_is_not_done(
     for path in held:
         done.pop(path, None)
     frame = Frame(depth, floor, 100.0, 10.0, tracked, None)
-    progress = remade(listed, done, held, frame)
+    progress = new_progress(listed, done, held, frame)
     source = MemoryStorage()
     for path in listed:
         source.put_atomic(path, b"")
@@ -116,7 +122,7 @@ def test_polls_find_exactly_what_is_not_done(
 
 @given(seen=st.dictionaries(PATHS, st.sampled_from([0.0, 85.0, 95.0]), min_size=1))
 def test_scans_start_behind_no_name_whose_grace_is_not_over(seen: dict[str, float]) -> None:
-    progress = remade(seen.keys(), seen, (), Frame(1, None, 100.0, 10.0, 64, None))
+    progress = new_progress(seen.keys(), seen, (), Frame(1, None, 100.0, 10.0, 64, None))
     for partition, known in progress.partitions.items():
         for path, at in seen.items():
             if at == 95.0 and known.before and path.startswith(f"{partition}/"):
@@ -433,7 +439,7 @@ def test_lost_outputs_of_a_batch_that_is_partly_in_the_table_become_dead_letters
     with pytest.raises(StateError, match="checkpoint rebuild"):
         world.drain()
     made = rebuilt(world)
-    [told] = [each for each in made.batches if isinstance(each, Judged)]
+    [told] = [each for each in made.batches if isinstance(each, BatchDecision)]
     assert told.judgement == "letters"
     assert "rows would come twice" in told.why
     world.drain()
@@ -600,7 +606,7 @@ def test_the_last_batch_is_told_by_the_store_and_not_by_machines(
     ahead = 3600.0
     monkeypatch.setattr(
         "blizzard_py.ingest.source_pipeline.uuid7",
-        lambda: OutputNames().fresh(1, world.now + ahead)[0],
+        lambda: OutputIdGenerator().fresh(1, world.now + ahead)[0],
     )
     for number in range(3):
         world.put(f"d=1/{number}.json", f"r{number}")

@@ -24,7 +24,7 @@ CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 DAY = "date=2024-01-01"
 
 
-def begun() -> World:
+def world_with_one_batch() -> World:
     world = World(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
     world.drain()
@@ -60,7 +60,7 @@ def publishing(world: World, row: str) -> bytes:
 @pytest.mark.promise("G-194")
 @pytest.mark.parametrize("by", ["a start", "a rebuild"])
 def test_outputs_that_were_published_under_later_names_are_known(by: str) -> None:
-    world = begun()
+    world = world_with_one_batch()
     copy = publishing(world, "2")
     world.drain()  # who takes it over gives its output another name
     world.sink.objects[CHECKPOINT] = copy
@@ -91,7 +91,7 @@ def test_a_batch_that_the_ledger_has_taken_in_is_over() -> None:
 
 @pytest.mark.promise("G-194")
 def test_an_attempt_that_another_one_took_over_from_is_noticed_and_rebuilt() -> None:
-    world = begun()
+    world = world_with_one_batch()
     world.put(f"{DAY}/2.json", "2")
     before = {}
     with overtaking(world.engine, lambda: before.update(world.sink.objects)):
@@ -116,7 +116,7 @@ def test_an_attempt_that_another_one_took_over_from_is_noticed_and_rebuilt() -> 
 def test_what_failed_for_now_when_the_copy_was_made_and_was_ingested_since_comes_once(
     beside: tuple[str, ...],
 ) -> None:
-    world = begun()
+    world = world_with_one_batch()
     world.put(f"{DAY}/3.json", "3")
     for row in beside:
         world.put(f"{DAY}/{row}.json", row)
@@ -145,13 +145,13 @@ def test_what_failed_for_now_when_the_copy_was_made_and_was_ingested_since_comes
 @pytest.mark.promise("G-194")
 @pytest.mark.parametrize("made_by", ["rebuild", "reset", "a start"])
 def test_a_copy_of_a_checkpoint_that_nobody_has_run_on_yet_is_noticed(made_by: str) -> None:
-    world = begun()
+    world = world_with_one_batch()
     if made_by == "rebuild":
         rebuilt(world)
     elif made_by == "reset":
         source = world.pipeline()
         seen = checkpoint_edit.stored(source)
-        checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+        checkpoint_edit.change(source, seen, checkpoint_edit.reset, world.now)
     else:  # of an older release, which did not write down which batch was the last
         document = world.checkpoint()
         del document["last_batch"]
@@ -169,7 +169,7 @@ def test_a_copy_of_a_checkpoint_that_nobody_has_run_on_yet_is_noticed(made_by: s
 
 @pytest.mark.parametrize("first", [True, False], ids=["its first batch", "a later one"])
 def test_a_copy_made_while_the_last_batch_was_read_is_noticed_and_rebuilt(first: bool) -> None:
-    world = World(grace_period="1s") if first else begun()
+    world = World(grace_period="1s") if first else world_with_one_batch()
     world.put(f"{DAY}/2.json", "2")
     copies = []
     with overtaking(world.engine, lambda: copies.append(world.sink.objects[CHECKPOINT])):
@@ -184,7 +184,7 @@ def test_a_copy_made_while_the_last_batch_was_read_is_noticed_and_rebuilt(first:
 
 
 def test_segments_that_were_merged_since_the_copy_are_not_missing() -> None:
-    world = begun()
+    world = world_with_one_batch()
     world.now += 100_000
     world.drain()  # a sweep, which writes the first segment
     copy = world.sink.objects[CHECKPOINT]
@@ -230,7 +230,7 @@ def test_a_fenced_daemon_takes_no_segment_of_a_rebuilt_checkpoint_away() -> None
 
 @pytest.mark.promise("G-051")
 def test_a_rebuild_keeps_no_segment_that_a_sleeper_replaced() -> None:
-    world = begun()
+    world = world_with_one_batch()
     world.now += 100_000
     world.drain()  # a sweep, which writes the first segment
     copy = world.sink.objects[CHECKPOINT]
@@ -252,7 +252,7 @@ def test_a_rebuild_keeps_no_segment_that_a_sleeper_replaced() -> None:
 
 
 def test_nothing_is_made_up_under_another_name() -> None:
-    world = begun()
+    world = world_with_one_batch()
     world.settings["id"] = "events_other"
     with pytest.raises(EditRefused, match="is of the same files"):
         rebuilt(world)
@@ -260,7 +260,7 @@ def test_nothing_is_made_up_under_another_name() -> None:
 
 
 def test_a_checkpoint_of_another_depth_is_not_made_again() -> None:
-    world = begun()
+    world = world_with_one_batch()
     world.settings["partition_depth"] = 2
     with pytest.raises(StateError, match="was kept with a partition depth of 1"):
         rebuilt(world)

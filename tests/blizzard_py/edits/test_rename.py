@@ -231,12 +231,12 @@ def test_the_slower_of_two_at_once_finds_the_work_done(monkeypatch: pytest.Monke
     world = MovingWorld()
     faster = [world.rename]
 
-    def overtaken(*arguments: Any) -> int:
+    def copy_after_another_run(*arguments: Any) -> int:
         while faster:
             assert not faster.pop()().over
         return copy_letters(*arguments)
 
-    monkeypatch.setattr(run, "copy_letters", overtaken)
+    monkeypatch.setattr(run, "copy_letters", copy_after_another_run)
     world.rename()
     assert not faster
     world.go_on_renamed()
@@ -244,7 +244,7 @@ def test_the_slower_of_two_at_once_finds_the_work_done(monkeypatch: pytest.Monke
 
 
 @pytest.mark.promise("G-202")
-@pytest.mark.parametrize("step", ["_taken", "_create", "_let_go"])
+@pytest.mark.parametrize("step", ["_take_over", "_create", "_let_go"])
 def test_of_two_at_once_to_two_names_one_is_refused(
     monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -254,7 +254,7 @@ def test_of_two_at_once_to_two_names_one_is_refused(
     def overtaking(self: Rename, *arguments: Any) -> Any:
         if faster and faster.pop():
             other = Rename(replace(world.parts(), pipeline="views"), "events_main")
-            if step == "_taken":  # nothing is decided yet
+            if step == "_take_over":  # nothing is decided yet
                 other.run()
             else:
                 with pytest.raises(RenameRefused, match="renamed to clicks_main"):
@@ -263,7 +263,7 @@ def test_of_two_at_once_to_two_names_one_is_refused(
 
     seen = Rename(replace(world.parts(), pipeline="views"), "events_main").plan()
     monkeypatch.setattr(Rename, step, overtaking)
-    if step == "_taken":
+    if step == "_take_over":
         with pytest.raises(RenameRefused, match="renamed to views_main"):
             world.rename()
         assert not world.sink.stat(NEW)
@@ -283,7 +283,7 @@ def test_letters_that_the_slower_of_two_brings_back_bring_no_rows(
     opened = {found.id for found in world.open_letters()}
     came: list[int] = []
 
-    def overtaken(*arguments: Any) -> int:
+    def copy_after_another_run(*arguments: Any) -> int:
         if not came:
             came.append(0)
             world.rename()
@@ -291,7 +291,7 @@ def test_letters_that_the_slower_of_two_brings_back_bring_no_rows(
             came.append(world.replay_renamed())
         return copy_letters(*arguments)
 
-    monkeypatch.setattr(run, "copy_letters", overtaken)
+    monkeypatch.setattr(run, "copy_letters", copy_after_another_run)
     world.rename()
     assert came == [0, 2]
     assert opened <= {found.id for found in letters.objects(world.dlq, "clicks_main")}

@@ -158,7 +158,7 @@ def test_a_checkpoint_that_goes_while_a_daemon_starts_is_no_cold_start(call: int
     assert CHECKPOINT not in world.sink.objects
 
 
-def settled() -> World:
+def world_with_outcomes() -> World:
     world = World()
     world.put("d=1/1.json", "a")
     world.put("d=1/2.json", "bad")
@@ -174,13 +174,13 @@ def commanded(worker: SourcePipeline, command: str) -> None:
             job = Rebuild(parts)
             job.write(job.plan(None))
         case "set":
-            edit = partial(checkpoint_edit.moved, partition="d=1", name="1.json")
+            edit = partial(checkpoint_edit.with_watermark, partition="d=1", name="1.json")
             seen = checkpoint_edit.stored(worker)
             edit(seen.state)
             checkpoint_edit.change(worker, seen, edit, 0.0)
         case "reset":
             checkpoint_edit.change(
-                worker, checkpoint_edit.stored(worker), checkpoint_edit.over, 0.0
+                worker, checkpoint_edit.stored(worker), checkpoint_edit.reset, 0.0
             )
         case "rename":
             Rename(replace(parts, pipeline="clicks"), "events_main").run()
@@ -194,7 +194,7 @@ def commanded(worker: SourcePipeline, command: str) -> None:
 @pytest.mark.parametrize("command", ["rebuild", "set", "reset", "rename", "move", "request"])
 def test_a_checkpoint_that_goes_while_a_command_is_at_work_is_not_made_up(command: str) -> None:
     for call in itertools.count():
-        world = settled()
+        world = world_with_outcomes()
         calls = itertools.count()
 
         def gate(_call: str) -> None:

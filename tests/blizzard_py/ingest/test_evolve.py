@@ -57,7 +57,7 @@ def commit(scenario: Scenario) -> pl.DataFrame:
     return pl.read_delta(f"{scenario.place}/lake/events").sort("id")
 
 
-def kept(scenario: Scenario) -> dict[str, Any]:
+def stored_schema(scenario: Scenario) -> dict[str, Any]:
     path = scenario.folder / "lake/events/_blizzard/events_schema.json"
     found: dict[str, Any] = json.loads(path.read_bytes())
     return found
@@ -137,7 +137,7 @@ def test_a_new_field_is_a_column_from_its_first_rows_on(
     # One entry brings the columns and their first rows.
     [entry] = [v for v in versions(scenario)[1:] if any("metaData" in action for action in v)]
     assert any("add" in action for action in entry)
-    assert kept(scenario)["added"].keys() == {"price", "o"}
+    assert stored_schema(scenario)["added"].keys() == {"price", "o"}
     # What is to be declared where `evolve` is left out again.
     printed = call("schema", str(scenario.config)).stdout
     assert "evolve: add" in printed
@@ -209,7 +209,7 @@ def test_what_can_be_no_column_is_left_out_once_and_stops_nothing(
     assert {line["field"] for line in told} == {"Text", "date", "a b"}
     scenario.put(f"{DAY}1/2.ndjson.gz", ndjson({**record, "id": 2, "TEXT": 1}))
     assert [line["field"] for line in logged(scenario, capsys, "field_left_out")] == ["TEXT"]
-    assert kept(scenario)["left_out"].keys() == {"Text", "date", "a b", "TEXT"}
+    assert stored_schema(scenario)["left_out"].keys() == {"Text", "date", "a b", "TEXT"}
     assert commit(scenario).columns == ["id", "text", "fine", "date"]
 
 
@@ -222,7 +222,7 @@ def test_what_the_table_has_with_another_type_is_left_out(scenario: Scenario) ->
     schema(scenario, fields=fields)
     scenario.put(f"{DAY}1/2.ndjson.gz", ndjson({"id": 2, "n": 2**40, "m": 1}))
     scenario.ingest()
-    assert "int64" in kept(scenario)["left_out"]["n"]
+    assert "int64" in stored_schema(scenario)["left_out"]["n"]
     assert commit(scenario).filter(pl.col("id") == 2).select("n", "m").rows() == [(None, 1)]
 
 
@@ -252,7 +252,7 @@ def test_one_record_of_any_form_has_no_file_refused(scenario: Scenario) -> None:
     found = commit(scenario)
     assert found["id"].to_list() == [1, 2, 3]
     assert "deep" in found.columns
-    assert f"at most {FILE_COLUMNS:,}" in kept(scenario)["left_out"]["f59"]
+    assert f"at most {FILE_COLUMNS:,}" in stored_schema(scenario)["left_out"]["f59"]
     scenario.put(f"{DAY}1/2.ndjson.gz", ndjson({"id": 4}))
     scenario.ingest()
     assert commit(scenario)["id"].to_list() == [1, 2, 3, 4]
@@ -264,7 +264,7 @@ def test_names_that_json_escapes_stop_nothing(scenario: Scenario, name: str) -> 
     scenario.ingest()
     scenario.put(f"{DAY}1/2.ndjson.gz", ndjson({"id": 2, name: 2}))
     scenario.ingest()
-    assert kept(scenario)["left_out"].keys() == {name}
+    assert stored_schema(scenario)["left_out"].keys() == {name}
     # One that an earlier release has made a column, or that somebody has declared.
     fields = scenario.document["pipelines"]["events"]["schema"]["fields"]
     schema(scenario, fields=[*fields, {"name": name, "type": "int64"}])
@@ -308,7 +308,7 @@ def test_a_kept_schema_that_goes_away_under_a_daemon_loses_no_column(scenario: S
     scenario.ingest()
     found = commit(scenario).select("id", "price", "new")
     assert found.rows() == [(1, 1.5, None), (2, 2.0, 1), (3, 3.5, None)]
-    assert list(kept(scenario)["added"]) == ["new"]
+    assert list(stored_schema(scenario)["added"]) == ["new"]
 
 
 @pytest.mark.parametrize("older", [False, True], ids=["gone", "older"])
@@ -330,7 +330,7 @@ def test_a_start_without_the_kept_schema_types_columns_as_the_table_does(
     again = {"price": 2, "o": {"a": [1], "b": 2, "c": 3}, "word": "y", "first": 2}
     scenario.put(f"{DAY}1/3.ndjson.gz", ndjson({"id": 3, **again}))
     scenario.ingest()
-    assert kept(scenario)["left_out"] == {}
+    assert stored_schema(scenario)["left_out"] == {}
     found = commit(scenario).select("price", "o", "word", "first")
     assert found.rows()[1:] == [
         (1.5, {"a": [0.5], "b": 1, "c": None}, "x", None),
@@ -418,9 +418,9 @@ def test_whoever_dies_with_a_new_column_leaves_it_to_the_next(
         assert has_kept or len(published) == 1
         # What comes until the next start does not change what was decided.
         scenario.put(f"{DAY}1/3.ndjson.gz", ndjson({"id": 4, "n": 2.5}))
-        before = kept(scenario) if has_kept else None
+        before = stored_schema(scenario) if has_kept else None
         scenario.ingest()
-        assert before is None or kept(scenario) == before
+        assert before is None or stored_schema(scenario) == before
         found = commit(scenario).select("id", "n")
         assert found.rows()[:3] == [(1, None), (2, 1), (3, None)]
         if not died:

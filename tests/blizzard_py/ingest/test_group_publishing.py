@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blizzard_core.handover.groups import Group, decode_group, encode_group, group_path, seq_of
-from blizzard_py.ingest.group_publishing import Groups
+from blizzard_py.ingest.group_publishing import GroupManifests
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput, Replaced
 from tests.blizzard_py.ingest.test_source_pipeline import ROWS, world_with_hours
@@ -104,9 +104,9 @@ def batch(**output: object) -> Batch:
 
 def test_a_manifest_of_the_same_batch_is_taken_as_it_is() -> None:
     sink = MemoryStorage()
-    assert Groups(sink, ID).put(batch(), 3) is None
+    assert GroupManifests(sink, ID).put(batch(), 3) is None
     before = dict(sink.objects)
-    assert Groups(sink, ID).put(batch(), 4) is None
+    assert GroupManifests(sink, ID).put(batch(), 4) is None
     assert sink.objects == before
 
 
@@ -114,7 +114,7 @@ def test_a_manifest_of_the_same_batch_is_taken_as_it_is() -> None:
 def test_an_output_that_a_replaced_daemon_published_is_named_where_it_lies(there: str) -> None:
     sink = MemoryStorage()
     sink.put_atomic(there, b".")
-    assert Groups(sink, ID).put(batch(earlier=("unit-1.parquet",)), 3) is None
+    assert GroupManifests(sink, ID).put(batch(earlier=("unit-1.parquet",)), 3) is None
     assert groups_of(sink)[0].files[0].path == there
 
 

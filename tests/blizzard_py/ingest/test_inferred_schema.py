@@ -18,7 +18,7 @@ from blizzard_core.errors import SchemaConflict, SchemaUnknown, StateError
 from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.ingest.inferred_schema import InferredSchema, KeptSchema, schema_path
+from blizzard_py.ingest.inferred_schema import InferredSchema, StoredSchema, schema_path
 from tests.blizzard_py.schema.test_schema_types import column
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import MemoryStorage
@@ -79,14 +79,14 @@ def test_of_two_that_infer_at_the_same_time_the_first_to_write_wins() -> None:
     first = place.put("a.ndjson", '{"a":1}')
     second = place.put("b.ndjson", '{"b":"x"}')
 
-    class Overtaken(InferredSchema):
-        def inferred(self, files: Sequence[Entry]) -> KeptSchema:
+    class SlowerSchema(InferredSchema):
+        def inferred(self, files: Sequence[Entry]) -> StoredSchema:
             found = super().inferred(files)
             assert names(place.view().fields(first)) == [("a", "int64")]
             return found
 
     late = place.view()
-    late.__class__ = Overtaken
+    late.__class__ = SlowerSchema
     assert names(late.fields(second)) == [("a", "int64")]
     assert names(place.view().fields(second)) == [("a", "int64")]
 
@@ -173,8 +173,8 @@ def test_what_is_kept_is_read_back_as_it_was() -> None:
         column("any", "string", coerce=True),
         column("s", "struct", fields=[{"name": "l", "type": "list", "items": "json"}]),
     )
-    kept = KeptSchema(fields, {"a b": "odd"}, {"files": ["x"], "records": 1}, 5)
-    assert KeptSchema.from_json(json.loads(json.dumps(kept.to_json())), "x") == kept
+    kept = StoredSchema(fields, {"a b": "odd"}, {"files": ["x"], "records": 1}, 5)
+    assert StoredSchema.from_json(json.loads(json.dumps(kept.to_json())), "x") == kept
 
 
 # --- commands -------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from blizzard_py.__main__ import main
 from blizzard_py.app import submit as wired
 from blizzard_py.app.request_effects import fingerprint_of
 from blizzard_py.app.requests import cancel_request, find_requests
-from blizzard_py.app.submit import Order, RequestResult, Waits, submit_and_follow
+from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_and_follow
 from blizzard_py.app.wiring import NoEngine, owner_parts
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -73,7 +73,9 @@ def mark(
         take_over=take_over,
     )
     select = {"units": units or [january(shop)]}
-    return submit_and_follow(shop.config(), WHERE, Order("mark_units", select, why="a test"), waits)
+    return submit_and_follow(
+        shop.config(), WHERE, RequestOrder("mark_units", select, why="a test"), waits
+    )
 
 
 def polls(worker: SourcePipeline) -> None:

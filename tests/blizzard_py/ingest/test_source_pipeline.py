@@ -29,7 +29,7 @@ from blizzard_core.log import configure
 from blizzard_core.settings.sources import CheckpointSettings, PartitionFilter
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import ListingPage
-from blizzard_py.ingest.publish import OutputNames
+from blizzard_py.ingest.publish import OutputIdGenerator
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.state.journal import Journal
 from tests.support.blizzard_world import World
@@ -737,7 +737,7 @@ def test_batches_named_by_a_clock_years_ahead_go_after_a_month(
     world = world_with_hours()
     world.now = time.time()
     with monkeypatch.context() as machine:
-        ahead = OutputNames().fresh(1, world.now + 10 * 365 * 86_400.0)[0]
+        ahead = OutputIdGenerator().fresh(1, world.now + 10 * 365 * 86_400.0)[0]
         machine.setattr("blizzard_py.ingest.source_pipeline.uuid7", lambda: ahead)
         world.drain()
     world.put("date=2024-01-09/hour=00/1.ndjson", "later")

@@ -13,7 +13,7 @@ import pytest
 from blizzard_core.errors import OrderError, StateError
 from blizzard_core.log import configure
 from blizzard_py.ingest import source_pipeline
-from blizzard_py.ingest.publish import OutputNames
+from blizzard_py.ingest.publish import OutputIdGenerator
 from blizzard_py.sources.files import late_files
 from blizzard_py.state import ledger, processed_set
 from tests.support.blizzard_world import World
@@ -166,7 +166,7 @@ def test_the_ledger_of_a_source_without_a_watermark_follows_the_source(
     """Files come and are removed for months; what is there stays known."""
     for folded in (processed_set, ledger):
         monkeypatch.setattr(folded, "TAIL", 8)
-    names = OutputNames()
+    names = OutputIdGenerator()
     for made in (source_pipeline, late_files):
         monkeypatch.setattr(made, "uuid7", lambda: names.fresh(1, world.now)[0])
     world = set_world()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blizzard_py.ingest.unexpected import with_told
+from blizzard_py.ingest.unexpected import with_reported_fields
 from blizzard_py.job import FieldSpec, UnexpectedField
 from blizzard_py.state.source_state import SourceState
 
@@ -17,17 +17,19 @@ def test_a_column_of_one_source_is_none_of_another() -> None:
     state = SourceState(members={"app": SourceState(), "web": SourceState()})
     columns = {"app": (ID, AMOUNT), "web": (ID,)}
     found = [unexpected("amount", "web:1"), unexpected("x", "app:2"), unexpected("x", "web:3")]
-    state, told = with_told(state, found, (ID, AMOUNT), columns)
+    state, told = with_reported_fields(state, found, (ID, AMOUNT), columns)
     assert told == [(("x",), "app:2"), (("amount", "x"), "web:1")]
     assert {name: each.unexpected for name, each in state.members.items()} == {
         "app": ("x",),
         "web": ("amount", "x"),
     }
-    again, told = with_told(state, found, (ID, AMOUNT), columns)
+    again, told = with_reported_fields(state, found, (ID, AMOUNT), columns)
     assert (again, told) == (state, [])
 
 
 def test_of_a_source_that_is_alone_each_is_told_once() -> None:
-    state, told = with_told(SourceState(), [unexpected("x", "1"), unexpected("y", "2")], (ID,), {})
+    state, told = with_reported_fields(
+        SourceState(), [unexpected("x", "1"), unexpected("y", "2")], (ID,), {}
+    )
     assert (state.unexpected, told) == (("x", "y"), [(("x", "y"), "1")])
-    assert with_told(state, [unexpected("x", "3")], (ID,), {}) == (state, [])
+    assert with_reported_fields(state, [unexpected("x", "3")], (ID,), {}) == (state, [])

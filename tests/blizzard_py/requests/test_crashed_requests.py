@@ -11,7 +11,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from blizzard_core.errors import Cancelled, FencedError, SchemaConflict
-from blizzard_py.app import selecting
+from blizzard_py.app import request_selector
 from tests.support.replace_world import ReplaceWorld
 from tests.support.request_world import DAY, RequestWorld
 
@@ -21,7 +21,7 @@ LATE = [f"{DAY}/2{n}.json" for n in range(3)]
 
 def raising(error: BaseException, after: int = 0) -> Callable[..., Any]:
     """A reader of request pages that fails after some of them."""
-    read, calls = selecting.read_page, 0
+    read, calls = request_selector.read_page, 0
 
     def fail(*arguments: Any) -> Any:
         nonlocal calls
@@ -51,7 +51,7 @@ def test_an_unexpected_error_ends_a_request_and_no_source(
     world.put(f"{DAY}/6.json", "live")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     with monkeypatch.context() as patched, capture_logs() as lines:
-        patched.setattr(selecting, "read_page", raising(error))
+        patched.setattr(request_selector, "read_page", raising(error))
         worker = world.drain()
     assert world.rows() == [*BASE, "live"]
     found = world.request(crashed)
@@ -68,13 +68,13 @@ def test_an_unexpected_error_ends_a_request_and_no_source(
 def test_what_a_request_has_brought_before_an_unexpected_error_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(selecting, "PAGE_FILES", 1)
+    monkeypatch.setattr(request_selector, "PAGE_FILES", 1)
     world = RequestWorld()
     for path in LATE:
         world.put(path, path[-7:-5])
     request = world.submit(*LATE)
     with monkeypatch.context() as patched:
-        patched.setattr(selecting, "read_page", raising(KeyError("a"), after=2))
+        patched.setattr(request_selector, "read_page", raising(KeyError("a"), after=2))
         world.drain()
     assert (world.request(request).state, world.request(request).pages) == ("failed", 2)
     assert world.rows() == sorted([*BASE, "20", "21"])
@@ -92,7 +92,7 @@ def test_what_ends_the_owner_ends_no_request(
     world.put(LATE[0], "late")
     request = world.submit(LATE[0])
     with monkeypatch.context() as patched:
-        patched.setattr(selecting, "read_page", raising(error))
+        patched.setattr(request_selector, "read_page", raising(error))
         with pytest.raises(type(error)):
             world.drain()
     assert world.request(request).state == "running"

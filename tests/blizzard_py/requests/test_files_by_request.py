@@ -13,9 +13,9 @@ import pytest
 
 from blizzard_core.errors import EngineError, FencedError, Unavailable
 from blizzard_core.settings.sources import CheckpointSettings
-from blizzard_py.app.selecting import preview
+from blizzard_py.app.request_selector import preview
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.ingest.publish import OutputNames
+from blizzard_py.ingest.publish import OutputIdGenerator
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.requests.progress import open_of
 from blizzard_py.state.checkpoint_file import read_state
@@ -133,12 +133,12 @@ def test_whose_a_partition_is_whose_time_has_just_come_no_machine_clock_decides(
     submitted: list[str] = []
     ingest = world.engine.ingest
 
-    def beside(job: IngestJob) -> IngestResult:
+    def ingest_and_submit(job: IngestJob) -> IngestResult:
         if not submitted:
             submitted.append(world.submit(paths[-1]))
         return ingest(job)
 
-    world.engine.ingest = beside  # type: ignore[method-assign]  # the daemon's only
+    world.engine.ingest = ingest_and_submit  # type: ignore[method-assign]  # the daemon's only
     world.now -= behind
     world.drain()
     world.now += 2 * behind
@@ -301,7 +301,7 @@ def test_an_owner_that_was_replaced_brings_nothing_twice() -> None:
 def test_pages_of_a_large_request_come_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("blizzard_py.app.selecting.PAGE_FILES", 2)
+    monkeypatch.setattr("blizzard_py.app.request_selector.PAGE_FILES", 2)
     world = RequestWorld()
     paths = [f"{DAY}/{name}.txt" for name in "abcde"]
     for path in paths[:4]:
@@ -322,7 +322,7 @@ def test_pages_of_a_large_request_come_one_after_the_other(
 
 
 def test_a_name_that_is_given_twice_comes_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blizzard_py.app.selecting.PAGE_FILES", 2)
+    monkeypatch.setattr("blizzard_py.app.request_selector.PAGE_FILES", 2)
     world = RequestWorld()
     first, second, third = (f"{DAY}/{name}.txt" for name in "abc")
     for path in (first, second, third):
@@ -333,7 +333,7 @@ def test_a_name_that_is_given_twice_comes_again_once(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.promise("G-047")
 def test_a_cancelled_request_goes_on_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blizzard_py.app.selecting.PAGE_FILES", 2)
+    monkeypatch.setattr("blizzard_py.app.request_selector.PAGE_FILES", 2)
     world = RequestWorld()
     paths = [f"{DAY}/{name}.txt" for name in "abcd"]
     for path in paths:
@@ -493,7 +493,7 @@ def test_requests_come_in_the_order_of_their_acceptance() -> None:
 def test_what_was_requested_is_remembered_when_the_journal_is_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world, names = RequestWorld(), OutputNames()
+    world, names = RequestWorld(), OutputIdGenerator()
     for place in ("blizzard_py.ingest.source_pipeline", "blizzard_py.sources.files.late_files"):
         monkeypatch.setattr(f"{place}.uuid7", lambda: names.fresh(1, world.now)[0])
     taken = [f"{DAY}/2.json", f"{DAY}/_hidden.json", "date=2060-12-31/1.json"]
@@ -521,7 +521,7 @@ def test_who_starts_over_takes_again_what_was_requested_before() -> None:
     assert world.ingest(f"{DAY}/2.json") == ["ingested"]
     world.now += 100
     source = world.pipeline()
-    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.over, world.now)
+    checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
     world.now += 100
     world.drain()
     after = "date=2025-06-20/1.json"
@@ -543,7 +543,7 @@ def test_an_edit_is_refused_while_a_request_is_under_way() -> None:
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
     with pytest.raises(checkpoint_edit.EditRefused, match=f"{request_id}.* is under way"):
-        checkpoint_edit.change(source, seen, checkpoint_edit.over, world.now)
+        checkpoint_edit.change(source, seen, checkpoint_edit.reset, world.now)
 
 
 @pytest.mark.promise("G-045")

@@ -70,7 +70,7 @@ def test_an_output_that_a_vacuum_took_is_told_and_brought_again(scenario: Scenar
 
 
 def test_an_output_that_comes_back_is_committed(scenario: Scenario) -> None:
-    [name] = [e.path for e in lying(scenario) if e.path not in committed(scenario)]
+    [name] = [e.path for e in data_files(scenario) if e.path not in committed(scenario)]
     data = scenario.table.read(name)
     vacuumed(scenario)
     assert penguins(scenario, "run", "--once").exit_code == REFUSED
@@ -96,7 +96,7 @@ def test_what_waits_or_was_compacted_and_vacuumed_is_not_missing(scenario: Scena
 
 @pytest.mark.promise("G-102")
 def test_an_output_that_is_not_renamed_yet_is_not_missing(scenario: Scenario) -> None:
-    [name] = [e.path for e in lying(scenario) if e.path not in committed(scenario)]
+    [name] = [e.path for e in data_files(scenario) if e.path not in committed(scenario)]
     [journal] = [e.path for e in everything(scenario) if "/journal/" in e.path][-1:]
     [output] = json.loads(scenario.table.read(journal))["outputs"]
     assert output["final"] == name
@@ -119,7 +119,7 @@ def everything(scenario: Scenario) -> list[Entry]:
     return [e for page in scenario.table.list_range("", None) for e in page.entries]
 
 
-def lying(scenario: Scenario) -> list[Entry]:
+def data_files(scenario: Scenario) -> list[Entry]:
     return [e for e in everything(scenario) if e.path.endswith(".parquet") and e.path[0] != "_"]
 
 

@@ -30,7 +30,7 @@ RANGE = {"range": [DAY, DAY]}
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blizzard_py.app.selecting.PAGE_FILES", 2)
+    monkeypatch.setattr("blizzard_py.app.request_selector.PAGE_FILES", 2)
 
 
 def delete_rows(world: RequestWorld, *but: str) -> None:

@@ -22,8 +22,8 @@ from blizzard_core.signals import INTERRUPTED
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.app import operations
 from blizzard_py.app.refused_watch import RefusedWatch
-from blizzard_py.app.reingest import Brought, bring
-from blizzard_py.app.submit import Order, Waits
+from blizzard_py.app.reingest import ReingestResult, bring
+from blizzard_py.app.submit import RequestOrder, Waits
 from blizzard_py.app.wiring import NoEngine, build
 from blizzard_py.sources.parts import Parts
 from penguin_py.__main__ import main as penguin
@@ -85,7 +85,7 @@ def mended(scenario: Scenario) -> None:
         scenario.put_rows(f"{DAY}/{number}.json.gz", number)
 
 
-def asked(scenario: Scenario, command: str, *more: str) -> Result:
+def run_command(scenario: Scenario, command: str, *more: str) -> Result:
     return CliRunner().invoke(blizzard, [command, str(scenario.config), *more])
 
 
@@ -93,37 +93,40 @@ def asked(scenario: Scenario, command: str, *more: str) -> Result:
 def test_status_tells_of_what_was_refused_and_says_so_with_its_exit_code(
     scenario: Scenario,
 ) -> None:
-    assert asked(scenario, "status").exit_code == 0
+    assert run_command(scenario, "status").exit_code == 0
     refused(scenario)
-    done = asked(scenario, "status", "--json")
+    done = run_command(scenario, "status", "--json")
     assert done.exit_code == REFUSED, done.output
     told = json.loads(done.stdout)["pipelines"]["events"]["sources"]["main"]["refused"]
     assert (told["files"], told["rows"]) == (1, 2)
     [output] = told["outputs"]
     assert output["path"].startswith(f"{DAY}/")
     assert "text" in output["error"]
-    text = asked(scenario, "status")
+    text = run_command(scenario, "status")
     assert "Penguin refused 1 file with 2 rows" in text.stdout
     assert "blizzard replay CONFIG --refused" in text.stdout
 
 
 def test_a_run_that_drains_says_so_as_well(scenario: Scenario) -> None:
-    assert asked(scenario, "run", "--once").exit_code == 0
+    assert run_command(scenario, "run", "--once").exit_code == 0
     refused(scenario)
-    assert asked(scenario, "run", "--once").exit_code == REFUSED
+    assert run_command(scenario, "run", "--once").exit_code == REFUSED
 
 
 def test_explain_names_the_refused_file_and_the_command(scenario: Scenario) -> None:
     refused(scenario)
     uri = f"{scenario.place}/raw/{DAY}/3.json.gz"
-    found = json.loads(asked(scenario, "explain", uri, "--json").stdout)
+    found = json.loads(run_command(scenario, "explain", uri, "--json").stdout)
     assert found["verdict"] == "refused"
     assert "blizzard replay CONFIG --refused" in found["reason"]
     [output] = found["outputs"]
     assert output["delta_status"] == "refused"
     assert "text" in output["refusal"]
     sound = f"{scenario.place}/raw/{DAY}/1.json.gz"
-    assert json.loads(asked(scenario, "explain", sound, "--json").stdout)["verdict"] == "ingested"
+    assert (
+        json.loads(run_command(scenario, "explain", sound, "--json").stdout)["verdict"]
+        == "ingested"
+    )
 
 
 def test_the_page_tells_of_it_until_it_leaves_the_record(scenario: Scenario) -> None:
@@ -137,13 +140,13 @@ def test_the_page_tells_of_it_until_it_leaves_the_record(scenario: Scenario) -> 
     [notice] = page["notices"]
     assert "2 rows" in notice["text"]
     assert "blizzard replay" in notice["remedy"]
-    told = asked(scenario, "status", "--json").stdout
+    told = run_command(scenario, "status", "--json").stdout
     [output] = json.loads(told)["pipelines"]["events"]["sources"]["main"]["refused"]["outputs"]
     scenario.table.delete(output["path"])
-    assert asked(scenario, "status").exit_code == REFUSED
+    assert run_command(scenario, "status").exit_code == REFUSED
     assert RefusedWatch(workers).look()
     scenario.table.put_atomic("_penguin/events_quarantine.ndjson", b"")
-    assert asked(scenario, "status").exit_code == 0
+    assert run_command(scenario, "status").exit_code == 0
     assert not RefusedWatch(workers).look()
 
 
@@ -153,19 +156,19 @@ def test_a_refused_file_that_a_vacuum_took_is_replayed(
     scenario: Scenario, *, is_full: bool
 ) -> None:
     refused(scenario)
-    told = asked(scenario, "status", "--json").stdout
+    told = run_command(scenario, "status", "--json").stdout
     [output] = json.loads(told)["pipelines"]["events"]["sources"]["main"]["refused"]["outputs"]
     gone = DeltaTable(scenario.table.uri).vacuum(
         0, dry_run=False, enforce_retention_duration=False, full=is_full
     )
     assert (output["path"] in gone) == is_full
-    assert asked(scenario, "status").exit_code == REFUSED
+    assert run_command(scenario, "status").exit_code == REFUSED
     mended(scenario)
     done = replayed(scenario)
     assert done.exit_code == 0, done.output
     committed(scenario)
     assert scenario.ids() == [1, 2, 3, 4]
-    assert asked(scenario, "status").exit_code == 0
+    assert run_command(scenario, "status").exit_code == 0
     assert "Nothing is in quarantine" in replayed(scenario).output
 
 
@@ -174,11 +177,11 @@ def test_files_of_others_on_record_are_nobodys_here(scenario: Scenario) -> None:
     scenario.table.put_atomic(f"{DAY}/{name}", b"none")
     committed(scenario)
     assert scenario.table.stat("_penguin/events_quarantine.ndjson") is not None
-    assert asked(scenario, "status").exit_code == 0
+    assert run_command(scenario, "status").exit_code == 0
 
 
 def replayed(scenario: Scenario, *more: str) -> Result:
-    return asked(scenario, "replay", "--refused", *more)
+    return run_command(scenario, "replay", "--refused", *more)
 
 
 def everything(scenario: Scenario) -> list[str]:
@@ -199,11 +202,13 @@ def test_what_was_refused_is_in_once_after_a_replay(scenario: Scenario) -> None:
     assert "1 refused Parquet file with 2 rows" in done.stdout
     committed(scenario)
     assert scenario.ids() == [1, 2, 3, 4]
-    assert asked(scenario, "status").exit_code == 0
+    assert run_command(scenario, "status").exit_code == 0
     # Its file lies there still, and nobody has to do anything about it.
     assert penguins(scenario) == {"count": 0, "settled": 1, "newest": None}
     uri = f"{scenario.place}/raw/{DAY}/3.json.gz"
-    assert json.loads(asked(scenario, "explain", uri, "--json").stdout)["verdict"] == "ingested"
+    assert (
+        json.loads(run_command(scenario, "explain", uri, "--json").stdout)["verdict"] == "ingested"
+    )
     again = replayed(scenario)
     assert (again.exit_code, again.stdout) == (0, "Nothing is in quarantine.\n")
 
@@ -273,7 +278,7 @@ def test_what_came_beside_and_is_refused_as_well_holds_no_replay_up(
 
     def broken(*command: str) -> None:
         before = set(everything(scenario))
-        done = asked(scenario, *command)
+        done = run_command(scenario, *command)
         assert done.exit_code == 0, done.output
         [path] = {p for p in everything(scenario) if p.endswith(".parquet")} - before
         scenario.table.put_atomic(path, b"this is no Parquet")
@@ -284,7 +289,9 @@ def test_what_came_beside_and_is_refused_as_well_holds_no_replay_up(
     broken("run", "--once")
     committed(scenario)
 
-    def beside(config: Config, where: Where, order: Order, how: Waits | None) -> Brought:
+    def bring_and_break(
+        config: Config, where: Where, order: RequestOrder, how: Waits | None
+    ) -> ReingestResult:
         if how is not None:
             broken(*backfill)
         return bring(config, where, order, how)
@@ -294,14 +301,14 @@ def test_what_came_beside_and_is_refused_as_well_holds_no_replay_up(
         assert replayed(scenario).exit_code == 0
     else:
         with monkeypatch.context() as meanwhile:
-            meanwhile.setattr("blizzard_py.app.refused_files.bring", beside)
+            meanwhile.setattr("blizzard_py.app.refused_files.bring", bring_and_break)
             assert replayed(scenario).exit_code == 0
         committed(scenario)
         assert scenario.ids() == [1, 2]
         assert replayed(scenario).exit_code == 0
     committed(scenario)
     assert scenario.ids() == [1, 2, 3]
-    assert asked(scenario, "status").exit_code == 0
+    assert run_command(scenario, "status").exit_code == 0
 
 
 def test_files_that_are_gone_are_named_and_nothing_is_done(scenario: Scenario) -> None:
@@ -316,7 +323,7 @@ def test_files_that_are_gone_are_named_and_nothing_is_done(scenario: Scenario) -
 
 
 def explained(scenario: Scenario, name: str) -> str:
-    told = asked(scenario, "explain", f"{scenario.place}/raw/{DAY}/{name}", "--json")
+    told = run_command(scenario, "explain", f"{scenario.place}/raw/{DAY}/{name}", "--json")
     reason: str = json.loads(told.stdout)["reason"]
     return reason
 
@@ -418,7 +425,7 @@ def test_what_no_replay_brings_is_told_with_the_way_out(
     assert "penguin reconcile" in done.stderr
     assert DAY in done.stderr
     if kind == "asked":
-        status = asked(scenario, "status", "--json")
+        status = run_command(scenario, "status", "--json")
         [source] = json.loads(status.stdout)["pipelines"]["events"]["sources"].values()
         assert "penguin reconcile" in source["refused"]["remedy"]
 
@@ -428,7 +435,7 @@ def test_a_refused_file_that_is_written_anew_as_the_docs_say_is_taken_by_the_swe
 ) -> None:
     monkeypatch.chdir(scenario.folder)
     refused(scenario)
-    status = json.loads(asked(scenario, "status", "--json").stdout)
+    status = json.loads(run_command(scenario, "status", "--json").stdout)
     [told] = status["pipelines"]["events"]["sources"]["main"]["refused"]["outputs"]
     docs = (Path(__file__).parents[3] / "docs/guides/mending.md").read_text()
     lines = docs.partition("```python\n")[2].partition("```")[0]
@@ -437,8 +444,8 @@ def test_a_refused_file_that_is_written_anew_as_the_docs_say_is_taken_by_the_swe
     done = CliRunner().invoke(penguin, ["reconcile", str(scenario.config)])
     assert done.exit_code == 0, done.output
     assert scenario.ids() == [1, 2, 3, 4]
-    assert asked(scenario, "status").exit_code == 0
-    explained = asked(scenario, "explain", f"{scenario.place}/raw/{DAY}/3.json.gz")
+    assert run_command(scenario, "status").exit_code == 0
+    explained = run_command(scenario, "explain", f"{scenario.place}/raw/{DAY}/3.json.gz")
     assert explained.stdout.startswith("ingested: ")
     assert "committed" in explained.stdout
     committed(scenario)

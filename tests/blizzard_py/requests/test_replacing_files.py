@@ -109,7 +109,7 @@ def test_files_are_taken_as_they_are_once_the_journal_was_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And nothing of a request that was cancelled while it was read for it."""
-    monkeypatch.setattr("blizzard_py.app.selecting._WAIT_SECS", 0.01)
+    monkeypatch.setattr("blizzard_py.app.request_selector._WAIT_SECS", 0.01)
     gate, look = threading.Event(), EarlierBatches.look
 
     def slow(self: EarlierBatches, *is_wanted: Callable[[], bool]) -> list[EarlierBatch]:
@@ -340,9 +340,9 @@ def test_many_files_are_split_into_batches_each_of_which_replaces_its_own() -> N
 
 
 def test_too_many_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blizzard_py.app.selecting.REPLACED_AT_MOST", 2)
+    monkeypatch.setattr("blizzard_py.app.request_selector.REPLACED_AT_MOST", 2)
     assert is_rejected(ReplaceWorld().replace(), "more than 2 files are chosen")
-    monkeypatch.setattr("blizzard_py.app.selecting.REPLACED_AT_MOST", 3)
+    monkeypatch.setattr("blizzard_py.app.request_selector.REPLACED_AT_MOST", 3)
     monkeypatch.setattr("blizzard_py.selection.replacing.TOGETHER_AT_MOST", 1)
     assert is_rejected(ReplaceWorld(named=False).replace(), "2 files have rows in the same outputs")
 

@@ -35,7 +35,7 @@ def scenario(
     return found
 
 
-def begun(scenario: Scenario, *, named: bool) -> None:
+def ingest_five_files(scenario: Scenario, *, named: bool) -> None:
     sink = scenario.document["pipelines"]["events"]["sink"]
     sink["metadata_columns"] = ["_source_file"] if named else []
     scenario.write_config()
@@ -73,7 +73,7 @@ def versions(scenario: Scenario) -> list[list[int]]:
     ("scenario", "named"), [("local", True), ("local", False), ("s3", True)], indirect=["scenario"]
 )
 def test_every_version_has_one_reading_of_each_file(scenario: Scenario, named: bool) -> None:
-    begun(scenario, named=named)
+    ingest_five_files(scenario, named=named)
     before = versions(scenario)
     scenario.put_rows(f"{DAY}/1.json.gz", 101)
     scenario.put_rows(f"{DAY}/2.json.gz", 102, 112, 122)
@@ -102,7 +102,7 @@ def test_every_version_has_one_reading_of_each_file(scenario: Scenario, named: b
 def test_files_that_have_to_come_along_are_named_and_nothing_is_written(
     scenario: Scenario,
 ) -> None:
-    begun(scenario, named=False)
+    ingest_five_files(scenario, named=False)
     there = paths(scenario)
     done = backfill(scenario, f"{DAY}/2.json.gz", f"{DAY}/2.json.gz")
     assert done.exit_code == 1
@@ -113,7 +113,7 @@ def test_files_that_have_to_come_along_are_named_and_nothing_is_written(
 
 
 def test_letters_of_mended_files_replace_what_their_files_had(scenario: Scenario) -> None:
-    begun(scenario, named=True)
+    ingest_five_files(scenario, named=True)
     pipeline = scenario.document["pipelines"]["events"]
     pipeline["error_handling"] = {"max_bad_fraction": 1}
     scenario.write_config()
@@ -147,7 +147,7 @@ def paths(scenario: Scenario) -> set[str]:
 def test_a_file_whose_rows_are_in_quarantine_is_replaced_once_they_are_given_up(
     scenario: Scenario,
 ) -> None:
-    begun(scenario, named=True)
+    ingest_five_files(scenario, named=True)
     there = paths(scenario)
     scenario.put_rows(f"{DAY}/6.json.gz", 6, 16)
     scenario.ingest()

@@ -114,7 +114,7 @@ def many(count: int, *, records: bool) -> tuple[RequestWorld, list[str]]:
 def test_a_large_object_is_one_page_and_comes_in_batches(
     records: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.app.selecting.PAGE_FILES", 2)
+    monkeypatch.setattr("blizzard_py.app.request_selector.PAGE_FILES", 2)
     world, paths = many(7, records=records)
     queued: list[int] = []
 
@@ -138,7 +138,7 @@ def test_a_large_object_is_one_page_and_comes_in_batches(
 def test_a_death_within_pages_of_letters_neither_doubles_nor_loses_a_row(
     records: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.app.selecting.PAGE_FILES", 1)
+    monkeypatch.setattr("blizzard_py.app.request_selector.PAGE_FILES", 1)
     at, steps = -1, 0
     while at <= steps:
         world, paths = many(3, records=records)

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from blizzard_core.errors import StateError, Unavailable
-from blizzard_py.app.selecting import preview
+from blizzard_py.app.request_selector import preview
 from blizzard_py.dead_letters import reader
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.state.checkpoint_file import read_state
@@ -85,7 +85,7 @@ def test_a_letter_stays_open_while_polls_have_its_file_to_do() -> None:
     world.drain()
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
-    back = partial(checkpoint_edit.moved, partition="date=2024-01-02", name="1.json")
+    back = partial(checkpoint_edit.with_watermark, partition="date=2024-01-02", name="1.json")
     checkpoint_edit.change(source, seen, back, world.now)
     first, second = world.open_ids()
     assert previewed(world, first, second) == {FIRST: "taken", SECOND: "left"}

@@ -112,7 +112,7 @@ def test_a_cancelled_batch_that_replaces_does_not_come_back_by_a_rollback() -> N
     assert [batch.request for batch in state_of(world).in_flight] == [request_id]
     world.mailbox.cancel(request_id, "bob", "2026-11-25T09:13:00+00:00", "a mistake")
     source = world.pipeline()
-    move = partial(checkpoint_edit.moved, partition=DAY, name="52.json")
+    move = partial(checkpoint_edit.with_watermark, partition=DAY, name="52.json")
     checkpoint_edit.change(source, checkpoint_edit.stored(source), move, world.now)
     world.now += 100
     source = world.pipeline()

@@ -86,7 +86,7 @@ def texts_of(world: AskedWorld) -> list[str]:
     return sorted(row["text"] for row in rows_of(objects))
 
 
-def begun() -> RangeWorld:
+def started_world() -> RangeWorld:
     world = RangeWorld()
     world.begin()
     assert world.numbers() == list(range(21, 31))
@@ -95,7 +95,7 @@ def begun() -> RangeWorld:
 
 @pytest.mark.promise("G-169")
 def test_chunks_bring_each_row_once_and_move_no_watermark() -> None:
-    world = begun()
+    world = started_world()
     request = world.ask("1", "21", chunk="step=7")
     world.put(31, 32)
     world.drain()
@@ -109,7 +109,7 @@ def test_chunks_bring_each_row_once_and_move_no_watermark() -> None:
 
 
 def test_what_backfills_have_read_is_left_out_of_the_next() -> None:
-    world = begun()
+    world = started_world()
     world.ask("5", "9")
     world.drain()
     world.ask("12", "15", chunk="step=2")
@@ -127,7 +127,7 @@ def test_what_backfills_have_read_is_left_out_of_the_next() -> None:
 
 
 def test_a_range_that_would_double_rows_is_rejected() -> None:
-    world = begun()
+    world = started_world()
     for first, last, why in (
         ("1", "22", "reads everything from n = 20 on"),
         ("5", "5", "--from must lie below --to"),
@@ -185,7 +185,7 @@ def test_a_part_without_rows_is_passed_over() -> None:
 @pytest.mark.promise("G-169")
 def test_a_cancelled_range_goes_on_with_the_next_command() -> None:
     for at in range(1, 40):
-        world = begun()
+        world = started_world()
         request = world.ask("1", "21", chunk="step=4")
         looks = 0
 
@@ -213,7 +213,7 @@ def test_a_cancelled_range_goes_on_with_the_next_command() -> None:
 def test_a_death_at_every_change_neither_doubles_nor_loses_a_row() -> None:
     at, steps = -1, 0
     while at <= steps:
-        world = begun()
+        world = started_world()
         dying = Dying(world.sink, world.dlq)
         dying.arm(at)
         dying.count = 0
@@ -238,7 +238,7 @@ def test_a_death_at_every_change_neither_doubles_nor_loses_a_row() -> None:
 @pytest.mark.promise("G-169")
 def test_an_owner_that_is_replaced_in_a_chunk_doubles_nothing() -> None:
     for job in range(6):
-        world = begun()
+        world = started_world()
         world.ask("1", "21", chunk="step=9")
         pipeline, jobs = world.pipeline(), 0
 
@@ -280,7 +280,7 @@ def test_rows_that_are_all_bad_end_the_request_alone() -> None:
 
 @pytest.mark.promise("G-170")
 def test_a_lost_checkpoint_leaves_no_range_that_would_double() -> None:
-    world = begun()
+    world = started_world()
     world.ask("1", "21")
     world.drain()
     world.sink.delete(checkpoint_path(world.parts().id))
@@ -332,7 +332,7 @@ def test_a_replacing_table_is_read_again_from_a_time_on() -> None:
 
 
 def test_settings_that_change_meanwhile_end_the_request() -> None:
-    world = begun()
+    world = started_world()
     request = world.ask("1", "21", chunk="step=4")
     pipeline = world.pipeline()
     while "covered" not in world.known():
@@ -349,7 +349,7 @@ def test_settings_that_change_meanwhile_end_the_request() -> None:
 
 
 def test_a_source_that_replaces_by_now_brings_no_chunk_beside_it() -> None:
-    world = begun()
+    world = started_world()
     request = world.ask("1", "21", chunk="step=4")
     pipeline = world.pipeline()
     world.table.at_read = pipeline.cancel  # its batch is begun, and nothing of it is read
@@ -390,7 +390,7 @@ def test_values_between_two_chunks_are_in_one_of_them() -> None:
 
 def test_a_chunk_is_one_batch_however_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blizzard_py.ingest.turns._FIRST_BYTES", 1)
-    world = begun()
+    world = started_world()
     world.ask("1", "21")
     world.drain()
     [told] = [job for job in world.engine.jobs if job.files[0].path.endswith("-000000#0")]
@@ -428,7 +428,7 @@ def test_a_range_may_begin_with_the_first_time_there_is() -> None:
 
 
 def test_another_watermark_column_leaves_no_range() -> None:
-    world = begun()
+    world = started_world()
     world.change(lambda state: checkpoint_edit.set_columns(state, {"m": 20}, ("m",)))
     world.change(lambda state: checkpoint_edit.set_columns(state, {"n": 30}, ("n",)))
     request = world.ask("1", "21")
@@ -438,7 +438,7 @@ def test_another_watermark_column_leaves_no_range() -> None:
 
 
 def test_an_older_checkpoint_leaves_no_range_that_would_double() -> None:
-    world = begun()
+    world = started_world()
     path = checkpoint_path(world.parts().id)
     older = world.sink.objects[path]
     world.ask("1", "21")
@@ -467,7 +467,7 @@ def test_ends_of_times_are_as_the_column_has_them(zone: dt.tzinfo | None) -> Non
 def test_random_ranges_deaths_and_cancels_bring_each_row_once() -> None:
     for seed in range(60):
         draw = random.Random(seed)
-        world = begun()
+        world = started_world()
         dying = Dying(world.sink, world.dlq)
         ids: list[str] = []
         top = 30

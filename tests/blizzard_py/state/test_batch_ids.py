@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from blizzard_py.ingest.publish import OutputNames
+from blizzard_py.ingest.publish import OutputIdGenerator
 from blizzard_py.state.journal_tally import above, millis_of
 from blizzard_py.state.source_state import NO_BATCH
 
@@ -14,7 +14,7 @@ NOW = 1_750_000_000.0
 
 
 def made(at: float) -> str:
-    return OutputNames().fresh(1, at)[0]
+    return OutputIdGenerator().fresh(1, at)[0]
 
 
 def test_an_id_of_later_stays_as_it_is() -> None:
@@ -35,5 +35,5 @@ def test_an_id_of_a_clock_put_back_comes_a_millisecond_later() -> None:
 
 
 def test_two_ids_of_one_millisecond_are_told_apart_by_it() -> None:
-    first, second = OutputNames().fresh(2, NOW)
+    first, second = OutputIdGenerator().fresh(2, NOW)
     assert millis_of(above(second, first)) == millis_of(first) + 1

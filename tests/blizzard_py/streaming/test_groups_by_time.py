@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blizzard_py.app.event_state import ending_by, event_state
+from blizzard_py.app.event_state import event_state, operators_ending_by
 from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
 
@@ -58,7 +58,7 @@ def test_groups_by_time_of_two_sources_equal_brute_force(
 def test_the_state_of_a_group_by_time_says_when_it_ends(
     tmp_path: Path, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.app.event_state.looking_engine", lambda *_: spark_engine)
+    monkeypatch.setattr("blizzard_py.app.event_state.local_engine", lambda *_: spark_engine)
     monkeypatch.setattr(spark_engine, "stop", lambda: None)
     world = EventWorld(tmp_path, spark_engine, dict(BY_TIME))
     world.put([row(107.000001), row(109)])
@@ -69,7 +69,7 @@ def test_the_state_of_a_group_by_time_says_when_it_ends(
         "2024-01-28T14:01:47.001Z",
         "2024-01-28T14:01:49Z",
     ]
-    [found] = ending_by(world.config(), ("pages", "web"), 1_706_450_507_001)
+    [found] = operators_ending_by(world.config(), ("pages", "web"), 1_706_450_507_001)
     assert (found.count, found.ending) == (2, 1)
     to_ms = world.advance(107.001)
     world.drain()

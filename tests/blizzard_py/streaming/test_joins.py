@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import ConfigError, StateError
-from blizzard_py.app.event_state import ending_by, event_state
+from blizzard_py.app.event_state import event_state, operators_ending_by
 from blizzard_py.app.wiring import ingest_settings, query_columns
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.kernels.lateness import Rule
@@ -263,7 +263,7 @@ def test_a_join_survives_deaths(tmp_path: Path, spark_engine: SparkEngine) -> No
 def test_what_waits_for_a_match_is_shown_side_by_side(
     tmp_path: Path, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.app.event_state.looking_engine", lambda *_: spark_engine)
+    monkeypatch.setattr("blizzard_py.app.event_state.local_engine", lambda *_: spark_engine)
     monkeypatch.setattr(spark_engine, "stop", lambda: None)
     world, oracle = world_of(tmp_path, spark_engine, joining("left"))
     step(world, oracle, [row(107, id_=2), row(100 + MICRO, id_=1)], [row(101, id_=1)])
@@ -284,7 +284,7 @@ def test_what_waits_for_a_match_is_shown_side_by_side(
     assert app["first"][0]["ends"] == "2024-01-28T14:01:44.001Z"
     base = 1_706_450_400_000
     for until, ending in ((105_001, (0, 1)), (105_002, (1, 1)), (112_001, (2, 1))):
-        found = ending_by(config, ("pages", "web"), base + until)
+        found = operators_ending_by(config, ("pages", "web"), base + until)
         assert tuple(each.ending for each in found) == ending
     # It is so: a millisecond before the first row's end it is there, and then it is not.
     for moment, left in ((105.001, 2), (105.002, 1)):

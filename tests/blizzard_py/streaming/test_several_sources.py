@@ -139,7 +139,7 @@ def test_each_source_has_its_own_column_delay_letters_and_journal(
 def test_status_and_plan_tell_of_each_source(
     tmp_path: Path, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.app.event_state.looking_engine", lambda *_: spark_engine)
+    monkeypatch.setattr("blizzard_py.app.event_state.local_engine", lambda *_: spark_engine)
     monkeypatch.setattr(spark_engine, "stop", lambda: None)
     sources = {"web": {}, "app": {"event_time": {"column": "seen", "idle_after": "1 hour"}}}
     world, oracle = world_of(tmp_path, spark_engine, "max", sources)

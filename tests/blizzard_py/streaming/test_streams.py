@@ -18,9 +18,9 @@ from click.testing import CliRunner
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.settings.document import Config
 from blizzard_py.__main__ import main
-from blizzard_py.app.event_state import ending_by, event_state
+from blizzard_py.app.event_state import event_state, operators_ending_by
 from blizzard_py.app.inspection import explain
-from blizzard_py.app.status_page.past import SourcePast
+from blizzard_py.app.status_page.history import SourceHistory
 from blizzard_py.app.wiring import ingest_settings, query_columns
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.streaming.query import StreamQuery
@@ -135,7 +135,7 @@ def test_windows_come_out_when_the_watermark_has_passed_them(world: EventWorld) 
     assert [line["max_event_time_ms"] for line in lines] == [
         1_706_450_400_000 + 1000 * newest for newest in (107, 118, 119, 119, 140)
     ]
-    past = SourcePast(world.pipeline().parts, time.time).look()["batches"]
+    past = SourceHistory(world.pipeline().parts, time.time).look()["batches"]
     assert [each["event_time"]["watermark_ms"] for each in past] == oracle.watermarks[::-1]
     letter = next(one for one in world.letters() if one["line"] == 1)
     assert letter["path"].endswith("/raw/0003.ndjson")
@@ -441,7 +441,7 @@ def test_a_query_that_has_forgotten_its_state_publishes_nothing_a_second_time(
 def test_what_a_query_forgets_is_shown_first(
     world: EventWorld, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.app.event_state.looking_engine", lambda *_: spark_engine)
+    monkeypatch.setattr("blizzard_py.app.event_state.local_engine", lambda *_: spark_engine)
     monkeypatch.setattr(spark_engine, "stop", lambda: None)
     world.put([row(101), row(107), row(118)])
     world.drain()
@@ -471,7 +471,7 @@ def test_what_a_query_forgets_is_shown_first(
 def test_what_a_query_remembers_is_told_from_a_copy_beside_it(
     world: EventWorld, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blizzard_py.app.event_state.looking_engine", lambda *_: spark_engine)
+    monkeypatch.setattr("blizzard_py.app.event_state.local_engine", lambda *_: spark_engine)
     monkeypatch.setattr(spark_engine, "stop", lambda: None)
     # A field may have the name that Spark gives a window.
     fields = [*FIELDS, {"name": "window", "type": "string"}]
@@ -493,7 +493,7 @@ def test_what_a_query_remembers_is_told_from_a_copy_beside_it(
     assert first["ends"] == "2024-01-28T14:02:15Z"
     assert first["let_go_by_a_row_after"] == "2024-01-28T14:02:25Z"
     assert keys["first"][0]["key"] == {"id": 2}
-    ends = ending_by(world.config(), ("pages", "web"), 1_706_450_535_000)  # 14:02:15
+    ends = operators_ending_by(world.config(), ("pages", "web"), 1_706_450_535_000)  # 14:02:15
     assert [(one.name, one.count, one.ending) for one in ends] == [
         ("stateStoreSave", 2, 1),
         ("dedupeWithinWatermark", 2, 0),

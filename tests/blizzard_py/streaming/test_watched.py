@@ -21,9 +21,9 @@ import pytest
 from prometheus_client import REGISTRY
 
 from blizzard_core.errors import ColdStartRefused, ConfigError, EngineError, StateError
-from blizzard_core.settings.base import micros
+from blizzard_core.settings.base import to_micros
 from blizzard_core.settings.document import Config
-from blizzard_core.settings.event_time import Branch, EventTimeSettings, Watch
+from blizzard_core.settings.event_time import Branch, EventTimeSettings, WatchedColumn
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.inspection import status
 from blizzard_py.app.wiring import NoEngine, build, parts_of, query_columns
@@ -238,7 +238,7 @@ def test_a_query_is_not_rebuilt_away_where_only_a_watermark_is_asked_for(tmp_pat
 def test_a_shorter_delay_is_told_by_the_newest_time_of_all() -> None:
     known = StreamState(query=watched_query("ts"), watermark_ms=40, max_event_time_ms=100)
     times = EventTimes(1, 50, 50, 50.0, (1, *[0] * 12))
-    found = after(known, Watch("ts", 10_000, 0), Tally(newest_us=50_000, times=times), 1, 1)
+    found = after(known, WatchedColumn("ts", 10_000, 0), Tally(newest_us=50_000, times=times), 1, 1)
     assert (found.watermark_ms, found.max_event_time_ms) == (90, 100)
 
 
@@ -278,7 +278,7 @@ def test_what_a_request_brings_moves_and_counts_nothing(tmp_path: Path) -> None:
     world.drain()
     before = world.stream()
     parts = parts_of(world.config(), ("pages", "web"), world.engine)
-    assert parts.watch == Watch("ts", 10_000_000, micros("1 day"))
+    assert parts.watch == WatchedColumn("ts", 10_000_000, to_micros("1 day"))
     submit(parts, {"files": [name]}, mode="again")
     world.drain()
     assert len(world.table()) == 2
@@ -346,7 +346,7 @@ def test_a_field_of_a_struct_is_not_taken_for_a_column_with_a_dot(tmp_path: Path
 
 
 def test_a_batch_of_which_nothing_is_known_leaves_the_watermark() -> None:
-    watch = Watch("ts", 1_000_000, 0)
+    watch = WatchedColumn("ts", 1_000_000, 0)
     known = StreamState(query=watched_query("ts"), watermark_ms=77, max_event_time_ms=1077)
     found = after(known, watch, Tally(), 1, 0)
     assert (found.watermark_ms, found.max_event_time_ms, found.batch) == (77, 1077, 1)

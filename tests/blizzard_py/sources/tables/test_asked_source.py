@@ -250,8 +250,8 @@ def test_a_watermark_is_set_on_the_configured_columns_only() -> None:
     with pytest.raises(EditRefused, match="give a value for 'm', too"):
         checkpoint_edit.set_columns(SourceState(), {"n": 2}, ("n", "m"))
     with pytest.raises(EditRefused, match="give --column"):
-        checkpoint_edit.moved(SourceState(columns=ColumnState()), "", "x")
-    over = checkpoint_edit.over(SourceState(columns=ColumnState({"n": 2}, seq=7)))
+        checkpoint_edit.with_watermark(SourceState(columns=ColumnState()), "", "x")
+    over = checkpoint_edit.reset(SourceState(columns=ColumnState({"n": 2}, seq=7)))
     assert over.columns == ColumnState(seq=8)
 
 

@@ -20,7 +20,7 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.commands.starter.target import Wanted, target
-from blizzard_py.commands.starter.watermark import Facts, proposed
+from blizzard_py.commands.starter.watermark import TableFacts, proposed
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
 from blizzard_py.connections.protocol import ColumnKind, Selection, SourceColumn
 from blizzard_py.job import FieldSpec
@@ -416,7 +416,7 @@ COLUMNS = (
 def test_a_changed_time_with_an_index_comes_first_then_the_key(
     indexed: Sequence[str] | None, key: Sequence[str], chosen: str
 ) -> None:
-    found = proposed(Facts(COLUMNS, key, indexed), "t")
+    found = proposed(TableFacts(COLUMNS, key, indexed), "t")
     assert found.column == chosen
     assert found.why
 
@@ -425,7 +425,7 @@ def test_nothing_is_proposed_that_may_not_grow() -> None:
     told = "there are: updated_by .text., uuid .other.; name one with --column"
     for text_times in (False, True):
         with pytest.raises(ConfigError, match=told):
-            proposed(Facts(COLUMNS[-2:], ("uuid",), (), text_times=text_times), "t")
-    odd = Facts((column("updated at", "time"),), (), None)
+            proposed(TableFacts(COLUMNS[-2:], ("uuid",), (), text_times=text_times), "t")
+    odd = TableFacts((column("updated at", "time"),), (), None)
     with pytest.raises(ConfigError, match="name one with --column"):
         proposed(odd, "t")

@@ -11,9 +11,9 @@ import pytest
 
 from blizzard_core.errors import ColdStartRefused, ConfigError, Unavailable
 from blizzard_py.app import inspection
-from blizzard_py.app.given_files import files_by_source
-from blizzard_py.app.operations import asked_columns, rename_of
-from blizzard_py.app.query_validation import validate_asked
+from blizzard_py.app.files_by_source import files_by_source
+from blizzard_py.app.operations import rename_of, watermark_columns
+from blizzard_py.app.query_validation import validate_query_sources
 from blizzard_py.app.wiring import parts_of, source_pipeline
 from tests.support.direct_engine import DirectEngine
 from tests.support.table_shop import WHERE, Shop
@@ -60,17 +60,17 @@ def test_offline_bounds_are_of_the_time_that_is_given(shop: Shop) -> None:
 
 
 def test_validate_tells_what_the_server_knows(shop: Shop) -> None:
-    notes = validate_asked(shop.config())
+    notes = validate_query_sources(shop.config())
     assert any("bound max: missed are lower values" in note for note in notes)
     shop.source["watermark"]["columns"] = ["nr"]
     shop.document["pipelines"]["orders"]["schema"]["fields"].append({"name": "x", "type": "json"})
     with pytest.raises(ConfigError) as caught:
-        validate_asked(shop.config())
+        validate_query_sources(shop.config())
     first, second = caught.value.problems
     assert "watermark.columns: there is no column 'nr'; there are: id, amount, at" in first
     assert "has no column 'x', which schema.fields declares" in second
     shop.document["connections"]["shop"]["uri"] = str(shop.folder / "gone.db")
-    [note] = validate_asked(shop.config())
+    [note] = validate_query_sources(shop.config())
     assert "could not be asked now" in note
 
 
@@ -92,7 +92,7 @@ def test_explain_tells_window_statement_and_outputs(shop: Shop) -> None:
 def test_what_is_for_files_only_is_refused_by_name(shop: Shop) -> None:
     with pytest.raises(ConfigError, match="has no files to ingest"):
         files_by_source(shop.config(), ["/x"], (None, None))
-    assert asked_columns(shop.config(), WHERE) == ("id",)
+    assert watermark_columns(shop.config(), WHERE) == ("id",)
 
 
 @pytest.mark.promise("G-166")

@@ -1,4 +1,4 @@
-"""From a configuration of the original, the Rust implementation of this design, to one of ours.
+"""Conversion of a configuration of the original, the Rust implementation of this design.
 
 Pure. Every key that the original knows is taken over, or named with the reason why it is not; a
 key that is unknown is an error, so nothing is dropped in silence. References to the environment
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blizzard_core.redact import SECRET_NAME
-from blizzard_core.settings.base import shown
+from blizzard_core.settings.base import format_seconds
 from blizzard_core.settings.yaml_file import Key, dotted
 from blizzard_core.text import did_you_mean
 
@@ -214,7 +214,7 @@ def _rest_of_pipeline(block: _Block, told: Converted) -> dict[str, Any]:
             "left out: dead letters are written with the sink's storage_options;"
             " see that those may write to dlq_path",
         )
-    kept = _given(errors, "max_failures", "dlq_path")
+    kept = _take_present(errors, "max_failures", "dlq_path")
     errors.done()
     return found | ({"error_handling": kept} if kept else {})
 
@@ -231,7 +231,7 @@ def _source(block: _Block, told: Converted) -> dict[str, Any]:
     found["advanced"] = {"compression": block.take("compression") or "gzip"}
     found |= _lasting(block, "poll_interval_secs") | _filter(block)
     checkpoint = block.under("checkpoint")
-    kept = _given(checkpoint, "interval_files") | _lasting(checkpoint, "interval_secs")
+    kept = _take_present(checkpoint, "interval_files") | _lasting(checkpoint, "interval_secs")
     checkpoint.done()
     found |= {"checkpoint": kept} if kept else {}
     found |= _storage(block)
@@ -254,8 +254,10 @@ def _directory(block: _Block, told: Converted) -> Any:
 
 def _sink(block: _Block, told: Converted) -> dict[str, Any]:
     found: dict[str, Any] = {"table_uri": block.take("table_uri", "path")}
-    found |= _given(block, "file_size_mb", "compression") | _partitions(block) | _storage(block)
-    found |= (advanced := _advanced(_given(block, "row_group_size_bytes")))
+    found |= (
+        _take_present(block, "file_size_mb", "compression") | _partitions(block) | _storage(block)
+    )
+    found |= (advanced := _advanced(_take_present(block, "row_group_size_bytes")))
     if advanced:
         told.note((*block.place, "row_group_size_bytes"), "counts rows as they lie in memory")
     block.done()
@@ -263,7 +265,7 @@ def _sink(block: _Block, told: Converted) -> dict[str, Any]:
 
 
 def _schema(block: _Block) -> dict[str, Any]:
-    found = _given(block, "infer", "fields")
+    found = _take_present(block, "infer", "fields")
     coerces = block.take("coerce_conflicts_to_utf8") or False
     if found.get("infer"):
         found |= _advanced({"coerce_conflicts_to_utf8": coerces})
@@ -272,10 +274,10 @@ def _schema(block: _Block) -> dict[str, Any]:
 
 
 def _table(block: _Block, told: Converted) -> dict[str, Any]:
-    found = _given(block, "table_uri") | _lasting(block, "poll_interval_secs")
+    found = _take_present(block, "table_uri") | _lasting(block, "poll_interval_secs")
     found |= (
-        _given(block, "schema_evolution")
-        | _advanced(_given(block, "delta_checkpoint_interval"))
+        _take_present(block, "schema_evolution")
+        | _advanced(_take_present(block, "delta_checkpoint_interval"))
         | _partitions(block)
         | _filter(block)
         | _storage(block)
@@ -290,7 +292,7 @@ def _table(block: _Block, told: Converted) -> dict[str, Any]:
 
 
 def _global(block: _Block) -> dict[str, Any]:
-    found = _given(block, "total_concurrency") | _lasting(block, "poll_jitter_secs")
+    found = _take_present(block, "total_concurrency") | _lasting(block, "poll_jitter_secs")
     block.done()
     return _advanced(found)
 
@@ -327,7 +329,7 @@ def _partitions(block: _Block) -> dict[str, Any]:
     if not block.has("partition_by"):
         return {}
     inner = block.under("partition_by")
-    found = _given(inner, "prefix_template")
+    found = _take_present(inner, "prefix_template")
     inner.done()
     return {"partition_by": found}
 
@@ -358,7 +360,7 @@ def _secret(name: str, value: str, place: Key, told: Converted) -> str:
     return f"${{{variable}}}"
 
 
-def _given(block: _Block, *names: str) -> dict[str, Any]:
+def _take_present(block: _Block, *names: str) -> dict[str, Any]:
     return {name: block.take(name) for name in names if block.has(name)}
 
 
@@ -367,11 +369,13 @@ def _lasting(block: _Block, name: str) -> dict[str, Any]:
     if not block.has(name):
         return {}
     value = block.take(name)
-    return {name.removesuffix("_secs"): f"{value}s" if isinstance(value, str) else shown(value)}
+    return {
+        name.removesuffix("_secs"): f"{value}s" if isinstance(value, str) else format_seconds(value)
+    }
 
 
 def _referring(value: Any, place: Key, told: Converted) -> Any:
-    """The value with the original's references to the environment spelled as ours."""
+    """Return the value with references to the environment in our notation."""
     if isinstance(value, Mapping):
         return {key: _referring(item, place, told) for key, item in value.items()}
     if isinstance(value, list):
@@ -379,7 +383,7 @@ def _referring(value: Any, place: Key, told: Converted) -> Any:
     if not isinstance(value, str):
         return value
 
-    def ours(found: re.Match[str]) -> str:
+    def converted_reference(found: re.Match[str]) -> str:
         name = found["braced"] or found["bare"]
         if name is None:
             # A dollar that stands for itself; before a brace it has to be said here, too.
@@ -390,4 +394,4 @@ def _referring(value: Any, place: Key, told: Converted) -> Any:
             told.note(place, f"${{{name}-…}}: the default counts for an empty value, too")
         return f"${{{name}:-{found['default']}}}"
 
-    return _VARIABLE.sub(ours, value)
+    return _VARIABLE.sub(converted_reference, value)

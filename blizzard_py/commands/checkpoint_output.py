@@ -12,7 +12,7 @@ from blizzard_py.commands.options import compact
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_edit import Effect
 from blizzard_py.edits.checkpoint_store import Stored
-from blizzard_py.edits.rebuild import Judged, Rebuilt
+from blizzard_py.edits.rebuild import BatchDecision, Rebuilt
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.slices.instants import stamp
 from blizzard_py.slices.units.state import unit_key
@@ -132,7 +132,7 @@ def print_rebuilt(rebuilt: Rebuilt) -> None:
         click.echo(f"  {printable(path)}")
 
 
-def _print_batch(each: Judged) -> None:
+def _print_batch(each: BatchDecision) -> None:
     what = f"batch {each.batch.batch}, {counted(len(each.batch.files), 'file')}: {each.why};"
     click.echo(printable(f"{what} {_JUDGEMENTS[each.judgement]}"))
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from blizzard_core.errors import ConfigError
-from blizzard_core.settings.checks.sources import Asked, look_back
+from blizzard_core.settings.checks.sources import QuerySettings, look_back
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.units import units_of
@@ -22,7 +22,9 @@ from blizzard_py.reading import Access
 Asks: TypeAlias = Callable[[Access, str], pa.Table]
 
 
-def asking_of(config: Config, pipeline: PipelineSettings, source: Asked, ask: Asks) -> Asking:
+def query_spec_of(
+    config: Config, pipeline: PipelineSettings, source: QuerySettings, ask: Asks
+) -> Asking:
     """Return what is asked of the source's connection.
 
     Raises `ConfigError` where a driver is missing.

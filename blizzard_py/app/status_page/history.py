@@ -40,7 +40,7 @@ class _Batch:
     failed: tuple[dict[str, Any], ...]
 
 
-class SourcePast:
+class SourceHistory:
     """The newest batches of one source and commits of its table."""
 
     def __init__(self, parts: Parts, clock: Callable[[], float]) -> None:
@@ -56,7 +56,7 @@ class SourcePast:
         failed = [file for each in batches for file in each.failed]
         return {
             "batches": [
-                {**each.shown, **landed(each.outputs, each.shown["at"], commits)}
+                {**each.shown, **commit_versions(each.outputs, each.shown["at"], commits)}
                 for each in batches
             ],
             "failed": failed[:FAILED],
@@ -70,15 +70,15 @@ class SourcePast:
         journal = Journal(self._parts.stores.sink, self._parts.id, self._parts.concurrency)
         place = self._parts.stores.source.uri
         fresh = {
-            entry: _odd(entry, f"has {entry.size:,} bytes, too many to look into")
+            entry: _unreadable_batch(entry, f"has {entry.size:,} bytes, too many to look into")
             for entry in new
             if entry.size > SHOWN_BATCH_BYTES
         }
         for entry, found in journal.told(entry for entry in new if entry not in fresh):
             if isinstance(found, StateError):
-                fresh[entry] = _odd(entry, f"is damaged: {error_text(found)}")
+                fresh[entry] = _unreadable_batch(entry, f"is damaged: {error_text(found)}")
             else:
-                fresh[entry] = _kept(found, place)
+                fresh[entry] = _batch_of(found, place)
         known = {entry: self._read.get(entry) or fresh.get(entry) for entry in entries}
         self._read = {entry: each for entry, each in known.items() if each is not None}
         return [self._read[entry] for entry in reversed(entries) if entry in self._read]
@@ -98,7 +98,7 @@ class SourcePast:
             yield entry
 
 
-def _kept(batch: BatchDocument, place: str) -> _Batch:
+def _batch_of(batch: BatchDocument, place: str) -> _Batch:
     outcomes = [file.outcome for file in batch.files]
     shown = {
         "odd": "",
@@ -131,7 +131,7 @@ def _kept(batch: BatchDocument, place: str) -> _Batch:
     return _Batch(shown, outputs, failed[:FAILED])
 
 
-def _odd(entry: Entry, why: str) -> _Batch:
+def _unreadable_batch(entry: Entry, why: str) -> _Batch:
     """A batch of which nothing is known but when its object was written, and why."""
     shown = {
         "odd": f"its object of the journal {why}",
@@ -166,7 +166,7 @@ def _shown_times(times: EventTimes) -> dict[str, Any]:
     return asdict(times) | {"behind": list(zip((*BEHIND_SECS, None), times.behind, strict=True))}
 
 
-def landed(
+def commit_versions(
     outputs: Sequence[frozenset[str]], at: float, commits: Sequence[CommitSummary]
 ) -> Mapping[str, Any]:
     """In which versions outputs are that were settled ``at`` a moment, and how many in none.

@@ -24,12 +24,12 @@ _SHOWN = 20
 def forget(config: Config, where: tuple[str, str], why: str, *, yes: bool, dry_run: bool) -> int:
     """Show what the query remembers, ask, and have it begin anew where its watermark is."""
     # Arrow's functions, which no poll needs.
-    from blizzard_py.edits.event_time import begun_anew  # noqa: PLC0415  # see above
+    from blizzard_py.edits.event_time import with_empty_state  # noqa: PLC0415  # see above
 
     def edit(state: SourceState, _parts: Parts) -> SourceState:
-        return begun_anew(state)
+        return with_empty_state(state)
 
-    def tell(name: str, before: StreamState) -> str:
+    def describe(name: str, before: StreamState) -> str:
         at = moment(before.watermark_ms) or "-"
         rows = counted(before.state_rows, "row")
         click.echo(f"{printable(name)}: {rows} of state are forgotten; watermark {at} stays")
@@ -41,7 +41,7 @@ def forget(config: Config, where: tuple[str, str], why: str, *, yes: bool, dry_r
         "The next batch begins with nothing open. Rows that the windows above had are in no"
         " result; windows that were published stay closed."
     )
-    return change_query(config, where, edit, tell, then, why=why, yes=yes, dry_run=dry_run)
+    return change_query(config, where, edit, describe, then, why=why, yes=yes, dry_run=dry_run)
 
 
 def _print_windows(config: Config, pipeline: str, known: Sequence[OperatorState]) -> None:

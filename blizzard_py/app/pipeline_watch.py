@@ -28,7 +28,7 @@ class Committing:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class PipelineSnapshot:
     """One look: the document of `inspection.status`, committers by table, what went wrong."""
 
     document: dict[str, Any]
@@ -36,7 +36,7 @@ class Sight:
     errors: tuple[str, ...]
 
 
-class Watch:
+class PipelineWatch:
     """Looks from storage alone, so it may stand beside any daemon and needs none to run."""
 
     def __init__(self, config: Config) -> None:
@@ -48,7 +48,7 @@ class Watch:
                 store = open_storage(sink.table_uri, sink.storage_options)
                 self._tables[sink.table_uri] = (store, StateFiles(store))
 
-    def look(self) -> Sight:
+    def look(self) -> PipelineSnapshot:
         """Everything as it is now. What cannot be read is among the errors."""
         document, errors = inspection.status(self._config)
         committing: list[Committing] = []
@@ -60,4 +60,4 @@ class Watch:
                 ]
             except BlizzardError as error:
                 errors.append(str(error))
-        return Sight(document, tuple(committing), tuple(dict.fromkeys(errors)))
+        return PipelineSnapshot(document, tuple(committing), tuple(dict.fromkeys(errors)))

@@ -13,10 +13,10 @@ from blizzard_core.errors import NotFound
 from blizzard_py.app import value_ranges
 from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.dead_letters.reasons import write_reason
-from blizzard_py.ingest.request_steps import RequestRefused, Selected, Selection
+from blizzard_py.ingest.request_steps import PageRequest, RequestRefused, SelectedPage
 from blizzard_py.requests.document import Mode, Request
 from blizzard_py.requests.report import ReportLine
-from blizzard_py.selection.candidates import PAGE_FILES, Page, read_page
+from blizzard_py.selection.candidates import PAGE_FILES, CandidatePage, read_page
 from blizzard_py.selection.choose import Choice, choose
 from blizzard_py.selection.claims import Claims
 from blizzard_py.selection.replaced import find_replaced
@@ -44,7 +44,7 @@ _WAIT_SECS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Looking:
+class _JournalSearch:
     """The look for rows of before of a request's files, in a thread of its own."""
 
     batches: EarlierBatches
@@ -52,7 +52,7 @@ class _Looking:
     stop: threading.Event
 
 
-class Selecting:
+class RequestSelector:
     """Selects pages of requests for the owner of a source. Asks no store before it is asked.
 
     While a request goes on its ledger is kept in memory, and the journal is read beside live work.
@@ -66,11 +66,13 @@ class Selecting:
         self._segments: tuple[Segment, ...] = ()
         # The request that the following is of.
         self._request_id = ""
-        self._looking: _Looking | None = None
+        self._looking: _JournalSearch | None = None
         self._is_closed = False
         self._thread = ThreadPoolExecutor(1, f"request {parts.name}")
 
-    def select(self, state: SourceState, request: Request, wanted: Selection) -> Selected | None:
+    def select(
+        self, state: SourceState, request: Request, wanted: PageRequest
+    ) -> SelectedPage | None:
         """Return a page of a request's files, None if what it needs is still read.
 
         ``state`` is saved, and has no batch in flight. Writes files of records alone. Raises
@@ -83,7 +85,7 @@ class Selecting:
             return value_ranges.select_chunk(self._parts, self._source, state, request, wanted)
         looking = None
         if _mode(request) == "replace":
-            looking = self._looked_up(request)
+            looking = self._find_earlier_batches(request)
             if looking is None:
                 return None
             page = _still_there(self._parts, request, looking)
@@ -97,7 +99,7 @@ class Selecting:
                 self._source.know_earlier(looking.batches)
         if page.is_last:
             self._forget()
-        return Selected(
+        return SelectedPage(
             choice.entries,
             choice.lines,
             page.cursor,
@@ -124,7 +126,7 @@ class Selecting:
         self._is_closed = True
 
     def _chosen(
-        self, state: SourceState, request: Request, page: Page, wanted: Selection
+        self, state: SourceState, request: Request, page: CandidatePage, wanted: PageRequest
     ) -> Choice:
         ledger = self._ledger
         if ledger is None or self._segments != state.ledger:
@@ -137,15 +139,15 @@ class Selecting:
         known = _known(self._source, state, wanted.now)
         return _choice(self._parts, state, request, page, wanted, ledger, known, self._since)
 
-    def _looked_up(self, request: Request) -> _Looking | None:
+    def _find_earlier_batches(self, request: Request) -> _JournalSearch | None:
         """Read the journal for the files of a request that replaces; None while it is read."""
         looking = self._looking
         if looking is None:
-            page = _whole_page(self._parts, request)
+            page = _require_full_page(self._parts, request)
             batches = EarlierBatches(self._parts, [each.path for each in page.candidates])
             stop = threading.Event()
             done = self._thread.submit(batches.look, lambda: not (self._is_closed or stop.is_set()))
-            looking = self._looking = _Looking(batches, done, stop)
+            looking = self._looking = _JournalSearch(batches, done, stop)
         try:
             looking.done.result(_WAIT_SECS)
         except TimeoutError:
@@ -177,11 +179,11 @@ def preview(
     since = BroughtSince(parts)
     while not is_last:
         page = (
-            _whole_page(parts, request)
+            _require_full_page(parts, request)
             if replaces
             else read_page(parts, request, cursor, PAGE_FILES)
         )
-        wanted = Selection("", cursor, now)
+        wanted = PageRequest("", cursor, now)
         choice = _choice(parts, state, request, page, wanted, ledger, known, since)
         if replaces:
             batches = EarlierBatches(parts, [each.path for each in page.candidates])
@@ -190,7 +192,7 @@ def preview(
         cursor, is_last = page.cursor, page.is_last
 
 
-def _closing(parts: Parts, request: Request) -> Selected:
+def _closing(parts: Parts, request: Request) -> SelectedPage:
     """The letters of a request that closes some, as far as they are open still."""
     dlq, lines = parts.stores.dlq, []
     for letter_id in request.select["letters"]:
@@ -199,7 +201,7 @@ def _closing(parts: Parts, request: Request) -> Selected:
         else:
             lines.append(ReportLine(letter_id, "closed"))
     letters = tuple(line.path for line in lines if line.state == "closed")
-    return Selected((), tuple(lines), "", is_last=True, letters=letters)
+    return SelectedPage((), tuple(lines), "", is_last=True, letters=letters)
 
 
 def _mode(request: Request) -> Mode:
@@ -217,7 +219,7 @@ def _known(source: Source[Any], state: SourceState, now: float) -> Known | None:
     return source.known(state, now + APART_MARGIN_SECS) if isinstance(source, Replacing) else None
 
 
-def _whole_page(parts: Parts, request: Request) -> Page:
+def _require_full_page(parts: Parts, request: Request) -> CandidatePage:
     """Return all files of a request that replaces. Raises `RequestRefused` for too many."""
     page = read_page(parts, request, "", REPLACED_AT_MOST)
     if page.is_last:
@@ -228,12 +230,12 @@ def _whole_page(parts: Parts, request: Request) -> Page:
     )
 
 
-def _still_there(parts: Parts, request: Request, looking: _Looking) -> Page:
+def _still_there(parts: Parts, request: Request, looking: _JournalSearch) -> CandidatePage:
     """Return the files of a request that replaces, as they are once the journal was read.
 
     That may take minutes. Without those that have come meanwhile: it was not read for them.
     """
-    page = _whole_page(parts, request)
+    page = _require_full_page(parts, request)
     known = tuple(each for each in page.candidates if looking.batches.covers([each.path]))
     late = {each.letter for each in page.candidates}.difference(each.letter for each in known)
     letters = tuple(each for each in page.letters if each not in late)
@@ -244,8 +246,8 @@ def _choice(
     parts: Parts,
     state: SourceState,
     request: Request,
-    page: Page,
-    wanted: Selection,
+    page: CandidatePage,
+    wanted: PageRequest,
     ledger: Ledger,
     known: Known | None,
     since: BroughtSince,
@@ -260,7 +262,7 @@ def _choice(
 
 
 def _replacing(
-    parts: Parts, request: Request, page: Page, choice: Choice, batches: EarlierBatches
+    parts: Parts, request: Request, page: CandidatePage, choice: Choice, batches: EarlierBatches
 ) -> tuple[Choice, dict[str, ToReplace]]:
     """The choice with what its files had before, and what of that each is to replace."""
     insist = _insists(request)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from blizzard_core.errors import StateError
-from tests.blizzard_py.app.queries.test_asked import Shop
+from tests.blizzard_py.app.queries.test_query_specs import Shop
 
 
 @pytest.fixture

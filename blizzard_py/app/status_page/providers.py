@@ -24,7 +24,7 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import iso
 from blizzard_py.app.inspection import explained
 from blizzard_py.app.status_page.commands import source_commands, story_commands
-from blizzard_py.app.status_page.past import SourcePast
+from blizzard_py.app.status_page.history import SourceHistory
 from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.parts import Parts, Stores
@@ -57,15 +57,15 @@ def page_providers(
     many = len(parts) + 1
     stories = _Stories(workers, config, fields)
     return PageProviders(
-        peer=BackgroundCache("beside", _Besides(parts), time.time, elapsed, many),
-        history=BackgroundCache("past", _Pasts(parts), time.time, elapsed, many),
+        peer=BackgroundCache("beside", _CommitterStates(parts), time.time, elapsed, many),
+        history=BackgroundCache("past", _Histories(parts), time.time, elapsed, many),
         story=BackgroundCache("story", stories, time.time, elapsed, _STORIES_WAITING),
-        notices=behind,
+        notices=commit_lag_notices,
         commands=partial(source_commands, config),
     )
 
 
-class _Besides:
+class _CommitterStates:
     """What the committers of a source's table say."""
 
     def __init__(self, parts: Mapping[str, Parts]) -> None:
@@ -84,22 +84,22 @@ class _Besides:
         ]
 
 
-class _Pasts:
+class _Histories:
     """The histories of sources; what was read of the last few is not read again."""
 
     def __init__(self, parts: Mapping[str, Parts]) -> None:
         self._parts = parts
-        self._known: dict[str, SourcePast] = {}
+        self._known: dict[str, SourceHistory] = {}
 
     def __call__(self, name: str) -> dict[str, Any]:
         found = self._known.pop(name, None) or self._opened(name)
         self._known = {**dict(list(self._known.items())[-PASTS_KEPT:]), name: found}
         return found.look()
 
-    def _opened(self, name: str) -> SourcePast:
+    def _opened(self, name: str) -> SourceHistory:
         parts = self._parts[name]
         sink = open_storage(parts.ingest.sink.uri, parts.ingest.sink.options)
-        return SourcePast(replace(parts, stores=replace(parts.stores, sink=sink)), time.time)
+        return SourceHistory(replace(parts, stores=replace(parts.stores, sink=sink)), time.time)
 
 
 class _Stories:
@@ -121,7 +121,7 @@ class _Stories:
         if place.source is None or place.path is None:
             found = unmatched(place)
         else:
-            parts = _apart(self._parts[place.source], self._allowance)
+            parts = _with_metered_stores(self._parts[place.source], self._allowance)
             found = explained(parts, place)
             found = found if self._fields is None else self._fields(parts, found)
         document = found.to_json()
@@ -146,7 +146,7 @@ def _names(fields: Sequence[str] | None) -> list[str]:
     return [*told, f"and {more:,} more"] if more > 0 else told
 
 
-def _apart(parts: Parts, allowance: TokenBucket) -> Parts:
+def _with_metered_stores(parts: Parts, allowance: TokenBucket) -> Parts:
     """The parts with stores that count what is asked of them, and tell no loop of answers."""
     sink, source = parts.ingest.sink, parts.files
     stores = Stores(
@@ -157,7 +157,7 @@ def _apart(parts: Parts, allowance: TokenBucket) -> Parts:
     return replace(parts, stores=stores)
 
 
-def behind(brief: Mapping[str, Any], beside: CachedDocument) -> list[Notice]:
+def commit_lag_notices(brief: Mapping[str, Any], beside: CachedDocument) -> list[Notice]:
     """Return what follows from what committers said beside a source's own view. Pure.
 
     Nothing of a daemon that has just started: what was published before, its history tells.

@@ -11,7 +11,7 @@ import click
 
 from blizzard_core.cli import json_option, print_json, print_table
 from blizzard_core.text import are, counted, printable
-from blizzard_py.app.reingest import Brought
+from blizzard_py.app.reingest import ReingestResult
 from blizzard_py.app.submit import Waits
 from blizzard_py.commands.options import Body
 from blizzard_py.commands.requests import (
@@ -70,7 +70,7 @@ def how_to_wait(*, no_wait: bool, take_over: bool, dry_run: bool, as_json: bool)
     return None if dry_run else how
 
 
-def answer(found: Mapping[str, Brought], *, as_json: bool) -> int:
+def answer(found: Mapping[str, ReingestResult], *, as_json: bool) -> int:
     """Print the outcomes of the files of each source; the exit code."""
     code = max(map(exit_code_of, found.values()), default=0)
     if as_json:
@@ -80,13 +80,13 @@ def answer(found: Mapping[str, Brought], *, as_json: bool) -> int:
     return code
 
 
-def exit_code_of(brought: Brought) -> int:
+def exit_code_of(brought: ReingestResult) -> int:
     """Return the exit code of a command by its request's end and its files. Prints a bad end."""
     code = 0 if brought.request is None else print_result(brought.request, "")
     return code or int(brought.is_unmended)
 
 
-def _document(found: Mapping[str, Brought]) -> dict[str, Any]:
+def _document(found: Mapping[str, ReingestResult]) -> dict[str, Any]:
     return {
         "files": [
             {"source": name, **asdict(line)} for name, each in found.items() for line in each.files
@@ -104,7 +104,7 @@ def _document(found: Mapping[str, Brought]) -> dict[str, Any]:
     }
 
 
-def _print(found: Mapping[str, Brought]) -> None:
+def _print(found: Mapping[str, ReingestResult]) -> None:
     lines = [(name, line) for name, each in found.items() for line in each.files]
     if not lines and any(each.request and each.request.state != "done" for each in found.values()):
         return  # that nothing came of it is said already

@@ -152,7 +152,7 @@ def main() -> None:
     print(f"| | | | **{total:.2f}** |")
     print(f"\nWhile nothing arrives: {idle * polls + table_idle * table_polls:.2f} a month.")
     if found.idle.kinds["LIST"] > given.partitions + 1:
-        sys.exit("a poll costs more LISTs than docs/guides/running.md says")
+        sys.exit("a poll costs more LISTs than docs/guides/costs.md says")
 
 
 if __name__ == "__main__":

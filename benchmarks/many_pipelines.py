@@ -14,7 +14,7 @@ daemons, run as an operator runs them:
 * the page: seconds for `/status.json` and `/metrics`, and their sizes;
 * with `--busy` a file for each source at once: seconds until Blizzard has published all of them.
 
-Prints Markdown. Exits with 1 if a bound that docs/guides/operations.md states does not hold
+Prints Markdown. Exits with 1 if a bound that docs/guides/many-sources.md states does not hold
 (`BOUNDS`), at 300 pipelines or fewer.
 """
 
@@ -54,7 +54,7 @@ from tests.support.s3_server import s3_server
 MODULES = {"blizzard": "blizzard_py", "penguin": "penguin_py"}
 DAY = "date=2024-01-28"
 PATIENCE_SECS = 900.0
-# By what is measured, in its unit: docs/guides/operations.md states them.
+# By what is measured, in its unit: docs/guides/many-sources.md states them.
 BOUNDS = {"idle cores": 0.15, "memory MiB": 400.0, "page secs": 1.0, "metrics secs": 3.0}
 PATHS = {"/": "page secs", "/status.json": "page secs", "/metrics": "metrics secs"}
 # A proxy of the environment must not come between this machine and itself.

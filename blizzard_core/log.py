@@ -10,7 +10,7 @@ through, in this order, so that no caller can forget it:
 
 Levels: *debug* what every poll does; *info* work that was done; *warning* something is
 wrong and the daemon deals with it (it tries again, it puts a file aside); *error* it
-cannot go on by itself. ``docs/guides/operations.md`` lists every event.
+cannot go on by itself. ``docs/reference/log-events.md`` lists every event.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ def convert(files: tuple[Path, ...], output: Path, force: bool) -> int:
 
     Both daemons' files become one. Each key is taken over or named with the reason why not; one
     that is unknown is refused, and then nothing is written. Secrets that stand in FILEs become
-    references to the environment. Its checkpoints are gone on with: docs/guides/moving.md.
+    references to the environment. Its checkpoints stay in use:
+    docs/guides/move-from-original.md.
     """
     if output.exists() and not force:
         raise ConfigError(str(output), ["is there already; give another --output, or --force"])

@@ -226,7 +226,8 @@ def _source(block: _Block, told: Converted) -> dict[str, Any]:
         told.note(
             block.place,
             "without use_watermark the original kept what it had read in memory alone, so a first"
-            " start reads all that is there; docs/guides/moving.md, What was read already",
+            " start reads all that is there; docs/guides/move-from-auto-loader.md,"
+            " Say what was read",
         )
     found["advanced"] = {"compression": block.take("compression") or "gzip"}
     found |= _lasting(block, "poll_interval_secs") | _filter(block)

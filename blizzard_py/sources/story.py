@@ -125,7 +125,7 @@ class Story(Protocol):
 
 _BY_HAND = (
     "write the Parquet file anew as it fits, with its key-value metadata, and Penguin's sweep takes"
-    " it (`penguin reconcile`; docs/guides/mending.md has the lines)"
+    " it (`penguin reconcile`; docs/guides/refused-files.md has the lines)"
 )
 
 

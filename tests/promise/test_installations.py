@@ -1,4 +1,4 @@
-"""Releases that come and go, and several installations: as docs/guides/running.md tells it."""
+"""Releases that come and go, and several installations: as docs/guides/many-sources.md tells it."""
 
 from __future__ import annotations
 

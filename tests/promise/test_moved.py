@@ -1,4 +1,4 @@
-"""Coming from another loader without reading twice, as docs/guides/moving.md tells it."""
+"""Move from another loader without reading twice: docs/guides/move-from-auto-loader.md."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_every_rule_that_wakes_somebody_is_seen_firing() -> None:
 
 def test_every_rule_says_what_to_do() -> None:
     names = [rule["alert"] for rule in rules()]
-    runbook = (ROOT / "docs/guides/operations.md").read_text()
+    runbook = (ROOT / "docs/guides/alerts.md").read_text()
     sections = dict(re.findall(r"^### (\w+)$\n(\w+)\.", runbook, re.MULTILINE))
     severities = {"Page": "critical", "Ticket": "warning"}
     assert {name: severities[word] for name, word in sections.items()} == {
@@ -98,7 +98,7 @@ def test_every_rule_says_what_to_do() -> None:
     for rule in rules():
         assert rule["labels"]["severity"] in {"critical", "warning"}
         assert rule["annotations"]["summary"]
-        place = "{{ with $externalLabels.runbooks }}{{ . }}/{{ end }}docs/guides/operations.md"
+        place = "{{ with $externalLabels.runbooks }}{{ . }}/{{ end }}docs/guides/alerts.md"
         assert rule["annotations"]["runbook_url"] == f"{place}#{rule['alert'].lower()}"
 
 

@@ -31,10 +31,10 @@ def test_it_is_started_again_but_for_what_a_start_does_not_mend(daemon: str) -> 
     unit = told(daemon)
     assert (unit["Restart"], unit["StartLimitIntervalSec"]) == ("on-failure", "0")
     prevented = unit["RestartPreventExitStatus"].split()
-    table = (ROOT / "docs/guides/operations.md").read_text("utf-8").partition("## Exit codes")[2]
-    codes = dict(re.findall(r"^\| (\d+) \| (.*) \|$", table.partition("\n## ")[0], re.MULTILINE))
+    table = (ROOT / "docs/reference/exit-codes.md").read_text("utf-8")
+    codes = dict(re.findall(r"^\| (\d+) \| (.*) \|$", table, re.MULTILINE))
     assert "configuration" in codes[prevented[0]]
-    assert "another daemon has the source" in codes[prevented[1]]
+    assert "Another daemon has the source" in codes[prevented[1]]
     assert prevented == ["2", "3"]
     assert f"/bin/{daemon} run /etc/blizzard/%i.yaml" in unit["ExecStart"]
 

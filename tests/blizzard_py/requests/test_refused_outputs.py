@@ -437,7 +437,7 @@ def test_a_refused_file_that_is_written_anew_as_the_docs_say_is_taken_by_the_swe
     refused(scenario)
     status = json.loads(run_command(scenario, "status", "--json").stdout)
     [told] = status["pipelines"]["events"]["sources"]["main"]["refused"]["outputs"]
-    docs = (Path(__file__).parents[3] / "docs/guides/mending.md").read_text()
+    docs = (Path(__file__).parents[3] / "docs/guides/refused-files.md").read_text()
     lines = docs.partition("```python\n")[2].partition("```")[0]
     assert lines.count("date=2024-01-01/01a2….parquet") == 1
     exec(lines.replace("date=2024-01-01/01a2….parquet", told["path"]))

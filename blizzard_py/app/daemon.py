@@ -26,7 +26,6 @@ from blizzard_py.app.wiring import (
 )
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.sources.tables.units import UnitSource
 
 
 def run_daemon(
@@ -76,9 +75,7 @@ def run_daemon(
             for worker in workers:
                 worker.close()
         if once and not code:
-            failing = [
-                w.name for w in workers if isinstance(w.source, UnitSource) and w.source.is_failing
-            ]
+            failing = [w.name for w in workers if w.source.is_failing]
             if failing:
                 log.warning("units_failing", sources=failing)
             code = FAILING if failing else REFUSED if watch.look() else 0

@@ -10,7 +10,7 @@ import datetime as dt
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -18,24 +18,18 @@ from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.event_time import shown_stream, shown_watch
 from blizzard_py.app.new_fields import with_untaken
-from blizzard_py.app.queries.kinds import kind_of
-from blizzard_py.app.queries.plan import plan_of
-from blizzard_py.app.queries.unit_explain import explained_unit
-from blizzard_py.app.queries.unit_plan import unit_plan_of
 from blizzard_py.app.requests import find_open_requests
+from blizzard_py.app.source_kinds import PlanOptions, kind_of
 from blizzard_py.app.validation import table_problems
 from blizzard_py.app.wiring import (
     NoEngine,
     inferred_schema,
-    opener_of,
     parts_of,
     source_pipeline,
     views,
 )
-from blizzard_py.connections.protocol import Selection
 from blizzard_py.dead_letters.counting import counted
-from blizzard_py.explain import Explanation, Located, TaskEvidence, located, unmatched
-from blizzard_py.explain import explain as explain_file
+from blizzard_py.explain import Explanation, Located, located, unmatched
 from blizzard_py.ingest.inferred_schema import described
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.schema.types import field_spec
@@ -44,9 +38,6 @@ from blizzard_py.slices.instants import stamp
 from blizzard_py.sources.cold_start import check_cold_start
 from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.story import way_out
-from blizzard_py.sources.tables.source import AskedSource
-from blizzard_py.sources.tables.units import UnitSource
-from blizzard_py.sources.tables.work import is_item_name, item_name
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.last_error import last_error
 from blizzard_py.state.skipped_rows import skipped_rows
@@ -65,7 +56,8 @@ def explain(config: Config, uri: str) -> Explanation:
         for source_name in pipeline.query_sources:
             named, _, task = uri.partition("#")
             if named == f"{name}/{source_name}":
-                return _explain_task(config, (name, source_name), uri, task)
+                parts = parts_of(config, (name, source_name), NoEngine())
+                return explained(parts, Located(uri, parts.name, task, "names it", ()))
     roots = {
         f"{name}/{source_name}": source.source_uri
         for name, pipeline in config.pipelines.items()
@@ -81,33 +73,10 @@ def explain(config: Config, uri: str) -> Explanation:
 
 def explained(parts: Parts, place: Located) -> Explanation:
     """Return what became of a file of the source, or will. Raises `StateError`, `StorageError`."""
-    source = SourcePipeline(parts, opener_of(parts)).source
+    kind = kind_of(parts)
+    source = SourcePipeline(parts, kind.opener(parts)).source
     with closing(source):
-        return explain_file(parts, source, place)
-
-
-def _explain_task(config: Config, where: tuple[str, str], uri: str, task: str) -> Explanation:
-    parts = parts_of(config, where, NoEngine())
-    source = source_pipeline(parts).source
-    with closing(source):
-        if isinstance(source, UnitSource):
-            return explained_unit(parts, source, uri, task)
-        assert isinstance(source, AskedSource)  # noqa: S101  # the caller has looked
-        return _explained_task(parts, source, uri, task)
-
-
-def _explained_task(parts: Parts, source: AskedSource, uri: str, task: str) -> Explanation:
-    state = read_state(parts.stores.sink, parts.id) or SourceState()
-    known = source.looked(state)
-    left = [each.name for each in known.tasks if each.name not in known.done]
-    name = task if is_item_name(task) else item_name(known.seq, task or next(iter(left), "0"))
-    found = explain_file(parts, source, Located(uri, parts.name, name, "names it", ()))
-    statements = {item_name(known.seq, each.name): each.where for each in known.tasks}
-    window, chunk = known.window if name in statements else None, known.chunk
-    if chunk is not None and name in chunk.items:
-        window, statements[name] = chunk.window, chunk.items[name].where
-    told = None if window is None else {"after": dict(window.after), "up_to": dict(window.up_to)}
-    return replace(found, uri=name, file=None, task=TaskEvidence(told, statements.get(name)))
+        return kind.explain(parts, source, place)
 
 
 def schema(config: Config) -> tuple[dict[str, Any], list[str]]:
@@ -161,10 +130,8 @@ def plan(
     ``everything`` lists work units that are closed as well.
     """
     moment = now or dt.datetime.now(dt.UTC)
-    found, errors = _collect(
-        config,
-        lambda source: _plan_source(config, source, moment, offline=offline, everything=everything),
-    )
+    options = PlanOptions(config, moment, offline, everything)
+    found, errors = _collect(config, partial(_plan_source, options))
     problems, notes = ([], []) if offline else table_problems(config)
     errors += [*problems, *notes]
     asked = [
@@ -214,47 +181,13 @@ def _collect(
     return {"pipelines": pipelines}, errors
 
 
-def _plan_source(
-    config: Config,
-    source: SourcePipeline,
-    now: dt.datetime,
-    *,
-    offline: bool,
-    everything: bool,
-) -> dict[str, Any]:
+def _plan_source(options: PlanOptions, source: SourcePipeline) -> dict[str, Any]:
     check_cold_start(source.parts)  # a poll from nothing would be refused, so it finds no files
     state = source.outlook(source.load())
-    pipeline = config.pipelines[source.pipeline]
-    settings = pipeline.query_sources.get(source.source_name)
-    if isinstance(source.source, UnitSource) and settings is not None:
-        source.check(state)
-        asked = (source.id, settings, _selection(config, source))
-        return unit_plan_of(
-            source.source, state, asked, now, offline=offline, everything=everything
-        )
-    if isinstance(source.source, AskedSource) and settings is not None:
-        source.check(state)
-        asked_of = (config.connections[settings.connection], settings, _selection(config, source))
-        return plan_of(source.source, state, asked_of, now, offline=offline)
-    found = source.discover(state, whole=True)
-    on_disk = source.parts.stores.source.uri.startswith("/")
-    return {
-        "state": state.progress.state,
-        "watermark": state.progress.value,
-        "files": [{"path": entry.path, "size": entry.size} for entry in found.files],
-        "list_requests": 0 if on_disk else found.requests,
-        "directories_read": found.requests if on_disk else None,
-        "keys_listed": found.keys,
-        "notes": [*found.notes, *_spelling_notes(source, state)],
-        **_event_time_of(config, source, state),
-    }
-
-
-def _selection(config: Config, source: SourcePipeline) -> Selection:
-    pipeline = config.pipelines[source.pipeline]
-    settings = pipeline.query_sources[source.source_name]
-    driver = config.connections[settings.connection].driver
-    return kind_of(settings).selection(pipeline, settings, driver)
+    document = kind_of(source.parts).plan(source, state, options)
+    if changes := _spelling_notes(source, state):
+        document["notes"] += changes
+    return {**document, **_event_time_of(options.config, source, state)}
 
 
 def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:

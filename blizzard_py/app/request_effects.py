@@ -16,6 +16,7 @@ import msgspec
 from blizzard_core.errors import StateError, UnitError
 from blizzard_py.app import value_ranges
 from blizzard_py.app.request_selector import RequestSelector
+from blizzard_py.app.source_kinds import unit_source
 from blizzard_py.connections.asking import Units
 from blizzard_py.edits import unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
@@ -172,9 +173,10 @@ _EFFECTS: Mapping[str, Callable[[Parts, Source[Any], SourceState, Request, float
 
 def look_of(parts: Parts, source: Source[Any], state: SourceState, now: float) -> Looked:
     """Return the units of a source at a time. Raises `EditRefused` for one without any."""
-    if not isinstance(source, UnitSource):
+    found = unit_source(source)
+    if found is None:
         raise EditRefused(f"{parts.name} is not read by work units")
-    return look(source, state, dt.datetime.fromtimestamp(now, dt.UTC))
+    return look(found, state, dt.datetime.fromtimestamp(now, dt.UTC))
 
 
 def look(source: UnitSource, state: SourceState, now: dt.datetime) -> Looked:

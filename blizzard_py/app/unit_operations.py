@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from blizzard_core.errors import NotFound, UnitError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.request_effects import configured, look
+from blizzard_py.app.source_kinds import unit_source
 from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_and_follow
 from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
@@ -135,9 +136,10 @@ def _pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
 
 
 def _units_of(found: SourcePipeline) -> UnitSource:
-    if not isinstance(found.source, UnitSource):
+    source = unit_source(found.source)
+    if source is None:
         raise EditRefused(f"{found.name} is not read by work units")
-    return found.source
+    return source
 
 
 def _zone(source: UnitSource) -> str:

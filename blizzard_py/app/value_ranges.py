@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from blizzard_core.errors import WatermarkError
 from blizzard_core.storage.protocol import Entry
+from blizzard_py.app.source_kinds import window_source
 from blizzard_py.edits.checkpoint_edit import set_columns
 from blizzard_py.ingest.request_steps import Applied, PageRequest, RequestRefused, SelectedPage
 from blizzard_py.requests.document import Request
 from blizzard_py.requests.report import ReportLine
 from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.tables import ranges, windows
 from blizzard_py.sources.tables.ranges import Piece, RangeRefused, ValueRange
 from blizzard_py.sources.tables.source import AskedSource
@@ -20,7 +23,9 @@ from blizzard_py.state.column_state import Chunk, ColumnState, Stored
 from blizzard_py.state.source_state import SourceState
 
 
-def accept_range(parts: Parts, source: object, state: SourceState, request: Request) -> Applied:
+def accept_range(
+    parts: Parts, source: Source[Any], state: SourceState, request: Request
+) -> Applied:
     """Return the state with a request for values accepted; of rows that are replaced it is done.
 
     Asks the server. Raises `RequestRefused`, `StorageError`.
@@ -35,7 +40,7 @@ def accept_range(parts: Parts, source: object, state: SourceState, request: Requ
 
 
 def select_chunk(
-    parts: Parts, source: object, state: SourceState, request: Request, wanted: PageRequest
+    parts: Parts, source: Source[Any], state: SourceState, request: Request, wanted: PageRequest
 ) -> SelectedPage:
     """Return the next chunk of a request as a page. Raises `RequestRefused`, `StorageError`."""
     found = _table_source(parts, source)
@@ -63,7 +68,7 @@ def select_chunk(
 
 
 def preview_range(
-    parts: Parts, source: object, state: SourceState, request: Request
+    parts: Parts, source: Source[Any], state: SourceState, request: Request
 ) -> Iterator[ReportLine]:
     """Yield what a request would do with each part of its range. Raises as `accept_range` does."""
     state = accept_range(parts, source, state, request).state
@@ -75,10 +80,11 @@ def preview_range(
         yield ReportLine(_values_text(asked, piece), "present" if piece.is_covered else "taken")
 
 
-def _table_source(parts: Parts, source: object) -> AskedSource:
-    if not isinstance(source, AskedSource) or source.asking.snapshot:
+def _table_source(parts: Parts, source: Source[Any]) -> AskedSource:
+    found = window_source(source)
+    if found is None or found.asking.snapshot:
         raise RequestRefused(f"{parts.name}: is no table or API that is read above a watermark")
-    return source
+    return found
 
 
 def _range_of(source: AskedSource, request: Request) -> ValueRange:

@@ -24,6 +24,7 @@ from blizzard_core.storage.opening import open_private, open_source, open_storag
 from blizzard_core.storage.protocol import join
 from blizzard_py.app.queries.query_spec import Asks, query_spec_of
 from blizzard_py.app.request_effects import effects_of
+from blizzard_py.app.source_kinds import kind_of
 from blizzard_py.engines.lazy import LazyEngine, StoppableEngine, WithSession
 from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
@@ -43,12 +44,7 @@ from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.schema.types import field_spec
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.files.lead_activity import LeadActivity
-from blizzard_py.sources.files.opening import open_files
-from blizzard_py.sources.files.several import SeveralFiles
 from blizzard_py.sources.parts import Parts, Stores
-from blizzard_py.sources.protocol import Opener
-from blizzard_py.sources.tables.source import AskedSource
-from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.state_paths import STATE_FOLDER
 from blizzard_py.state.stream_query import fingerprint
 
@@ -167,10 +163,10 @@ def source_pipeline(
     admission: TakeoverPolicy = allow_takeover,
     requests_only: bool = False,
 ) -> SourcePipeline:
-    """One source as its settings describe it; the one place that chooses its kind."""
+    """One source as its settings describe it."""
     return SourcePipeline(
         parts,
-        opener_of(parts),
+        kind_of(parts).opener(parts),
         fresh=fresh,
         admission=admission,
         jobs=_jobs_of(parts),
@@ -201,18 +197,6 @@ def session_of(engine: Engine) -> Callable[[], Any]:
         raise BlizzardError("this command does not ingest")
 
     return none
-
-
-def opener_of(parts: Parts) -> Opener:
-    """Return what makes a source of its parts. Connects to nothing."""
-    asking = parts.asked
-    if parts.members:
-        return partial(SeveralFiles, opens=open_files)
-    if asking is None:
-        return open_files
-    if asking.units is not None:
-        return partial(UnitSource, asking=asking)
-    return partial(AskedSource, asking=asking)
 
 
 def parts_of(

@@ -8,16 +8,11 @@ import click
 
 from blizzard_core.cli import print_table
 from blizzard_core.text import counted, in_utc, printable
-from blizzard_py.commands.options import compact
-from blizzard_py.edits import checkpoint_edit
-from blizzard_py.edits.checkpoint_edit import Effect
+from blizzard_py.app.source_kinds import kind_of
 from blizzard_py.edits.checkpoint_store import Stored
 from blizzard_py.edits.rebuild import BatchDecision, Rebuilt
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.slices.instants import stamp
-from blizzard_py.slices.units.state import unit_key
-from blizzard_py.sources.tables.source import AskedSource
-from blizzard_py.sources.tables.units import UnitSource
+from blizzard_py.slices.notation import short_text
 from blizzard_py.state.source_state import SourceState
 
 _SHOWN_FILES = 10
@@ -49,8 +44,8 @@ def print_state(where: str, seen: Stored, copies: list[str]) -> None:
     if state.columns is not None:
         known = state.columns
         lines += [
-            ("columns", compact(known.watermark)),
-            ("window", "-" if known.window is None else compact(known.window.up_to)),
+            ("columns", short_text(known.watermark)),
+            ("window", "-" if known.window is None else short_text(known.window.up_to)),
             ("windows", f"{known.seq:,} published"),
             ("seen", f"{counted(sum(each.count for each in known.seen), 'row')} told by digests"),
         ]
@@ -138,46 +133,8 @@ def _print_batch(each: BatchDecision) -> None:
 
 
 def print_effect(found: SourcePipeline, before: SourceState, after: SourceState) -> None:
-    """Print what an edit would do at the next poll; a table or an API is asked for that."""
+    """Print what an edit would do at the next poll. A query source connects for that."""
     watermark: Any = before.progress.value, after.progress.value
     click.echo(printable(f"watermark: {watermark[0] or '-'} -> {watermark[1] or '-'}"))
-    if isinstance(found.source, AskedSource):
-        _print_window(found.source, after)
-        return
-    if isinstance(found.source, UnitSource):
-        _print_units(found.source, after)
-        return
-    told: Effect = checkpoint_edit.effect(found, before, after)
-    for paths, noun, text in (
-        (told.skipped, "new file", "would be skipped and not be ingested"),
-        (told.again, "passed file", "would be ingested, those done before twice"),
-    ):
-        click.echo(f"{counted(len(paths), noun)} {text}" + (", among them:" if paths else ""))
-        for path in paths[:_SHOWN_FILES]:
-            click.echo(f"  {printable(path)}")
-
-
-def _print_units(source: UnitSource, after: SourceState) -> None:
-    """Which units the next poll would read from the new state."""
-    due = [unit for unit in source.looked(after).due.units if unit.execute]
-    click.echo(f"the next poll would read {counted(len(due), 'unit')}" + (":" if due else ""))
-    for unit in due[:_SHOWN_FILES]:
-        name = unit_key(unit.partition[0], unit.name)
-        click.echo(printable(f"  {name} from {stamp(unit.start)} to {stamp(unit.end)}"))
-    if after.units is not None and after.units.anew:
-        click.echo("and with the first of them replace all that the source has published")
-
-
-def _print_window(source: AskedSource, after: SourceState) -> None:
-    """What the next poll would read from the new state; the source is asked for that."""
-    known = source.looked(after)
-    if known.window is None:
-        click.echo("the next poll would find nothing to read")
-        return
-    click.echo(printable(f"the next poll would read up to {compact(known.window.up_to)}:"))
-    for task in known.tasks[:_SHOWN_FILES]:
-        click.echo(printable(f"  {task.where}"))
-    if source.asking.replaces:
-        click.echo("which takes the place of all that was published from there on")
-    else:
-        click.echo("those of its rows that the table has already come twice")
+    for line in kind_of(found.parts).effect(found, before, after):
+        click.echo(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -82,21 +81,6 @@ def source_options(*, required: bool) -> Callable[[Body], Body]:
         return function
 
     return decorate
-
-
-def compact(watermark: Any) -> str:
-    """A watermark in the stored notation, in few words: ``updated_at=2026-05-04T11:59:58``."""
-    if not isinstance(watermark, dict):
-        return json.dumps(watermark)
-    return ", ".join(f"{column}={_value(value)}" for column, value in watermark.items()) or "-"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, dict) and len(value) == 1:
-        [(marker, text)] = value.items()
-        if marker.startswith("__"):
-            return str(text)
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def confirmed(name: str, *, yes: bool) -> bool:

@@ -16,7 +16,7 @@ import yaml
 from blizzard_core.cli import Trouble, print_error, print_table
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.app.submit import counts_text
-from blizzard_py.commands.options import compact
+from blizzard_py.slices.notation import short_text
 from blizzard_py.state.stream_state import moment
 
 # Of so many rows `status` says how far they lie behind: what a delay would have to cover.
@@ -52,14 +52,14 @@ def _print_window(name: str, found: dict[str, Any]) -> None:
     """What a table or an API would be asked, a line for each thing."""
     bound = found["bound"]
     held = f", held by {bound['held_by']}" if bound["held_by"] else ""
-    click.echo(printable(f"{name}: {found['state']}, watermark {compact(found['watermark'])}"))
-    click.echo(printable(f"  bound    {bound['kind']} {compact(bound['value'])}{held}"))
+    click.echo(printable(f"{name}: {found['state']}, watermark {short_text(found['watermark'])}"))
+    click.echo(printable(f"  bound    {bound['kind']} {short_text(bound['value'])}{held}"))
     if found["window"] is None:
         click.echo("  nothing to read")
     for task in found["tasks"]:
         click.echo(printable(f"  task {task['name']}   {task['where']}"))
     if found["window"] is not None and not found["tasks"]:
-        click.echo(printable(f"  would be {found['query'] or compact(found['request'])}"))
+        click.echo(printable(f"  would be {found['query'] or short_text(found['request'])}"))
     for warning in found["warnings"]:
         click.echo(printable(f"  note     {warning}"))
 
@@ -275,7 +275,7 @@ def _status_row(name: str, found: dict[str, Any]) -> list[str | None]:
     return [
         name,
         found["state"],
-        compact(found["watermark"])
+        short_text(found["watermark"])
         if "kind" in found and "units" not in found
         else found["watermark"],
         None if lag["secs"] is None else f"{dt.timedelta(seconds=round(lag['secs']))}",

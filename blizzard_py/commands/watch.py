@@ -19,8 +19,8 @@ from blizzard_core.cli import GuidedCommand, command, config_argument, log_level
 from blizzard_core.text import counted, in_utc, printable
 from blizzard_py.app.configuration import load_config
 from blizzard_py.app.pipeline_watch import Committing, PipelineSnapshot, PipelineWatch
-from blizzard_py.commands.options import compact
 from blizzard_py.commands.printing import request_progress
+from blizzard_py.slices.notation import short_text
 
 _SOURCES = ("source", "state", "batch", "lag", "waiting", "letters", "rows", "watermark")
 _TABLES = ("table", "state", "version", "saved", "watermark")
@@ -173,7 +173,7 @@ def _table_row(found: Committing, now: float) -> _Row:
 
 
 def _watermark(found: dict[str, Any] | str | None) -> str:
-    return compact(found) if isinstance(found, dict) else found or "-"
+    return short_text(found) if isinstance(found, dict) else found or "-"
 
 
 def _span(secs: float) -> str:

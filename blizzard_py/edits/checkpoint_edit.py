@@ -22,6 +22,7 @@ from blizzard_core.watermark.progress import PartitionProgress, Progress, closed
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, current_user
 from blizzard_py.ingest.source_pipeline import SourcePipeline
+from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import first_running, with_state
 from blizzard_py.slices.units.state import UnitsState
@@ -199,7 +200,7 @@ class Effect:
     again: tuple[str, ...]
 
 
-def effect(source: SourcePipeline, before: SourceState, after: SourceState) -> Effect:
+def effect(source: SourceView, before: SourceState, after: SourceState) -> Effect:
     """Compare what polls from the two states would find. Raises `StorageError`."""
     now = {entry.path for entry in _found(source, before)}
     then = {entry.path for entry in _found(source, after)}
@@ -208,7 +209,7 @@ def effect(source: SourcePipeline, before: SourceState, after: SourceState) -> E
     )
 
 
-def _found(source: SourcePipeline, state: SourceState) -> list[Entry]:
+def _found(source: SourceView, state: SourceState) -> list[Entry]:
     found = source.discover(state, whole=True)
     return [*found.files, *found.young]
 

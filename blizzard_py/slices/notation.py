@@ -125,3 +125,20 @@ def _marked(key: str, text: str) -> Any:
         return _MARKERS[key][2](text)
     except (ValueError, ArithmeticError):
         return text
+
+
+def short_text(watermark: Any) -> str:
+    """Return a stored watermark in few words: ``updated_at=2026-05-04T11:59:58``."""
+    if not isinstance(watermark, dict):
+        return json.dumps(watermark)
+    return (
+        ", ".join(f"{column}={_short_value(value)}" for column, value in watermark.items()) or "-"
+    )
+
+
+def _short_value(value: Any) -> str:
+    if isinstance(value, dict) and len(value) == 1:
+        [(marker, text)] = value.items()
+        if marker.startswith("__"):
+            return str(text)
+    return value if isinstance(value, str) else json.dumps(value)

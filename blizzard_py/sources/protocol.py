@@ -194,6 +194,10 @@ class Source(Protocol[W]):
     def items(self) -> str:
         """Return what one item is called in messages: ``file``."""
 
+    @property
+    def is_failing(self) -> bool:
+        """Return whether items failed in the last poll although the source itself works."""
+
     # -- for everyone who looks ----------------------------------------------------
 
     def check(self, state: SourceState) -> None:

@@ -88,6 +88,7 @@ class SeveralFiles:
     """The sources of files that ``parts`` has as members. See the module's docstring."""
 
     items = "file"
+    is_failing = False
 
     def __init__(
         self, parts: Parts, upkeep: Upkeep, opens: Callable[[Parts, Upkeep], FileSource]

@@ -65,6 +65,7 @@ class FileSource(ABC):
     """Files below a root. A `Source`."""
 
     items = "file"
+    is_failing = False
 
     def __init__(self, parts: Parts, upkeep: Upkeep) -> None:
         self._parts = parts

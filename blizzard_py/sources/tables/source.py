@@ -58,6 +58,7 @@ class AskedSource(SlicedSource):
     """See the module's docstring and `blizzard_py.sources.protocol.Source`."""
 
     items = "task"
+    is_failing = False
 
     def __init__(self, parts: Parts, upkeep: Upkeep, asking: Asking) -> None:
         super().__init__(parts, upkeep, asking)

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from benchmarks.units_commits import Pairs
 from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.storage.opening import open_storage
-from penguin_py.groups.rows import look_into, rewrite
-from penguin_py.planning.replacing import ranges_of
+from penguin_py.groups.rows import count_replaced, rewrite
+from penguin_py.planning.replacement import ranges_of
 
 UNITS = 20
 _GROUP_ROWS = 250_000
@@ -71,7 +71,7 @@ def rewritten(source: Path, target: Path) -> None:
     """As Penguin does it: the one column first, then the rows that stay."""
     storage = open_storage(str(source.parent), {})
     size = source.stat().st_size
-    looked = look_into(storage, source.name, size, _WANTED)
+    looked = count_replaced(storage, source.name, size, _WANTED)
     assert 0 < looked.leaving < looked.rows
     rewrite(storage, source.name, size, target.name, _WANTED)
 

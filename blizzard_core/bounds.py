@@ -271,7 +271,7 @@ Test: test_source_page.py::test_questions_cost_no_more_requests_than_are_allowed
 SHOWN_STATE_BYTES = 8 << 20
 """A state file of the other daemon that the page shows
 Beyond: only its age is shown
-Test: test_written.py::test_a_state_file_that_is_too_large_is_not_read
+Test: test_peer_state.py::test_a_state_file_that_is_too_large_is_not_read
 """
 SHOWN_BATCH_BYTES = 16 << 20
 """An object of the journal that the page shows

@@ -24,13 +24,13 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
-from penguin_py.groups.discarding import Discarded, DiscardRefused
+from penguin_py.groups.discard import DiscardRefused, DiscardResult
 from penguin_py.intake.footers import REMEDY
 from penguin_py.model import CLOCK_SKEW_SECS
 from penguin_py.page import page_providers
 from penguin_py.pipeline import TablePipeline
+from penguin_py.planning.batch_planner import Forecast
 from penguin_py.planning.memory import Snapshot
-from penguin_py.planning.verdict import Forecast
 from penguin_py.settings import Table, tables_of
 
 
@@ -39,7 +39,7 @@ def probe_path(state_name: str) -> str:
     return f"_penguin/{state_name}_probe"
 
 
-def ask(storage: Storage, state_name: str, clock: StoreClock) -> None:
+def probe_store(storage: Storage, state_name: str, clock: StoreClock) -> None:
     """Set the clock to the store's; three requests, four the first time. Raises `StorageError`.
 
     Again before each sweep, which goes by times of files: the store's own clock may have been
@@ -78,7 +78,7 @@ def table_pipeline(table: Table, pool: Executor) -> TablePipeline:
     if table.is_local:  # its files have their times from the machine's clock
         return TablePipeline(table, storage, log, pool, time.time, activity)
     clock = StoreClock(time.time, elapsed)
-    prepare = partial(ask, storage, table.state_name, clock)
+    prepare = partial(probe_store, storage, table.state_name, clock)
     return TablePipeline(table, storage, log, pool, clock, activity, prepare)
 
 
@@ -135,7 +135,7 @@ def reconcile(config: Config, *, dry_run: bool) -> tuple[dict[str, Any], list[st
 
 def discard(
     config: Config, name: str, outputs: Sequence[str], source: str | None, *, dry_run: bool
-) -> Discarded:
+) -> DiscardResult:
     """Give up outputs, and the next group of a source, of one table. Raises `BlizzardError`."""
     with build(config) as pipelines:
         found = next((pipeline for pipeline in pipelines if pipeline.name == name), None)
@@ -161,11 +161,11 @@ def _reconcile_table(pipeline: TablePipeline, *, dry_run: bool) -> dict[str, Any
         "orphans": [entry.path for entry in found.orphans],
         "missing": pipeline.missing(pipeline.snapshot()),
         "dry_run": dry_run,
-        **({} if forecast is None else _told(forecast)),
+        **({} if forecast is None else _forecast_to_json(forecast)),
     }
 
 
-def _told(forecast: Forecast) -> dict[str, Any]:
+def _forecast_to_json(forecast: Forecast) -> dict[str, Any]:
     """Return what would not be committed, and why."""
     return {
         "refused": [
@@ -200,7 +200,7 @@ def _plan_table(pipeline: TablePipeline) -> dict[str, Any]:
         "txn_version": _txn_version(snapshot),
         "watermark": snapshot.memory.progress.value,
         "files": [entry.path for entry in found],
-        **_told(forecast),
+        **_forecast_to_json(forecast),
         "groups": {
             source: {**found.to_json(), "due": found.due}
             for source, found in pipeline.groups(snapshot).items()

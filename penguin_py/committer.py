@@ -20,14 +20,14 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import Marks
 from penguin_py.intake.footers import Failure
 from penguin_py.intake.naming import movers
-from penguin_py.intake.ownership import REMEDY, Foreign
+from penguin_py.intake.ownership import REMEDY, ForeignFiles
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings
 from penguin_py.model import CommitConflict, CommitPlan, CommitRefused, Rejection
+from penguin_py.planning.batch_planner import BatchDecision, BatchPlanner, Forecast
 from penguin_py.planning.batches import Batches
 from penguin_py.planning.memory import Memory, Snapshot, commit_document, merged_ids
-from penguin_py.planning.verdict import Forecast, Judge, Verdict
-from penguin_py.poll import Poll
+from penguin_py.poll import TablePoller
 from penguin_py.settings import Table
 from penguin_py.table_view import TableView
 
@@ -43,22 +43,22 @@ class Committer:
         table: Table,
         log: DeltaLog,
         view: TableView,
-        poll: Poll,
+        poller: TablePoller,
         quarantine: Quarantine,
-        judge: Judge,
+        planner: BatchPlanner,
         clock: Callable[[], float],
         activity: TableActivity,
     ) -> None:
         self._table = table
         self._delta = log
         self._view = view
-        self._poll = poll
+        self._poller = poller
         self._quarantine = quarantine
         self._clock = clock
         self._activity = activity
         self._log = get_logger(table=table.name)
-        self._judge = judge
-        self._foreign = Foreign(judge.owners)
+        self._planner = planner
+        self._foreign = ForeignFiles(planner.owners)
         # Files on record that a sweep found worth another try.
         self._retried: set[str] = set()
         # Files that are too old to be taken unless they carry an output id.
@@ -109,7 +109,7 @@ class Committer:
     ) -> Forecast:
         """Return what would become of these files. Writes nothing."""
         known = self._view.barred_ids(snapshot)
-        return self._judge.forecast(snapshot.state, files, known, self._clock(), overdue)
+        return self._planner.forecast(snapshot.state, files, known, self._clock(), overdue)
 
     def record(self, rejections: Sequence[Rejection], now: float) -> None:
         """Put files on record as refused; the log tells of those that are new there."""
@@ -174,8 +174,8 @@ class Committer:
         """Take a batch as far as it goes; ``refused`` are on record whatever their footers say."""
         now = self._clock()
         known = self._view.barred_ids(snapshot)
-        found = self._judge.verdict(snapshot.state, batch, known, now, self._overdue)
-        self._tell(found)
+        found = self._planner.decide(snapshot.state, batch, known, now, self._overdue)
+        self._log_skipped(found)
         self._failed += found.failed
         self._queue.put_back(found.left)
         self._foreign.wait(found.waiting)
@@ -227,7 +227,7 @@ class Committer:
                 f"{self._table.uri}: another commit came first, perhaps of {again[0]}; look again"
             )
 
-    def _tell(self, found: Verdict) -> None:
+    def _log_skipped(self, found: BatchDecision) -> None:
         for failure in found.failed:
             self._log.warning("file_pending", path=failure.entry.path, error=str(failure.error))
         for entry in found.gone:
@@ -257,7 +257,7 @@ class Committer:
         pending = [path for path in waiting if is_new(progress, path)]
         ahead = [entry.path for entry in done if is_new(progress, entry.path)]
         lowest = lowest_of(pending, progress.depth)
-        ended = self._poll.ended
+        ended = self._poller.ended
         return mark_done(progress, ahead, ended, lowest.get, movers(ended))
 
     def _commit(self, plan: CommitPlan, memory: Memory, progress: Progress, now: float) -> Memory:

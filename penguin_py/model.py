@@ -13,10 +13,10 @@ from blizzard_core.errors import CommitError
 from blizzard_core.storage.protocol import Entry
 
 # Delta's default of `delta.deletedFileRetentionDuration`: one week.
-REMOVED_KEPT_SECS = 7 * 86_400.0
+REMOVAL_RETENTION_SECS = 7 * 86_400.0
 # Stores and daemons have clocks of their own.
 CLOCK_SKEW_SECS = 3600.0
-# What is done to a table once in a while; see `penguin_py.upkeep`.
+# What is done to a table once in a while; see `penguin_py.maintenance`.
 CHORES = ("reconcile", "optimize", "vacuum", "published")
 
 
@@ -37,18 +37,18 @@ class CommitRefused(CommitError):
 
 
 # What a log says of a path: it was added with new rows, by a compaction, or was removed.
-Telling = Literal["data", "rewrite", "removal"]
+PathOrigin = Literal["data", "rewrite", "removal"]
 
 
 @dataclass(frozen=True, slots=True)
-class Known(Entry):
+class LoggedPath(Entry):
     """A path of the log; its size is 0. ``modified`` is when a removed one was deleted.
 
     Who commits new rows took the time from a listing. A compaction's and a removal's are
     those of the machine that made them, whose clock may be any.
     """
 
-    told_by: Telling
+    origin: PathOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class TableState:
     schema: pa.Schema
     partition_columns: tuple[str, ...]
     created: float = 0.0
-    removed_kept_secs: float = REMOVED_KEPT_SECS
+    removal_retention_secs: float = REMOVAL_RETENTION_SECS
     table_id: str = ""
     anchor: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)

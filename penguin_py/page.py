@@ -22,7 +22,7 @@ from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.settings import Table, tables_of
 
 # Histories of which the commits are kept that were read, besides the one shown.
-PASTS_KEPT = 7
+HISTORIES_KEPT = 7
 
 
 def page_providers(config: Config, where: str) -> PageProviders:
@@ -30,13 +30,13 @@ def page_providers(config: Config, where: str) -> PageProviders:
     tables = {table.name: table for table in tables_of(config)}
     many = len(tables) + 1
     return PageProviders(
-        peer=BackgroundCache("beside", _Besides(tables), time.time, elapsed, many),
-        history=BackgroundCache("past", _Pasts(tables), time.time, elapsed, many),
+        peer=BackgroundCache("beside", _SourceStates(tables), time.time, elapsed, many),
+        history=BackgroundCache("past", _TableHistories(tables), time.time, elapsed, many),
         commands=partial(table_commands, where),
     )
 
 
-class _Besides:
+class _SourceStates:
     """What the sources that feed a table have saved, as far as the configuration names them."""
 
     def __init__(self, tables: Mapping[str, Table]) -> None:
@@ -64,7 +64,7 @@ def _saved(store: Storage, source_ids: tuple[str, ...]) -> Iterator[tuple[str, E
             yield source_id, entry
 
 
-class _Pasts:
+class _TableHistories:
     """The histories of tables; what was read of the last few is not read again."""
 
     def __init__(self, tables: Mapping[str, Table]) -> None:
@@ -73,7 +73,7 @@ class _Pasts:
 
     def __call__(self, name: str) -> dict[str, Any]:
         found = self._known.pop(name, None) or self._opened(name)
-        self._known = {**dict(list(self._known.items())[-PASTS_KEPT:]), name: found}
+        self._known = {**dict(list(self._known.items())[-HISTORIES_KEPT:]), name: found}
         return {"commits": [commit_to_json(commit) for commit in found.look()]}
 
     def _opened(self, name: str) -> CommitTail:

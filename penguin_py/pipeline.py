@@ -24,23 +24,23 @@ from blizzard_core.watermark.progress import Progress, mark_idle
 from penguin_py.activity import TableActivity
 from penguin_py.committer import Committer
 from penguin_py.delta.table import DeltaLog
-from penguin_py.groups.discarding import Discarded
-from penguin_py.groups.runner import Groups
-from penguin_py.groups.standing import Standing
+from penguin_py.groups.discard import DiscardResult
+from penguin_py.groups.group_status import GroupStatus
+from penguin_py.groups.runner import GroupRunner
 from penguin_py.intake.footers import accepts
-from penguin_py.intake.missing import Published, settled
-from penguin_py.intake.naming import lowered
+from penguin_py.intake.missing import PublishedOutputs, find_resolved
+from penguin_py.intake.naming import lower_scans
 from penguin_py.intake.ownership import Owners
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings
+from penguin_py.maintenance import Maintenance
 from penguin_py.model import Rejection
+from penguin_py.planning.batch_planner import BatchPlanner, Forecast
 from penguin_py.planning.memory import Memory, Snapshot
 from penguin_py.planning.partition_values import NOT_TEXT, is_text
-from penguin_py.planning.verdict import Forecast, Judge
-from penguin_py.poll import LIST_CONCURRENCY, Poll
+from penguin_py.poll import LIST_CONCURRENCY, TablePoller
 from penguin_py.settings import Table
 from penguin_py.table_view import TableView
-from penguin_py.upkeep import Upkeep
 
 # How often the journals are asked what was published, and from when on without a last look.
 PUBLISHED_LOOK_SECS = 3600.0
@@ -75,16 +75,18 @@ class TablePipeline:
         self._accept = accepts(table.advanced.file_pattern)
         self._pool = pool
         self._quarantine = Quarantine(storage, table.state_name)
-        self._chores = Upkeep(table, storage, log, self._accept, LIST_CONCURRENCY, self.activity)
+        self._maintenance = Maintenance(
+            table, storage, log, self._accept, LIST_CONCURRENCY, self.activity
+        )
         owners = Owners(tuple(table.advanced.own_prefixes), table.advanced.foreign_min_age)
         self._view = TableView(table, storage, log, self._accept, clock, self.activity)
-        self._poll = Poll(table, storage, self._view, self._accept, clock, self.activity)
-        judge = Judge(table, storage, pool, owners)
+        self._poller = TablePoller(table, storage, self._view, self._accept, clock, self.activity)
+        planner = BatchPlanner(table, storage, pool, owners)
         self._committer = Committer(
-            table, log, self._view, self._poll, self._quarantine, judge, clock, self.activity
+            table, log, self._view, self._poller, self._quarantine, planner, clock, self.activity
         )
-        self._groups = Groups(table, storage, log, pool, self._view, clock, self.activity)
-        self._published = Published(storage, pool)
+        self._groups = GroupRunner(table, storage, log, pool, self._view, clock, self.activity)
+        self._published = PublishedOutputs(storage, pool)
         self._looked: float | None = None
         # When the sweep was made whose stragglers are in the queue.
         self._swept: float | None = None
@@ -133,7 +135,7 @@ class TablePipeline:
 
         Writes nothing, and reads the footers of one commit's files.
         """
-        snapshot, found = self._poll.found()
+        snapshot, found = self._poller.found()
         named = [entry for entry in found if is_text(entry.path)]
         unnameable = [Rejection(e, "partition", NOT_TEXT) for e in found if not is_text(e.path)]
         trusted = self._view.trusted(named, snapshot)
@@ -149,12 +151,14 @@ class TablePipeline:
         overdue = {entry.path for entry in found.overdue}
         return found, self._committer.forecast(self.snapshot(), found.due, overdue)
 
-    def groups(self, snapshot: Snapshot) -> dict[str, Standing]:
+    def groups(self, snapshot: Snapshot) -> dict[str, GroupStatus]:
         """Return how far the groups of each source are, and what holds them up. Writes nothing."""
         return self._groups.outlook(snapshot)
 
-    def discard(self, outputs: Sequence[str], source: str | None, *, dry_run: bool) -> Discarded:
-        """Give up outputs, and the next group of a source; see `penguin_py.groups.discarding`.
+    def discard(
+        self, outputs: Sequence[str], source: str | None, *, dry_run: bool
+    ) -> DiscardResult:
+        """Give up outputs, and the next group of a source; see `penguin_py.groups.discard`.
 
         What can be committed is committed first, stragglers of a sweep as well, so that nothing
         is given up which merely was not looked at yet. An output that came by this is left out
@@ -176,7 +180,7 @@ class TablePipeline:
     @property
     def left_out(self) -> tuple[str, ...]:
         """Parquet files that the last look met and ``file_pattern`` does not take."""
-        return self._poll.left_out
+        return self._poller.left_out
 
     def missing(self, snapshot: Snapshot) -> list[str]:
         """The published outputs on record as gone whose rows did not come since."""
@@ -192,7 +196,7 @@ class TablePipeline:
         if snapshot.state is None or not records:
             return set()
         known = self._view.output_ids(snapshot.memory)
-        return settled(self._storage, records.values(), known, self._pool)
+        return find_resolved(self._storage, records.values(), known, self._pool)
 
     def reconcile(self, *, dry_run: bool) -> Findings:
         """Compare the whole directory with the log; without ``dry_run`` queue what is to do.
@@ -206,7 +210,7 @@ class TablePipeline:
             return Findings((), (), (), ())
         now = self._clock()
         with self.activity.chore("reconcile"):
-            found = self._chores.sweep(
+            found = self._maintenance.sweep(
                 snapshot.state, snapshot.memory, now, lambda: self._groups.pending(snapshot)
             )
         self.activity.swept(len(found.orphans))
@@ -215,7 +219,7 @@ class TablePipeline:
             self._committer.add(found)
             if found.committed:
                 self._quarantine.release(found.committed)
-            self._chores.tidy_log(now)
+            self._maintenance.tidy_log(now)
             # Not before its stragglers are committed: whoever dies before sweeps again.
             self._swept = now
             if not self._committer:
@@ -246,7 +250,7 @@ class TablePipeline:
 
     def _polled(self) -> Snapshot | None:
         """A new poll's files are with the committer; None if there are none to be tried."""
-        snapshot, found = self._poll.found()
+        snapshot, found = self._poller.found()
         snapshot = self._view.folded(snapshot)
         # What the log cannot spell cannot be in a watermark either: it stays on record.
         unnameable = [entry for entry in found if not is_text(entry.path)]
@@ -257,8 +261,8 @@ class TablePipeline:
         self._view.polled()
         self._committer.begin(trusted.taken, trusted.overdue, now)
         before = snapshot.memory.progress
-        snapshot = self._poll.settled(snapshot, [entry.path for entry in found])
-        due = self._chores.due(snapshot.memory.chores, now)
+        snapshot = self._poller.settled(snapshot, [entry.path for entry in found])
+        due = self._maintenance.due(snapshot.memory.chores, now)
         if "reconcile" in due:
             self.reconcile(dry_run=False)
         if trusted.refused:
@@ -277,7 +281,7 @@ class TablePipeline:
         hidden = [entry.path for entry in found.stragglers]
         if not hidden:
             return
-        progress = lowered(memory.progress, hidden, self._quarantine.records(), now)
+        progress = lower_scans(memory.progress, hidden, self._quarantine.records(), now)
         if progress != memory.progress:
             self._view.save(replace(memory, progress=progress), now)
             self._view.forget()
@@ -285,7 +289,7 @@ class TablePipeline:
     def _do_chores(self, memory: Memory, due: Sequence[str], now: float, before: Progress) -> None:
         """With nothing to commit: the table's care, and the progress of an idle table."""
         if memory.txn_version:
-            for name in self._chores.care(due):
+            for name in self._maintenance.run_due(due):
                 memory = self._mark_done(memory, name, now)
             memory = self._look_for_published(memory, now)
         progress = mark_idle(memory.progress)

@@ -35,7 +35,7 @@ from penguin_py.table_view import TableView
 LIST_CONCURRENCY = 8
 
 
-class Poll:
+class TablePoller:
     """The polls of one table, and the times of the latest. Not thread-safe."""
 
     def __init__(

@@ -20,25 +20,30 @@ from blizzard_core.watermark.progress import Progress, is_new
 from penguin_py.activity import TableActivity
 from penguin_py.delta.log import COMMON_APP_ID
 from penguin_py.delta.output_ids import OutputIds
-from penguin_py.delta.restores import BarredIds, TakenOut
+from penguin_py.delta.restores import BarredIds, RestoreRemovals
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import COMMON_VERSION
 from penguin_py.intake.naming import is_grouped
-from penguin_py.intake.reconcile import beyond, came_since, copied_at, safe_horizon
-from penguin_py.model import Known, Rejection, TableState
+from penguin_py.intake.reconcile import beyond_horizon, came_since, copied_at, safe_horizon
+from penguin_py.model import LoggedPath, Rejection, TableState
 from penguin_py.planning.memory import (
     Memory,
     Seen,
     Snapshot,
-    completed,
+    add_commits,
+    add_logged_names,
     done_paths,
-    informed,
+    drop_logged_names,
     is_passed,
     mirror_path,
     mirror_to_json,
-    stored,
 )
-from penguin_py.planning.recovery import check_no_state, check_partitioning, gathered, recover
+from penguin_py.planning.recovery import (
+    check_no_state,
+    check_partitioning,
+    gather_output_ids,
+    recover,
+)
 from penguin_py.settings import Table
 
 # Files that are looked at to find out whether the directory was copied.
@@ -76,7 +81,7 @@ class TableView:
         # Paths the log knows as of `_seen` that no watermark covers or a sweep found below one.
         self._known: set[str] = set()
         self._late: set[str] = set()
-        # Quarantined files that the progress has as done; see `memory.stored`.
+        # Quarantined files that the progress has as done; see `memory.drop_logged_names`.
         self._refused: set[str] = set()
         self._seen: int | None = None
         self._seen_anchor = ""
@@ -161,13 +166,13 @@ class TableView:
     def output_ids(self, memory: Memory) -> Container[str]:
         """The output ids of all commits, of which the memory has the latest."""
         segments = self._output_ids
-        return memory.output_ids if segments is None else segments.beside(memory.output_ids)
+        return memory.output_ids if segments is None else segments.with_recent(memory.output_ids)
 
     def barred_ids(self, snapshot: Snapshot) -> BarredIds:
         """The output ids that no file may have that is to be committed."""
         known = self.output_ids(snapshot.memory)
         version = -1 if snapshot.state is None else snapshot.state.version
-        return BarredIds(known, TakenOut(self._delta, version))
+        return BarredIds(known, RestoreRemovals(self._delta, version))
 
     def knows(self, path: str) -> bool:
         """Return whether the log has a path that the watermarks leave open."""
@@ -196,9 +201,9 @@ class TableView:
         doubtful = [e for e in found if rebuilt or is_passed(progress, e.path)]
         if not doubtful:
             return Trusted(tuple(found))
-        horizon = safe_horizon(self._table.advanced.reconcile_horizon, state.removed_kept_secs)
+        horizon = safe_horizon(self._table.advanced.reconcile_horizon, state.removal_retention_secs)
         pairs = [
-            (lying, Known(path, 0, modified, "data" if is_data else "rewrite"))
+            (lying, LoggedPath(path, 0, modified, "data" if is_data else "rewrite"))
             for is_data, modified, path in self._sample
             if (lying := self._storage.stat(path)) is not None
         ]
@@ -213,7 +218,7 @@ class TableView:
         return Trusted(
             tuple(entry for entry in found if entry.path not in old),
             tuple(entry for entry in old.values() if entry.modified >= since),
-            tuple(beyond(entry) for entry in old.values() if entry.modified < since),
+            tuple(beyond_horizon(entry) for entry in old.values() if entry.modified < since),
         )
 
     def polled(self) -> None:
@@ -234,7 +239,7 @@ class TableView:
 
     def stored(self, progress: Progress) -> Progress:
         """The progress as it is written, without what the log has anyway."""
-        return stored(progress, self._refused)
+        return drop_logged_names(progress, self._refused)
 
     def committed(
         self, memory: Memory, paths: Iterable[str], version: int, output_ids: Iterable[str] = ()
@@ -260,7 +265,7 @@ class TableView:
     def save(self, memory: Memory, now: float) -> None:
         """Go on from this memory, and have it in the mirror. Raises `StorageError`."""
         self._memory = memory
-        slim = stored(memory.progress, self._refused)
+        slim = drop_logged_names(memory.progress, self._refused)
         self._refused = done_paths(slim)
         if not memory.txn_version:
             return  # without a commit of ours there is nothing that a mirror could mirror
@@ -291,7 +296,7 @@ class TableView:
         # Files of groups are never found by listing, so they need not be told from what is.
         self._known.update(path for path in news.paths if not is_grouped(path))
         self._transactions.update(news.transactions)
-        return informed(memory, news.output_ids, news.document)
+        return add_commits(memory, news.output_ids, news.document)
 
     def _found(self, state: TableState | None) -> Memory:
         """The memory for ``state``; a contradiction counts only if the log stands still."""
@@ -335,15 +340,15 @@ class TableView:
         paths = () if state is None else self._delta.known_paths(state.version, self._transactions)
         fresh = []
         for entry in paths:
-            if entry.told_by != "removal":
+            if entry.origin != "removal":
                 keep = heappush if len(self._sample) < SAMPLED else heappushpop
-                keep(self._sample, (entry.told_by == "data", entry.modified, entry.path))
+                keep(self._sample, (entry.origin == "data", entry.modified, entry.path))
             if is_grouped(entry.path):
                 continue
             if entry.path in self._late or is_new(memory.progress, entry.path):
                 fresh.append(entry)
         if state is not None:
-            memory = gathered(
+            memory = gather_output_ids(
                 self._delta,
                 memory,
                 state,
@@ -354,6 +359,6 @@ class TableView:
             )
         self._refused = done_paths(memory.progress)
         mine = [e for e in fresh if e.path not in self._late and self._accept(e.path)]
-        progress = completed(memory.progress, mine, self._clock())
+        progress = add_logged_names(memory.progress, mine, self._clock())
         self._known = {e.path for e in fresh if e.path in self._late or is_new(progress, e.path)}
         return replace(memory, progress=progress)

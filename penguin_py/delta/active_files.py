@@ -68,7 +68,7 @@ def active_files(
                 _array(table[f"null_count.{column}"], pa.int64()),
             )
         else:
-            bounds[column] = _looked_up(paths, logged.get(column, {}))
+            bounds[column] = _find_bounds(paths, logged.get(column, {}))
     return ActiveFiles(
         paths,
         _array(table["size_bytes"], pa.int64()),
@@ -107,7 +107,7 @@ def _spelled(value: Any) -> str | None:
     return value.isoformat() if isinstance(value, dt.date) else str(value)
 
 
-def _looked_up(paths: pa.Array, logged: Logged) -> Bounds:
+def _find_bounds(paths: pa.Array, logged: Logged) -> Bounds:
     nothing = (None, None, None)
     found = [logged.get(path, nothing) for path in paths.to_pylist()]
     return Bounds(

@@ -34,7 +34,7 @@ from blizzard_core.delta_json import (
 )
 from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.protocol import Storage
-from penguin_py.model import Known, OwnCommit
+from penguin_py.model import LoggedPath, OwnCommit
 
 # commitInfo key of ours, holding commit id, progress and output ids.
 OUR_KEY = "penguin"
@@ -130,7 +130,7 @@ class LogReader:
 
     def known_paths(
         self, version: int, transactions: dict[str, int] | None = None
-    ) -> Iterator[Known]:
+    ) -> Iterator[LoggedPath]:
         """Every path that the log up to ``version`` adds or removes.
 
         Times are 0 where the log does not say. Files outside the table's directory
@@ -153,11 +153,11 @@ class LogReader:
         commits of others came after it.
         """
         if hint is not None and 0 <= hint <= version:
-            columns = self._told(hint)
+            columns = self._commit_columns(hint)
             found = None if columns is None else _own(columns, hint, app_id, txn)
             if found is not None:
                 return found
-        for number, columns in self.newest_first(version, self._told):
+        for number, columns in self.newest_first(version, self._commit_columns):
             if columns is None:
                 return None
             found = _own(columns, number, app_id, txn)
@@ -177,7 +177,7 @@ class LogReader:
             yield from zip(numbers, self.pool.map(read, numbers), strict=True)
             version -= size
 
-    def _told(self, version: int) -> Columns | None:
+    def _commit_columns(self, version: int) -> Columns | None:
         """Return what a commit says of itself and of transactions; None if it is gone."""
         actions = read_commit(self._storage, version, (_INFO, "txn"))
         where = f"{self._storage.uri}/{commit_path(version)}"
@@ -226,7 +226,7 @@ class LogReader:
                 actions = read_commit(self._storage, number, ("add",)) or []
                 columns = columns_in(actions, _PATHS, f"{self._storage.uri}/{commit_path(number)}")
                 paths = _known(columns, self._storage.uri)
-                found += [known.path for known in paths if known.told_by == "data"]
+                found += [known.path for known in paths if known.origin == "data"]
             if not missing:
                 break
         return found
@@ -240,14 +240,14 @@ def anchored(stamped: bytes | None) -> str:
     return "" if stamped is None else hashlib.blake2b(stamped, digest_size=ANCHOR_BYTES).hexdigest()
 
 
-def _known(columns: Columns, root: str) -> Iterator[Known]:
+def _known(columns: Columns, root: str) -> Iterator[LoggedPath]:
     """Return what the columns `_PATHS` say of paths in the table's directory ``root``."""
     for path, millis, change in zip(*(columns[name] for name in _ADD), strict=True):
         if (plain := relative(path, root)) is not None:
-            yield Known(plain, 0, _seconds(millis), "rewrite" if change is False else "data")
+            yield LoggedPath(plain, 0, _seconds(millis), "rewrite" if change is False else "data")
     for path, millis in zip(*(columns[name] for name in _REMOVE), strict=True):
         if (plain := relative(path, root)) is not None:
-            yield Known(plain, 0, _seconds(millis), "removal")
+            yield LoggedPath(plain, 0, _seconds(millis), "removal")
 
 
 def _seconds(millis: Any) -> float:
@@ -258,24 +258,24 @@ def _seconds(millis: Any) -> float:
 def _own(columns: Columns, number: int, app_id: str, txn: int) -> OwnCommit | None:
     if transactions_in(columns).get(app_id) != txn:
         return None
-    document = next(filter(None, map(_ours, columns[_INFO])), {})
+    document = next(filter(None, map(_own_document, columns[_INFO])), {})
     # A second instance repeats the txn of the live one; the commit is still its own.
     return OwnCommit(number, document) if document.get("app_id", app_id) == app_id else None
 
 
 def _take_document(found: News, info: Mapping[str, object]) -> None:
-    if document := _ours(info):
+    if document := _own_document(info):
         found.output_ids += ids_in(info)
         found.document = document
 
 
 def ids_in(info: Mapping[str, object]) -> list[str]:
     """The output ids that a commit of any Penguin tells of; none for other writers."""
-    ids = _ours(info).get("output_ids")
+    ids = _own_document(info).get("output_ids")
     return [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
 
 
-def _ours(info: Mapping[str, object]) -> Mapping[str, object]:
+def _own_document(info: Mapping[str, object]) -> Mapping[str, object]:
     ours = info.get(OUR_KEY)
     return ours if isinstance(ours, Mapping) else {}
 

@@ -9,7 +9,7 @@ import re
 
 from blizzard_core.redact import redacted
 from blizzard_core.text import shortened
-from penguin_py.model import REMOVED_KEPT_SECS
+from penguin_py.model import REMOVAL_RETENTION_SECS
 
 _PASSING = re.compile(
     r"object.?store|generic (s3|http|gcs|microsoft|local)|error sending|timed? ?out|connection"
@@ -55,7 +55,7 @@ def is_failure(error: BaseException) -> bool:
     return isinstance(error, Exception) or type(error).__name__ == _PANIC
 
 
-def told_by(error: BaseException) -> str:
+def clean_message(error: BaseException) -> str:
     """delta-rs's message without colours, credentials and the stack frames it appends.
 
     Its beginning and its end, where the reason stands, if it is long.
@@ -86,7 +86,7 @@ def interval_secs(text: str | None) -> float | None:
     None if it is not understood or negative.
     """
     if text is None:
-        return REMOVED_KEPT_SECS
+        return REMOVAL_RETENTION_SECS
     match = _INTERVAL.fullmatch(text.lower())
     if match is None:
         return None

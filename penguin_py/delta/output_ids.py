@@ -70,7 +70,7 @@ def replaced_mark(output_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Either:
+class _Union:
     """What is in one of two containers."""
 
     one: Container[object]
@@ -124,7 +124,7 @@ class OutputIds:
                 f" ends at {version}: it has lost commits; {remedy}"
             )
         for path in self._paths:
-            table = _told(path).get("table")
+            table = _parse_name(path).get("table")
             if table and self._mark and f"-{table}" != self._mark:
                 raise StateError(
                     f"{self._storage.uri}/{path}: holds output ids of another table that was in"
@@ -144,9 +144,9 @@ class OutputIds:
         wanted = digests_of([output_id])
         return any(among(wanted, digests)[0] for digests in self._loaded().values())
 
-    def beside(self, recent: Iterable[str]) -> Container[str]:
+    def with_recent(self, recent: Iterable[str]) -> Container[str]:
         """Both these and the ids in the segments."""
-        return _Either(frozenset(recent), self)
+        return _Union(frozenset(recent), self)
 
     def are_due(self, recent: Sequence[str], version: int) -> bool:
         """Return whether ids of commits up to ``version`` in no segment are to be folded."""
@@ -192,7 +192,7 @@ def _listed(storage: Storage) -> list[str]:
     return [path for path in paths if _NAME.fullmatch(path.removeprefix(f"{FOLDER}/"))]
 
 
-def _told(path: str) -> dict[str, str | None]:
+def _parse_name(path: str) -> dict[str, str | None]:
     """What a segment's name says: its version, and the commit and the table if it is so new."""
     match = _NAME.fullmatch(path.removeprefix(f"{FOLDER}/"))
     return {} if match is None else match.groupdict()
@@ -206,7 +206,7 @@ def _unique(anchor: str) -> str:
 
 def _is_lost(path: str, anchor: Callable[[int], str]) -> bool:
     """Return whether the commit that a segment goes up to is another one by now."""
-    noted = _told(path).get("anchor")
+    noted = _parse_name(path).get("anchor")
     return bool(noted) and anchor(_version_of([path])) not in ("", noted)
 
 

@@ -18,7 +18,7 @@ from penguin_py.delta.output_ids import discard_mark, replaced_mark
 _GROUP_MARK = re.compile(r"[^/]+/\d+")
 
 
-class TakenOut:
+class RestoreRemovals:
     """The ids that RESTORE has taken out, as of one version. Reads the log as far as it is asked.
 
     Among the newest `COMMITS_SEARCHED`. Of a RESTORE to a time the version is not known, so what
@@ -63,7 +63,7 @@ class BarredIds:
     ``admitted`` are those that were asked for and are known and not barred.
     """
 
-    def __init__(self, known: Container[str], taken_out: TakenOut) -> None:
+    def __init__(self, known: Container[str], taken_out: RestoreRemovals) -> None:
         self._known = known
         self._taken_out = taken_out
         self.admitted: set[str] = set()

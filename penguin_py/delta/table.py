@@ -44,12 +44,12 @@ from penguin_py.delta.active_files import ActiveFiles, active_files, lacking
 from penguin_py.delta.log import LogReader, anchored
 from penguin_py.delta.logged_bounds import LoggedBounds
 from penguin_py.delta.messages import (
+    clean_message,
     commit_remedy,
     interval_secs,
     is_failure,
     is_passing,
     is_unsupported,
-    told_by,
 )
 from penguin_py.delta.writer import LogWriter, Marks
 from penguin_py.model import CommitConflict, CommitPlan, CommitRefused, OwnCommit, TableState
@@ -174,7 +174,7 @@ class DeltaLog(LogReader):
         units. Never a full vacuum: that one takes files that wait for their commit.
         """
         _handle, state = self._opened()
-        least = math.ceil(state.removed_kept_secs / HOUR)
+        least = math.ceil(state.removal_retention_secs / HOUR)
         hours = least if retention_secs is None else math.ceil(retention_secs / HOUR)
         if hours < least:
             raise CommitError(
@@ -192,7 +192,7 @@ class DeltaLog(LogReader):
             if not is_failure(error):
                 raise
             self._handle = None
-            raise CommitError(f"{self._table.uri}: {told_by(error)}") from error
+            raise CommitError(f"{self._table.uri}: {clean_message(error)}") from error
 
     def commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
         """Make the plan's adds visible, and what they change in the schema with them.
@@ -208,7 +208,9 @@ class DeltaLog(LogReader):
             if not self._landed(marks, error):
                 raise self._failure(marks, error, before) from error
             get_logger(table=self._table.name).warning(
-                "commit_landed_despite_error", txn_version=marks.txn_version, error=told_by(error)
+                "commit_landed_despite_error",
+                txn_version=marks.txn_version,
+                error=clean_message(error),
             )
         if self._table.is_local:
             self._make_durable(before)
@@ -223,7 +225,7 @@ class DeltaLog(LogReader):
                 f"{where}another Penguin made commit {marks.txn_version} of"
                 f" {self._table.app_id}; going on from there"
             )
-        told = told_by(error)
+        told = clean_message(error)
         others = self._current is not None and self._current.version != before
         if others or (isinstance(error, CommitFailedError) and not is_unsupported(told)):
             return CommitConflict(where + told)
@@ -264,7 +266,7 @@ class DeltaLog(LogReader):
         except Exception as unreadable:
             raise CommitError(
                 f"{self._table.uri}: whether commit {marks.txn_version} landed is unknown:"
-                f" {told_by(error)}; reading the log again: {told_by(unreadable)}"
+                f" {clean_message(error)}; reading the log again: {clean_message(unreadable)}"
             ) from error
         return own is not None and own.document.get("commit_id") == marks.commit_id
 
@@ -294,12 +296,12 @@ class DeltaLog(LogReader):
             schema=pa.schema(handle.schema().to_arrow()),
             partition_columns=tuple(metadata.partition_columns),
             created=(metadata.created_time or 0) / 1000,
-            removed_kept_secs=self._removed_kept_secs(metadata.configuration.get(_KEPT)),
+            removal_retention_secs=self._removal_retention_secs(metadata.configuration.get(_KEPT)),
             table_id=str(metadata.id),
             properties=dict(metadata.configuration),
         )
 
-    def _removed_kept_secs(self, text: str | None) -> float:
+    def _removal_retention_secs(self, text: str | None) -> float:
         found = interval_secs(text)
         if found is None:
             raise StateError(
@@ -316,7 +318,7 @@ class DeltaLog(LogReader):
         except BlizzardError:
             raise
         except OSError as error:
-            raise Unavailable(f"{self._table.uri}: {told_by(error)}") from error
+            raise Unavailable(f"{self._table.uri}: {clean_message(error)}") from error
         except BaseException as error:
             # Not delta-rs's own alone: a type that Arrow has no room for is Arrow's, and there is
             # no list of what another library gives up by.
@@ -326,7 +328,8 @@ class DeltaLog(LogReader):
             raise StateError(
                 f"{self._table.uri}: {'; '.join(told)}"
                 if told
-                else f"{self._table.uri}/{LOG}: the log cannot be read: {told_by(error)}.{_RESTORE}"
+                else f"{self._table.uri}/{LOG}: the log cannot be read:"
+                f" {clean_message(error)}.{_RESTORE}"
             ) from error
 
 
@@ -350,7 +353,7 @@ def has_vectors(handle: DeltaTable, uri: str) -> bool:
     except BaseException as error:  # delta-rs raises what it likes
         if not is_failure(error):
             raise
-        told = told_by(error)
+        told = clean_message(error)
         if is_passing(told):
             raise Unavailable(f"{uri}: {told}") from error
         return True  # one that cannot be read is there all the same

@@ -11,7 +11,7 @@ from penguin_py.activity import TableActivity
 from penguin_py.delta.output_ids import replaced_mark
 from penguin_py.delta.table import DeltaLog
 from penguin_py.delta.writer import Marks
-from penguin_py.groups.verdict import Going
+from penguin_py.groups.group_planner import Removals
 from penguin_py.model import Add, CommitPlan
 from penguin_py.planning.memory import Snapshot, commit_document, merged_ids
 from penguin_py.settings import Table
@@ -19,12 +19,12 @@ from penguin_py.table_view import TableView
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class GroupCommit:
     """One entry to be: its plan, the rows that come and go, and what it marks as applied."""
 
     plan: CommitPlan
     rows: int
-    going: Going
+    removals: Removals
     rewritten: tuple[Add, ...]
     marks: tuple[str, ...]
     groups: Mapping[str, int]
@@ -51,7 +51,7 @@ class GroupCommits:
         self._activity = activity
         self._log = get_logger(table=table.name)
 
-    def land(self, snapshot: Snapshot, commit: Commit) -> None:
+    def land(self, snapshot: Snapshot, commit: GroupCommit) -> None:
         """The commit lands on the snapshot's version, or raises `CommitError`."""
         now = self._clock()
         memory, plan = snapshot.memory, commit.plan
@@ -80,14 +80,14 @@ class GroupCommits:
         self._view.committed(after, (), version, ids)
         rewritten = sum(add.entry.size for add in commit.rewritten)
         if commit.marks:
-            self._activity.replaced(commit.going.rows, rewritten)
+            self._activity.replaced(commit.removals.rows, rewritten)
         self._log.info(
             "group_committed",
             groups=list(commit.marks),
             files=len(files),
             removed_files=len(plan.removes),
             rewritten_files=len(commit.rewritten),
-            replaced_rows=commit.going.rows,
+            replaced_rows=commit.removals.rows,
             txn_version=after.txn_version,
             new_columns=list(plan.changed),
         )

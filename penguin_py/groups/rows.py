@@ -22,7 +22,7 @@ from blizzard_core.storage.file_sink import FileSink
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.storage.range_file import RangeFile
 from blizzard_core.table.schema_fit import SchemaMismatch
-from penguin_py.planning.replacing import Ranges, leaving
+from penguin_py.planning.replacement import TextRanges, mask_replaced
 
 # Codecs as footers call them and as the writer wants them.
 _CODECS = {"UNCOMPRESSED": "none", "LZ4": "lz4"}
@@ -39,7 +39,7 @@ class Rewritten:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ReplacedRows:
     """The rows of a file that are replaced, of how many; and whether it lacks all the columns."""
 
     leaving: int
@@ -47,28 +47,30 @@ class Looked:
     lacks: bool = False
 
 
-def look_into(storage: Storage, path: str, size: int, wanted: Mapping[str, Ranges]) -> Looked:
+def count_replaced(
+    storage: Storage, path: str, size: int, wanted: Mapping[str, TextRanges]
+) -> ReplacedRows:
     """Read the columns of one file that say which of its rows go. Raises `SchemaMismatch`."""
     with _opened(storage, path, size, wanted) as file:
         columns = _text_columns(file.schema_arrow, wanted)
         if not columns:
-            return Looked(0, file.metadata.num_rows, lacks=True)
-        leaving = 0
+            return ReplacedRows(0, file.metadata.num_rows, lacks=True)
+        mask_replaced = 0
         for number in range(file.num_row_groups):
             values = file.read_row_group(number, columns=columns)
-            leaving += int(pc.sum(_leaving(values, wanted)).as_py() or 0)
-        return Looked(leaving, file.metadata.num_rows)
+            mask_replaced += int(pc.sum(_leaving(values, wanted)).as_py() or 0)
+        return ReplacedRows(mask_replaced, file.metadata.num_rows)
 
 
 def rewrite(
-    storage: Storage, path: str, size: int, target: str, wanted: Mapping[str, Ranges]
+    storage: Storage, path: str, size: int, target: str, wanted: Mapping[str, TextRanges]
 ) -> Rewritten:
     """Write the remaining rows of ``path`` to ``target``, durably. Raises `SchemaMismatch`."""
     with _opened(storage, path, size) as file:
         sink = FileSink(storage.open_output(target), f"{storage.uri}/{target}")
         collected: list[pq.FileMetaData] = []
         try:
-            schema = _taken(file.schema_arrow)
+            schema = _without_view_columns(file.schema_arrow)
             # Where a footer contradicts itself, who reads is told, and who asks it for its column
             # chunks ends the process: so they are asked for once rows were read.
             first = file.read_row_group(0)
@@ -87,12 +89,12 @@ def rewrite(
         return Rewritten(target, sink.written, collected[0], schema)
 
 
-def _leaving(rows: pa.Table, wanted: Mapping[str, Ranges]) -> Any:
+def _leaving(rows: pa.Table, wanted: Mapping[str, TextRanges]) -> Any:
     values = {name: rows[name] for name in _text_columns(rows.schema, wanted)}
-    return leaving(values, wanted, rows.num_rows)
+    return mask_replaced(values, wanted, rows.num_rows)
 
 
-def _text_columns(schema: pa.Schema, wanted: Mapping[str, Ranges]) -> list[str]:
+def _text_columns(schema: pa.Schema, wanted: Mapping[str, TextRanges]) -> list[str]:
     """Return the wanted columns that hold values. Raises `SchemaMismatch` if one is not text."""
     places = {name: schema.get_field_index(name) for name in wanted}
     there = [
@@ -118,7 +120,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(is_of(kind) for is_of in (*of_text, *of_bytes))
 
 
-def _taken(schema: pa.Schema) -> pa.Schema:
+def _without_view_columns(schema: pa.Schema) -> pa.Schema:
     """The schema without views, which delta-rs notes and Arrow has no filter for."""
     fields = [field.with_type(_without_views(field.type)) for field in schema]
     return pa.schema(fields, schema.metadata)

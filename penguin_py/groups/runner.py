@@ -20,16 +20,22 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.activity import TableActivity
 from penguin_py.delta.table import DeltaLog
-from penguin_py.groups.commits import Commit, GroupCommits
-from penguin_py.groups.discarding import Discarded, Discarding
-from penguin_py.groups.notes import Notes
-from penguin_py.groups.rewriting import Rewriting
-from penguin_py.groups.standing import Standing, commit_mark, last_of
-from penguin_py.groups.verdict import Going, GroupJudge, check_awaited, flat, whole_outputs_of
+from penguin_py.groups.commits import GroupCommit, GroupCommits
+from penguin_py.groups.discard import Discarder, DiscardResult
+from penguin_py.groups.group_planner import (
+    GroupPlanner,
+    Removals,
+    data_columns,
+    outputs_removed_whole,
+    require_replaced_outputs,
+)
+from penguin_py.groups.group_status import GroupStatus, commit_mark, last_committed
+from penguin_py.groups.rewrite_notes import RewriteNotes
+from penguin_py.groups.rewriter import Rewriter
 from penguin_py.intake.manifests import Manifests
 from penguin_py.model import CommitConflict, CommitRefused
 from penguin_py.planning.memory import Memory, Snapshot
-from penguin_py.planning.replacing import replaced_by, unreplaced_by
+from penguin_py.planning.replacement import replaced_ranges, unreplaced_by
 from penguin_py.settings import Table
 from penguin_py.table_view import TableView
 
@@ -39,7 +45,7 @@ TRIES = 12
 KEPT_SECS = 30 * 86_400.0
 
 
-class Groups:
+class GroupRunner:
     """The groups of one table. Not thread-safe."""
 
     def __init__(
@@ -60,8 +66,8 @@ class Groups:
         self._activity = activity
         self._log = get_logger(table=table.name)
         self._manifests = Manifests(storage, None if table.is_local else pool)
-        self._judge = GroupJudge(table, storage, log, pool)
-        self._notes = Notes(storage, table.state_name)
+        self._planner = GroupPlanner(table, storage, log, pool)
+        self._notes = RewriteNotes(storage, table.state_name)
         self._commits = GroupCommits(table, log, view, clock, activity)
         # What the listing of manifests found; None: there was none since the start.
         self._newest: dict[str, int] | None = None
@@ -71,8 +77,10 @@ class Groups:
         # Commits that the table refused, by source: on which version, and why.
         self._refused: dict[str, tuple[int, str]] = {}
 
-    def discard(self, outputs: Sequence[str], source: str | None, *, dry_run: bool) -> Discarded:
-        """See `Discarding`. Unless it is a ``dry_run`` a turn has to come before."""
+    def discard(
+        self, outputs: Sequence[str], source: str | None, *, dry_run: bool
+    ) -> DiscardResult:
+        """See `Discarder`. Unless it is a ``dry_run`` a turn has to come before."""
         blocked = self._blocked.keys() - self._behind
         if dry_run:
             snapshot = self._view.sync()
@@ -80,7 +88,7 @@ class Groups:
             blocked = {
                 s for s, standing in found if standing.blocked
             } | snapshot.memory.blocked.keys()
-        discarding = Discarding(self._storage, self._view, self._judge, self._commits)
+        discarding = Discarder(self._storage, self._view, self._planner, self._commits)
         return discarding.discard(outputs, source, blocked, dry_run=dry_run)
 
     def forget(self) -> None:
@@ -115,11 +123,11 @@ class Groups:
             blocked |= dict.fromkeys(groups, f"the table's groups wait for those of {names}")
             groups.clear()
         done = [source for source, group in groups.items() if self._apply(source, group, blocked)]
-        self._tell(blocked)
+        self._report_blocked(blocked)
         if groups or blocked or self._activity.groups is None:
             known = self._view.remembered() or memory
             self._activity.stands(
-                {s: Standing(known.groups.get(s, 0), blocked.get(s)).to_json() for s in last}
+                {s: GroupStatus(known.groups.get(s, 0), blocked.get(s)).to_json() for s in last}
             )
         return bool(done)
 
@@ -154,7 +162,7 @@ class Groups:
         memory, known = snapshot.memory, self._view.output_ids(snapshot.memory)
         found: set[str] = set()
         for source, listed in self._manifests.listed().items():
-            last = last_of(source, memory.groups, known)
+            last = last_committed(source, memory.groups, known)
             for seq in [seq for seq in listed if seq > last]:
                 data = self._manifests.read({source: seq}).get(source)
                 try:
@@ -164,7 +172,7 @@ class Groups:
                 found.update(() if group is None else (file.path for file in group.files))
         return found
 
-    def outlook(self, snapshot: Snapshot) -> dict[str, Standing]:
+    def outlook(self, snapshot: Snapshot) -> dict[str, GroupStatus]:
         """Return how far each source is and whether its next group can be applied.
 
         Writes nothing.
@@ -173,7 +181,7 @@ class Groups:
         listed = self._manifests.listed()
         self._newest = {source: max(found) for source, found in listed.items()}
         names = self._sources(memory)
-        last = {source: last_of(source, memory.groups, known) for source in names}
+        last = {source: last_committed(source, memory.groups, known) for source in names}
         there = self._manifests.read({source: seq + 1 for source, seq in last.items()})
         blocked = dict(self._gaps(last, there))
         due: dict[str, int] = {}
@@ -181,13 +189,13 @@ class Groups:
             seq = last[source] + 1
             try:
                 group = self._decoded(source, seq, data)
-                self._judge.coming(snapshot.state, group, known)
-                if snapshot.state is not None and whole_outputs_of(group):
-                    self._judge.going(snapshot.state, group, known)
+                self._planner.plan_adds(snapshot.state, group, known)
+                if snapshot.state is not None and outputs_removed_whole(group):
+                    self._planner.plan_removes(snapshot.state, group, known)
                 due[source] = seq
             except (StateError, SchemaMismatch) as error:
-                blocked[source] = _told(source, seq, error)
-        return {s: Standing(last[s], blocked.get(s), due.get(s)) for s in names}
+                blocked[source] = _explain(source, seq, error)
+        return {s: GroupStatus(last[s], blocked.get(s), due.get(s)) for s in names}
 
     def _sources(self, memory: Memory) -> list[str]:
         return [*dict.fromkeys([*self._table.source_ids, *memory.groups, *(self._newest or ())])]
@@ -221,18 +229,18 @@ class Groups:
         ]
         if behind:
             known = self._view.output_ids(memory)
-            moved = {source: last_of(source, memory.groups, known) for source in behind}
+            moved = {source: last_committed(source, memory.groups, known) for source in behind}
             moved = {source: seq for source, seq in moved.items() if seq}
             self._view.remember(replace(memory, groups={**memory.groups, **moved}))
 
     def _apply(self, source: str, group: Group, blocked: dict[str, str]) -> bool:
         """Apply a group, or say in ``blocked`` why it waits. Raises `CommitError` and others."""
-        rewriting: Rewriting | None = None
+        rewriting: Rewriter | None = None
         conflict: CommitConflict | None = None
         for _ in range(TRIES):
             snapshot = self._view.sync()
             known = self._view.output_ids(snapshot.memory)
-            if last_of(source, snapshot.memory.groups, known) >= group.seq:
+            if last_committed(source, snapshot.memory.groups, known) >= group.seq:
                 self._passed(snapshot, source, known)  # another Penguin was faster
                 return True
             version = -1 if snapshot.state is None else snapshot.state.version
@@ -241,14 +249,16 @@ class Groups:
                 return False
             whole = _with_unreplaced(group, snapshot.memory)
             if rewriting is None:
-                rewriting = Rewriting(self._storage, self._notes, replaced_by(whole), self._clock)
+                rewriting = Rewriter(
+                    self._storage, self._notes, replaced_ranges(whole), self._clock
+                )
             try:
                 landed = self._tried(snapshot, source, whole, rewriting)
             except CommitConflict as error:
                 conflict = error
                 continue
             except (SchemaMismatch, CommitRefused) as error:
-                blocked[source] = _told(source, group.seq, error)
+                blocked[source] = _explain(source, group.seq, error)
                 if isinstance(error, CommitRefused):
                     self._refused[source] = (version, blocked[source])
                 return False
@@ -257,7 +267,7 @@ class Groups:
         raise conflict or CommitConflict(f"{self._table.uri}: others commit all the time")
 
     def _tried(
-        self, snapshot: Snapshot, source: str, group: Group, rewriting: Rewriting
+        self, snapshot: Snapshot, source: str, group: Group, rewriting: Rewriter
     ) -> bool | None:
         """One try: whether it was applied; None if the table had to be changed for it first."""
         state, memory = snapshot.state, snapshot.memory
@@ -268,26 +278,30 @@ class Groups:
                 return False  # without a table there is no place yet to remember a number
         known = self._view.output_ids(memory)
         for each in ahead:
-            check_awaited(each, known)
-        plan, rows = self._judge.coming(state, ahead[-1], known)
+            require_replaced_outputs(each, known)
+        plan, rows = self._planner.plan_adds(state, ahead[-1], known)
         marks = tuple(commit_mark(source, each.seq) for each in ahead)
         groups = {**memory.groups, source: ahead[-1].seq}
         if state is None:
-            self._commits.land(snapshot, Commit(plan, rows, Going(), (), marks, groups, {}))
+            self._commits.land(snapshot, GroupCommit(plan, rows, Removals(), (), marks, groups, {}))
             return True
         if plan.changed:
             # delta-rs takes columns by the call that overwrites alone, and removes by the other.
             columns = replace(plan, adds=(), replaces=False)
-            unchanged = Commit(columns, 0, Going(), (), (), memory.groups, memory.unreplaced)
+            unchanged = GroupCommit(
+                columns, 0, Removals(), (), (), memory.groups, memory.unreplaced
+            )
             self._commits.land(snapshot, unchanged)
             return None
-        going = self._judge.going(state, group, known)
-        rewritten = rewriting.adds(going.mixed, flat(plan), state)
+        going = self._planner.plan_removes(state, group, known)
+        rewritten = rewriting.adds(going.mixed, data_columns(plan), state)
         plan = replace(plan, adds=(*plan.adds, *rewritten), removes=going.removes)
         left = dict(memory.unreplaced)
         rest = unreplaced_by(group, left.pop(source, ())).rest
         left |= {source: rest} if rest else {}
-        commit = Commit(plan, rows, going, tuple(rewritten), marks, groups, left, group.outputs)
+        commit = GroupCommit(
+            plan, rows, going, tuple(rewritten), marks, groups, left, group.outputs
+        )
         self._commits.land(snapshot, commit)
         rewriting.landed(rewritten)
         return True
@@ -305,10 +319,10 @@ class Groups:
 
     def _passed(self, snapshot: Snapshot, source: str, known: Container[str]) -> None:
         memory = snapshot.memory
-        last = last_of(source, memory.groups, known)
+        last = last_committed(source, memory.groups, known)
         self._view.remember(replace(memory, groups={**memory.groups, source: last}))
 
-    def _tell(self, blocked: Mapping[str, str]) -> None:
+    def _report_blocked(self, blocked: Mapping[str, str]) -> None:
         for source, why in blocked.items():
             if self._blocked.get(source) != why:
                 self._log.warning("group_blocked", source=source, error=why)
@@ -327,7 +341,7 @@ def _with_unreplaced(group: Group, memory: Memory) -> Group:
     return replace(group, replace=(*group.replace, *due)) if due else group
 
 
-def _told(source: str, seq: int, error: Exception) -> str:
+def _explain(source: str, seq: int, error: Exception) -> str:
     """Return why a group waits, with the name of its manifest."""
     text = str(error)
     name = group_path(source, seq)

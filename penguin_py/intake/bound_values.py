@@ -36,7 +36,7 @@ def bound_writer(table: pa.DataType, file: pa.DataType, characters: int) -> Writ
         file = file.value_type
     write: Write | None = None
     if types.is_signed_integer(table) and types.is_signed_integer(file):
-        write = partial(_whole, table.bit_width)
+        write = partial(_integer, table.bit_width)
     elif types.is_timestamp(table) and types.is_timestamp(file):
         if (table.tz is None) == (file.tz is None):
             suffix = "" if table.tz is None else "Z"
@@ -67,7 +67,7 @@ def _boolean(raw: Any, _upper: bool) -> bool | None:
     return raw if isinstance(raw, bool) else None
 
 
-def _whole(bits: int, raw: Any, _upper: bool) -> int | None:
+def _integer(bits: int, raw: Any, _upper: bool) -> int | None:
     limit = 1 << (bits - 1)
     return raw if isinstance(raw, int) and -limit <= raw < limit else None
 
@@ -126,10 +126,10 @@ def _text(characters: int, raw: Any, upper: bool) -> str | None:
     if len(text) <= characters:
         return text
     prefix = text[:characters]
-    return (raised(prefix) or text) if upper else prefix
+    return (next_text(prefix) or text) if upper else prefix
 
 
-def raised(prefix: str) -> str | None:
+def next_text(prefix: str) -> str | None:
     """The shortest text above everything that starts with ``prefix``; None if there is none."""
     for end in range(len(prefix), 0, -1):
         code = ord(prefix[end - 1]) + 1

@@ -34,14 +34,14 @@ AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class MissingOutputs:
     """The missing outputs, and the time before which no batch needs a look any more."""
 
     missing: tuple[Rejection, ...]
     settled: float
 
 
-class Published:
+class PublishedOutputs:
     """The published outputs of one table. Not thread-safe."""
 
     def __init__(self, storage: Storage, pool: Executor) -> None:
@@ -56,7 +56,7 @@ class Published:
         records: Mapping[str, QuarantineRecord],
         since: float,
         now: float,
-    ) -> Looked:
+    ) -> MissingOutputs:
         """Compare what was published at ``since`` or later with the log and the store.
 
         ``known`` are the output ids of the log, ``records`` what is on record as refused.
@@ -65,17 +65,17 @@ class Published:
         objects = list(journal_objects(self._storage, since - LONGEST_BATCH_SECS))
         due = [e for e in objects if e.modified >= since and e.path not in self._settled]
         missing: list[Rejection] = []
-        settled = now - MARGIN_SECS
+        find_resolved = now - MARGIN_SECS
         for start in range(0, len(due), AT_ONCE):
             some = due[start : start + AT_ONCE]
             batches = self._pool.map(lambda e: published_batch(self._storage, e.path), some)
             for entry, batch in zip(some, batches, strict=True):
                 if batch is not None and self._waits(batch, known, records, missing):
-                    settled = min(settled, entry.modified)
+                    find_resolved = min(find_resolved, entry.modified)
                 else:
                     self._settled.add(entry.path)
-        self._settled &= {entry.path for entry in objects if entry.modified >= settled}
-        return Looked(tuple(missing), settled)
+        self._settled &= {entry.path for entry in objects if entry.modified >= find_resolved}
+        return MissingOutputs(tuple(missing), find_resolved)
 
     def _waits(
         self,
@@ -114,7 +114,7 @@ def _missing(batch: PublishedBatch, output: PublishedOutput) -> Rejection:
 AT_MOST = 1000
 
 
-def settled(
+def find_resolved(
     storage: Storage,
     records: Iterable[QuarantineRecord],
     known: Container[str],

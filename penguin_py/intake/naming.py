@@ -7,7 +7,7 @@ a partition only its names move anything there; others that are done are kept by
 
 Where another's name came first, or after a day without Blizzard's, or where they are
 very many, it does move the watermark; the sweep that finds the first of Blizzard's below
-it puts polls back (`lowered`).
+it puts polls back (`lower_scans`).
 
 Files of groups (`blizzard_core.handover.groups`) are told by their names, too: they travel by
 manifest, so no listing finds them, whatever ``file_pattern`` takes.
@@ -68,7 +68,7 @@ def movers(now: float) -> Callable[[PartitionProgress], Callable[[str], bool]]:
     return of
 
 
-def lowered(
+def lower_scans(
     progress: Progress, stragglers: Iterable[str], refused: Collection[str], now: float
 ) -> Progress:
     """The progress with scans starting below Blizzard's files that another's name hid.

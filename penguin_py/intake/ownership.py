@@ -22,7 +22,7 @@ REMEDY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class SortedFiles:
     """Files by whose they are: which count, which have to wait, which are refused."""
 
     taken: tuple[Footer, ...]
@@ -48,7 +48,7 @@ class Owners:
         """Return whether anybody's file may be taken by now."""
         return self.min_age_secs is not None and now - entry.modified >= self.min_age_secs
 
-    def sorted(self, footers: Sequence[Footer], now: float) -> Sorted:
+    def sorted(self, footers: Sequence[Footer], now: float) -> SortedFiles:
         """Return what these files count for now."""
         taken: list[Footer] = []
         young: list[Entry] = []
@@ -60,10 +60,10 @@ class Owners:
                 refused.append(Rejection(footer.entry, "writer", f"is not ours; {REMEDY}"))
             else:
                 young.append(footer.entry)
-        return Sorted(tuple(taken), tuple(young), tuple(refused))
+        return SortedFiles(tuple(taken), tuple(young), tuple(refused))
 
 
-class Foreign:
+class ForeignFiles:
     """Files of others that are waiting, so that their footers are read once. Not thread-safe."""
 
     def __init__(self, owners: Owners) -> None:

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from blizzard_core.handover.quarantine import QuarantineRecord, spelled
 from blizzard_core.storage.protocol import Entry
-from penguin_py.model import CLOCK_SKEW_SECS, Known, Rejection
+from penguin_py.model import CLOCK_SKEW_SECS, LoggedPath, Rejection
 
 # Times before 2001 are not those of files in an object store.
 MADE_UP_SECS = 1e9
@@ -60,7 +60,7 @@ class Findings:
         return (*self.stragglers, *self.retries, *self.overdue)
 
 
-def copied_at(pairs: Iterable[tuple[Entry, Known]], now: float) -> float:
+def copied_at(pairs: Iterable[tuple[Entry, LoggedPath]], now: float) -> float:
     """Until when files were written anew by a copy of the directory, in epoch seconds.
 
     ``pairs`` are files as listed and as the log knows them. 0 if most of them still have
@@ -72,11 +72,11 @@ def copied_at(pairs: Iterable[tuple[Entry, Known]], now: float) -> float:
     told = [
         (listed, known)
         for listed, known in pairs
-        if known.told_by != "removal"
+        if known.origin != "removal"
         and known.modified > MADE_UP_SECS
         and listed.modified <= now + CLOCK_SKEW_SECS
     ]
-    told = [pair for pair in told if pair[1].told_by == "data"] or told
+    told = [pair for pair in told if pair[1].origin == "data"] or told
     anew = [
         listed.modified
         for listed, known in told
@@ -85,7 +85,7 @@ def copied_at(pairs: Iterable[tuple[Entry, Known]], now: float) -> float:
     return max(anew) + CLOCK_SKEW_SECS if anew and 2 * len(anew) >= len(told) else 0.0
 
 
-def beyond(entry: Entry) -> Rejection:
+def beyond_horizon(entry: Entry) -> Rejection:
     """The refusal of a file that is too old to be taken: the log may have had and removed it."""
     return Rejection(entry, "horizon", BEYOND)
 

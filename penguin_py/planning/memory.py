@@ -12,7 +12,7 @@ Three places hold it, the most certain first:
 
 The names done within the grace period could be many thousands at each commit. The
 log has them anyway, all but those of quarantined files; so only these are stored
-(`stored`), and the others are put back from the log (`completed`).
+(`drop_logged_names`), and the others are put back from the log (`add_logged_names`).
 
 A mirror that cannot be understood is only a warning as long as commitInfo is
 there; without it, that is a `StateError`: to guess could skip files.
@@ -187,7 +187,7 @@ class _CommitDocument:
     unreplaced: dict[str, tuple[tuple[str, str], ...]] | None = None
 
 
-def committed(
+def memory_of_commit(
     document: Mapping[str, object], txn_version: int, earlier_ids: Sequence[str], where: str
 ) -> Memory:
     """The memory in a commitInfo of ours. Raises `StateError`."""
@@ -212,7 +212,7 @@ class _Left:
     unreplaced: dict[str, tuple[tuple[str, str], ...]] | None = None
 
 
-def informed(
+def add_commits(
     memory: Memory, output_ids: Sequence[str], document: Mapping[str, object] | None
 ) -> Memory:
     """Add what the commits of all Penguins say to the memory of one.
@@ -234,7 +234,7 @@ def merged_ids(earlier: Sequence[str], later: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*earlier, *later]))
 
 
-def rebuilt(
+def rebuild_memory(
     known: Sequence[Entry], depth: int, txn_version: int, now: float, grace: float
 ) -> Memory:
     """The memory that the log's paths alone give.
@@ -255,7 +255,7 @@ def _nothing_waits(_partition: str) -> None:
     """Every path is done."""
 
 
-def stored(progress: Progress, refused: Iterable[str]) -> Progress:
+def drop_logged_names(progress: Progress, refused: Iterable[str]) -> Progress:
     """The progress without the done names that the log has; ``refused`` are the others."""
     partitions = {name: replace(known, done={}) for name, known in progress.partitions.items()}
     for path in refused:
@@ -267,8 +267,8 @@ def stored(progress: Progress, refused: Iterable[str]) -> Progress:
     return replace(progress, partitions=partitions)
 
 
-def completed(progress: Progress, known: Iterable[Entry], now: float) -> Progress:
-    """The inverse of `stored`: ``known`` are the log's paths that the progress lacks.
+def add_logged_names(progress: Progress, known: Iterable[Entry], now: float) -> Progress:
+    """The inverse of `drop_logged_names`: ``known`` are the log's paths that the progress lacks.
 
     Their grace period starts again, since nobody knows when they were done. Those
     above a watermark stay out: something below them is pending.

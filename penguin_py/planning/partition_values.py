@@ -119,7 +119,7 @@ def _canonical(name: str, text: str, kind: pa.DataType) -> str:
     if pa.types.is_string(kind):
         parsed = text
     elif pa.types.is_signed_integer(kind):
-        parsed = _whole(text, kind)
+        parsed = _integer(text, kind)
     elif pa.types.is_date32(kind):
         parsed = _date(text)
     elif pa.types.is_timestamp(kind):
@@ -143,7 +143,7 @@ def _spoken(kind: pa.DataType) -> str:
     return str(kind)
 
 
-def _whole(text: str, kind: pa.DataType) -> str | None:
+def _integer(text: str, kind: pa.DataType) -> str | None:
     if not _WHOLE.fullmatch(text):
         return None
     number, limit = int(text), 1 << (kind.bit_width - 1)

@@ -20,12 +20,12 @@ from penguin_py.planning.file_ids import ids_of_files, ids_of_mirrors
 from penguin_py.planning.memory import (
     SETTLED_SECS,
     Memory,
-    committed,
-    informed,
+    add_commits,
+    memory_of_commit,
     merged_ids,
     mirror_from_json,
     mirror_path,
-    rebuilt,
+    rebuild_memory,
 )
 from penguin_py.settings import Table
 
@@ -44,7 +44,7 @@ def recover(
     ``accept`` tells which of the log's names could be files of ours; all of them
     are read only if nothing else is left; then `Memory.commit_id` is empty. Output
     ids of versions up to ``folded`` are in segments; those of later ones are the
-    mirror's, and `gathered` adds the others. Raises `StateError` and `StorageError`.
+    mirror's, and `gather_output_ids` adds the others. Raises `StateError` and `StorageError`.
     """
     oldest = lookback_floor(table.settings.partition_filter, now)
     if state is None:
@@ -58,10 +58,10 @@ def recover(
         get_logger(table=table.name).info(
             "progress_rebuilt_from_log", files=len(ours), txn_version=state.txn_version
         )
-        if state.removed_kept_secs < SETTLED_SECS:
+        if state.removal_retention_secs < SETTLED_SECS:
             # A file below these may be one whose removal the log has forgotten already.
             ours = [replace(entry, modified=0.0) for entry in ours]
-        memory = rebuilt(ours, depth, state.txn_version, now, table.advanced.grace_period)
+        memory = rebuild_memory(ours, depth, state.txn_version, now, table.advanced.grace_period)
         # Otherwise the first poll would list every partition the table ever had.
         floored = raise_floors(
             memory.progress, table.advanced.max_tracked_partitions, oldest, (), now
@@ -72,7 +72,7 @@ def recover(
     return replace(memory, progress=replace(memory.progress, depth=depth))
 
 
-def gathered(
+def gather_output_ids(
     log: DeltaLog,
     memory: Memory,
     state: TableState,
@@ -99,14 +99,14 @@ def gathered(
                 " that rows committed long ago are no longer recognised by their output ids"
             )
         news = log.penguin_news(folded, state.version)
-        return informed(replace(memory, output_ids=()), news.output_ids, news.document)
+        return add_commits(replace(memory, output_ids=()), news.output_ids, news.document)
     if memory.seen.version >= 0 and dict(memory.seen.transactions) == dict(transactions):
         return memory
     after = max(folded, memory.seen.version)
     if after < 0:
         after = max(after, state.version - COMMITS_SEARCHED)
     news = log.penguin_news(after, state.version)
-    memory = informed(memory, news.output_ids, news.document)
+    memory = add_commits(memory, news.output_ids, news.document)
     has_penguin = bool(state.txn_version) or COMMON_APP_ID in transactions
     if not has_penguin or after >= state.version or log.has_commit(after + 1):
         return memory
@@ -179,7 +179,7 @@ def _remembered(
         return mirror if same else None
     where = f"{storage.uri}: commitInfo of version {own.version}"
     earlier = () if mirror is None else mirror.output_ids
-    memory = committed(own.document, state.txn_version, earlier, where)
+    memory = memory_of_commit(own.document, state.txn_version, earlier, where)
     if mirror is None:
         return replace(memory, chores=chores)
     if mirror.commit_id == memory.commit_id:

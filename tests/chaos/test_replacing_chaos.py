@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 
 from blizzard_core.handover.groups import Group
 from penguin_py.delta import writer
-from penguin_py.groups.verdict import Going, GroupJudge
+from penguin_py.groups.group_planner import GroupPlanner, Removals
 from penguin_py.model import TableState
 from tests.chaos.replacing.run import run
 from tests.support.group_world import Publisher, reading, unit
@@ -51,12 +51,14 @@ def test_it_is_the_zero_retries_that_hold_it_up(
 def test_it_is_the_rewriting_that_holds_it_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = GroupJudge.going
+    real = GroupPlanner.plan_removes
 
-    def going(self: GroupJudge, state: TableState, group: Group, known: Container[str]) -> Going:
+    def going(
+        self: GroupPlanner, state: TableState, group: Group, known: Container[str]
+    ) -> Removals:
         return replace(real(self, state, group, known), mixed=())
 
-    monkeypatch.setattr(GroupJudge, "going", going)
+    monkeypatch.setattr(GroupPlanner, "plan_removes", going)
     with pytest.raises(AssertionError):
         run(tmp_path, 0)
 

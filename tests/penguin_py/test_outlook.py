@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from penguin_py.__main__ import main
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import BEYOND
-from penguin_py.planning.verdict import Forecast
+from penguin_py.planning.batch_planner import Forecast
 from tests.penguin_py.planning.test_recovery import Counting
 from tests.support.penguin_world import World, parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root

@@ -28,7 +28,7 @@ from blizzard_core.storage.protocol import Storage
 from penguin_py.delta.log import LogReader
 from penguin_py.delta.table import DeltaLog
 from penguin_py.model import CommitConflict
-from penguin_py.planning.verdict import Judge, Verdict
+from penguin_py.planning.batch_planner import BatchDecision, BatchPlanner
 from tests.support.faulty_log import alone, around
 from tests.support.penguin_world import World, parquet
 from tests.support.s3_server import S3Server
@@ -727,14 +727,16 @@ def test_a_file_that_another_penguin_commits_while_it_is_looked_into_is_not_refu
     world.run()
     world.put("b.parquet", {"id": [2]}, output_id="p/s/2/1/0")
     slow = world.penguin()
-    verdict = Judge.verdict
+    verdict = BatchPlanner.decide
 
-    def overtaken(judge: Judge, state: Any, batch: Any, _known: Any, *more: Any) -> Verdict:
+    def overtaken(
+        judge: BatchPlanner, state: Any, batch: Any, _known: Any, *more: Any
+    ) -> BatchDecision:
         monkeypatch.undo()
         assert world.run() == 1
         return verdict(judge, state, batch, {"p/s/2/1/0"}, *more)
 
-    monkeypatch.setattr(Judge, "verdict", overtaken)
+    monkeypatch.setattr(BatchPlanner, "decide", overtaken)
     with pytest.raises(CommitConflict, match=r"perhaps of b\.parquet"):
         slow.cycle(threading.Event())
     world.run(slow)

@@ -16,7 +16,7 @@ from blizzard_core.errors import Conflict, StorageError
 from blizzard_core.storage.clock import StoreClock
 from blizzard_core.storage.opening import open_storage
 from penguin_py import app
-from penguin_py.app import ask, probe_path
+from penguin_py.app import probe_path, probe_store
 from penguin_py.intake.reconcile import BEYOND
 from penguin_py.pipeline import TablePipeline
 from tests.support.fault_proxy import FaultProxy, fault_proxy
@@ -95,7 +95,7 @@ def test_a_store_is_put_to_the_test_once(wire: World, proxy: FaultProxy) -> None
 def test_a_start_asks_three_times_whoever_asked_before(wire: World, proxy: FaultProxy) -> None:
     for requests in (4, 3, 3):  # the first write is followed by both conditions that fail
         proxy.seen.clear()
-        ask(wire.storage, "events", StoreClock(time.time, time.monotonic))
+        probe_store(wire.storage, "events", StoreClock(time.time, time.monotonic))
         assert len(proxy.seen) == requests, proxy.seen
     assert wire.storage.read(probe_path("events")) == b""
 

@@ -18,7 +18,7 @@ from blizzard_py.app import wiring
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, Place
 from blizzard_py.sources.parts import Parts, Stores
-from penguin_py.app import ask
+from penguin_py.app import probe_store
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import Table
 from tests.simulation.deltalog import SimulatedLog
@@ -165,5 +165,5 @@ def table_pipeline(
     table = table_settings(settings)
     log = SimulatedLog(table, sink, pool, clocks.clock, settings.log_kept)
     clock = StoreClock(clocks.clock, clocks.monotonic)
-    prepare = partial(ask, sink, table.state_name, clock)
+    prepare = partial(probe_store, sink, table.state_name, clock)
     return TablePipeline(table, sink, log, pool, clock, activity, prepare)  # type: ignore[arg-type]

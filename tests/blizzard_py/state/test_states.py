@@ -13,7 +13,7 @@ from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import JOURNAL_FOLDER
-from penguin_py.planning.memory import committed, mirror_from_json, mirror_to_json
+from penguin_py.planning.memory import memory_of_commit, mirror_from_json, mirror_to_json
 from tests.support.memory_store import MemoryStorage
 
 STATES = Path(__file__).parents[2] / "data" / "states"
@@ -173,7 +173,7 @@ def test_a_mirror_says_what_it_said(path: Path) -> None:
 
 @pytest.mark.parametrize("path", COMMITS, ids=named)
 def test_a_commit_says_what_it_said(path: Path) -> None:
-    memory = committed(document(path)["commitInfo"]["penguin"], 2, ["id-a"], "x")
+    memory = memory_of_commit(document(path)["commitInfo"]["penguin"], 2, ["id-a"], "x")
     assert memory.progress.value == "date=2024-01-29/broken.parquet"
     assert memory.output_ids == ("id-a", "id-c")
     assert memory.txn_version == 2

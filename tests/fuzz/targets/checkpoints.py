@@ -17,7 +17,7 @@ from blizzard_py.state.journal import Journal
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from penguin_py.delta.output_ids import OutputIds
-from penguin_py.planning.memory import Memory, committed, mirror_from_json, mirror_to_json
+from penguin_py.planning.memory import Memory, memory_of_commit, mirror_from_json, mirror_to_json
 from tests.fuzz.mutate import behind, json_document
 from tests.fuzz.target import Target, hold
 from tests.support.memory_store import MemoryStorage
@@ -48,7 +48,7 @@ def _mirror(data: bytes) -> None:
 
 
 def _commit(data: bytes) -> None:
-    committed(parsed(data, _WHERE), 1, (), _WHERE)
+    memory_of_commit(parsed(data, _WHERE), 1, (), _WHERE)
 
 
 def _journal(data: bytes) -> None:

@@ -24,7 +24,7 @@ from blizzard_core.errors import CommitError, StateError, Unavailable
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY
 from blizzard_core.storage.protocol import ListingPage, Storage
 from blizzard_core.text import MAX_SHOWN
-from penguin_py.delta.messages import told_by
+from penguin_py.delta.messages import clean_message
 from penguin_py.delta.table import DeltaLog
 from tests.support.penguin_world import World, parquet
 
@@ -295,5 +295,5 @@ def test_a_log_that_delta_rs_gives_up_on_is_refused_by_name(
 
 def test_what_delta_rs_says_of_a_long_path_is_cut() -> None:
     """A message goes to the log and to whoever looks at the status page."""
-    assert len(told_by(OSError("x" * 2_000_000 + ": too long"))) <= MAX_SHOWN
-    assert told_by(OSError("x" * 2_000_000 + ": too long")).endswith("x: too long")
+    assert len(clean_message(OSError("x" * 2_000_000 + ": too long"))) <= MAX_SHOWN
+    assert clean_message(OSError("x" * 2_000_000 + ": too long")).endswith("x: too long")

@@ -37,8 +37,8 @@ def test_what_was_folded_is_known_ever_after(storage: Storage) -> None:
         assert all(f"p/{v}/{index}" in found for v in range(64) for index in range(50))
         assert not any(f"q/{v}/{index}" in found for v in range(64) for index in range(50))
         assert None not in found
-        assert "p/new" in found.beside(["p/new"])
-        assert "p/3/3" in found.beside(["p/new"])
+        assert "p/new" in found.with_recent(["p/new"])
+        assert "p/3/3" in found.with_recent(["p/new"])
     # Few objects, however many folds there were, and every id in one of them only.
     assert len(segments(storage)) < 8
     sizes = [len(read_segment(storage, path, "")) for path in segments(storage)]

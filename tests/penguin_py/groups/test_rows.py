@@ -11,9 +11,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.table.schema_fit import SchemaMismatch
-from penguin_py.groups.rows import Looked, look_into, rewrite
+from penguin_py.groups.rows import ReplacedRows, count_replaced, rewrite
 from penguin_py.intake.file_statistics import file_statistics
-from penguin_py.planning.replacing import ranges_of
+from penguin_py.planning.replacement import ranges_of
 from tests.support.thrift_tree import Tree, edited
 
 WANTED = {"_unit": ranges_of([("b", "c")])}
@@ -49,7 +49,7 @@ def test_the_other_rows_stay_in_order_with_codec_groups_and_metadata(tmp_path: P
     )
     storage = open_storage(str(tmp_path), {})
     size = (tmp_path / "a.parquet").stat().st_size
-    assert look_into(storage, "a.parquet", size, WANTED) == Looked(2, 6)
+    assert count_replaced(storage, "a.parquet", size, WANTED) == ReplacedRows(2, 6)
     made = rewrite(storage, "a.parquet", size, "deep/b.parquet", WANTED)
     found = pq.ParquetFile(tmp_path / "deep/b.parquet")
     assert made.size == (tmp_path / "deep/b.parquet").stat().st_size
@@ -72,7 +72,7 @@ def test_what_delta_rs_writes_with_views_is_rewritten(tmp_path: Path) -> None:
     [path] = found.file_uris()
     storage, name = open_storage(str(tmp_path), {}), Path(path).name
     size = Path(path).stat().st_size
-    assert look_into(storage, name, size, WANTED) == Looked(2, 5)
+    assert count_replaced(storage, name, size, WANTED) == ReplacedRows(2, 5)
     rewrite(storage, name, size, "b.parquet", WANTED)
     rows = pq.read_table(tmp_path / "b.parquet").to_pylist()
     assert [row["id"] for row in rows] == [2, 3, 5]
@@ -83,7 +83,7 @@ def test_a_file_without_the_column_has_no_such_rows(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1], "other": ["b"]}), tmp_path / "a.parquet")
     storage = open_storage(str(tmp_path), {})
     size = (tmp_path / "a.parquet").stat().st_size
-    assert look_into(storage, "a.parquet", size, WANTED) == Looked(0, 1, lacks=True)
+    assert count_replaced(storage, "a.parquet", size, WANTED) == ReplacedRows(0, 1, lacks=True)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.large_string()])
@@ -93,7 +93,7 @@ def test_text_is_compared_whatever_it_is_called(tmp_path: Path, kind: pa.DataTyp
     pq.write_table(rows, tmp_path / "a.parquet")
     storage = open_storage(str(tmp_path), {})
     size = (tmp_path / "a.parquet").stat().st_size
-    assert look_into(storage, "a.parquet", size, WANTED) == Looked(1, 4)
+    assert count_replaced(storage, "a.parquet", size, WANTED) == ReplacedRows(1, 4)
     rewrite(storage, "a.parquet", size, "b.parquet", WANTED)
     stay = [value for value in values if value not in (b"b", "b")]
     assert pq.read_table(tmp_path / "b.parquet")["_unit"].to_pylist() == stay
@@ -106,15 +106,15 @@ def test_a_column_of_another_type_is_told_and_one_of_nulls_has_nothing(tmp_path:
     with pytest.raises(
         SchemaMismatch, match=r"^a\.parquet has _unit as int64, so its rows cannot be told"
     ):
-        look_into(storage, "a.parquet", (tmp_path / "a.parquet").stat().st_size, WANTED)
+        count_replaced(storage, "a.parquet", (tmp_path / "a.parquet").stat().st_size, WANTED)
     size = (tmp_path / "b.parquet").stat().st_size
-    assert look_into(storage, "b.parquet", size, WANTED) == Looked(0, 1, lacks=True)
+    assert count_replaced(storage, "b.parquet", size, WANTED) == ReplacedRows(0, 1, lacks=True)
 
 
 def test_a_file_that_cannot_be_read_is_told_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"junk that is long enough")
     with pytest.raises(SchemaMismatch, match=r"a\.parquet is in the table and cannot be read"):
-        look_into(open_storage(str(tmp_path), {}), "a.parquet", 24, WANTED)
+        count_replaced(open_storage(str(tmp_path), {}), "a.parquet", 24, WANTED)
 
 
 def test_a_footer_of_two_minds_ends_no_process(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from blizzard_core.handover.groups import Group
-from penguin_py.planning.replacing import Unreplaced, unreplaced_by
-from tests.penguin_py.groups.test_applied_groups import S, ids, rows
+from penguin_py.planning.replacement import Unreplaced, unreplaced_by
+from tests.penguin_py.groups.test_group_runner import S, ids, rows
 from tests.support.group_world import Publisher, reading
 from tests.support.penguin_world import World
 

@@ -117,15 +117,15 @@ def test_a_sweep_is_not_repeated_by_every_start(
     world.put("b.parquet", {"id": [2]})
     world.run()
     sweeps: list[float] = []
-    from penguin_py.upkeep import Upkeep  # noqa: PLC0415 - patched here only
+    from penguin_py.maintenance import Maintenance  # noqa: PLC0415 - patched here only
 
-    real = Upkeep.sweep
+    real = Maintenance.sweep
 
-    def sweep(self: Upkeep, *arguments: Any) -> Any:
+    def sweep(self: Maintenance, *arguments: Any) -> Any:
         sweeps.append(world.now)
         return real(self, *arguments)
 
-    monkeypatch.setattr(Upkeep, "sweep", sweep)
+    monkeypatch.setattr(Maintenance, "sweep", sweep)
     world.run()
     world.now += 1.1 * HOUR
     world.run()

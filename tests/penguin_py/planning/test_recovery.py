@@ -19,7 +19,7 @@ from blizzard_core.storage.protocol import Entry, ListingPage, Storage
 from penguin_py.delta import output_ids
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import copied_at
-from penguin_py.model import Known, OwnCommit, TableState, Telling
+from penguin_py.model import LoggedPath, OwnCommit, PathOrigin, TableState
 from tests.support.faulty_log import around
 from tests.support.penguin_world import World, parquet
 
@@ -425,8 +425,8 @@ def test_a_new_instance_takes_young_files_beside_a_log_and_records_the_old_ones(
 
 
 def test_a_copy_is_known_by_the_times_of_most_files() -> None:
-    def pair(listed: float, known: float, told: Telling = "data") -> tuple[Entry, Known]:
-        return Entry("x", 1, listed), Known("x", 0, known, told)
+    def pair(listed: float, known: float, told: PathOrigin = "data") -> tuple[Entry, LoggedPath]:
+        return Entry("x", 1, listed), LoggedPath("x", 0, known, told)
 
     old, new = 1.6e9, 1.7e9
     now = new + 10

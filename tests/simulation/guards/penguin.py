@@ -12,10 +12,10 @@ from penguin_py.committer import Committer
 from penguin_py.delta.output_ids import OutputIds
 from penguin_py.delta.writer import LogWriter
 from penguin_py.intake.quarantine import Quarantine
+from penguin_py.maintenance import Maintenance
 from penguin_py.planning import commit_plan as penguin_plan
 from penguin_py.planning import recovery
 from penguin_py.table_view import TableView
-from penguin_py.upkeep import Upkeep
 from tests.simulation.guards.registry import always, empty, guard, never, none, nothing
 from tests.simulation.world import World
 
@@ -28,14 +28,14 @@ def output_ids_come_once(_world: World) -> Iterator[None]:
 
 @guard("Penguin forgets output ids when it starts, those of the mirror and of the log")
 def output_ids_are_kept(_world: World) -> Iterator[None]:
-    real = table_view.gathered
+    real = table_view.gather_output_ids
 
     def gathered(*arguments: Any) -> Any:
         return replace(real(*arguments), output_ids=())
 
     with (
         mock.patch.object(OutputIds, "__contains__", never),
-        mock.patch.object(table_view, "gathered", gathered),
+        mock.patch.object(table_view, "gather_output_ids", gathered),
     ):
         yield
 
@@ -45,7 +45,7 @@ def log_paths_are_known(_world: World) -> Iterator[None]:
     with (
         mock.patch.object(TableView, "knows", never),
         mock.patch.object(TableView, "is_open", always),
-        mock.patch.object(table_view, "completed", lambda found, *_more: found),
+        mock.patch.object(table_view, "add_logged_names", lambda found, *_more: found),
     ):
         yield
 
@@ -92,7 +92,7 @@ def refusals_are_recorded(_world: World) -> Iterator[None]:
 
 @guard("Penguin does not look below its watermarks")
 def penguin_reconciles(_world: World) -> Iterator[None]:
-    with mock.patch.object(Upkeep, "due", none):
+    with mock.patch.object(Maintenance, "due", none):
         yield
 
 

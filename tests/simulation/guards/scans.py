@@ -186,7 +186,7 @@ def floor_below_pending(_world: World) -> Iterator[None]:
     real = floor.raise_floors
     with mock.patch.object(
         advance,
-        "raised",
+        "raise_floors",
         lambda moved, limit, lookback, _pending, now, _until: real(moved, limit, lookback, (), now),
     ):
         yield

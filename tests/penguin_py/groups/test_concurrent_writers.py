@@ -21,7 +21,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from blizzard_core.errors import BlizzardError
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
-from tests.penguin_py.groups.test_applied_groups import S, ids, rows, standing
+from tests.penguin_py.groups.test_group_runner import S, ids, rows, standing
 from tests.support.foreign_tables import commit, field, make, with_features
 from tests.support.group_world import Publisher, reading, unit
 from tests.support.penguin_world import World, parquet

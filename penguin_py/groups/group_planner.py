@@ -23,13 +23,13 @@ from penguin_py.delta.replace_entry import is_removable
 from penguin_py.delta.table import DeltaLog
 from penguin_py.groups.named_files import footers_of
 from penguin_py.groups.outputs import Outputs
-from penguin_py.groups.rewriting import Mixed
-from penguin_py.groups.rows import Looked, look_into
+from penguin_py.groups.rewriter import PartlyReplacedFile
+from penguin_py.groups.rows import ReplacedRows, count_replaced
 from penguin_py.intake.naming import is_blizzards
 from penguin_py.model import CommitPlan, Remove, TableState
+from penguin_py.planning.batch_planner import schema_rules
 from penguin_py.planning.commit_plan import make_plan
-from penguin_py.planning.replacing import Ranges, replaced_by, touched
-from penguin_py.planning.verdict import rules_of
+from penguin_py.planning.replacement import TextRanges, find_affected, replaced_ranges
 from penguin_py.settings import Table
 
 # Paths of files that are known to lack the columns are forgotten when they are so many more
@@ -42,18 +42,18 @@ _ANEW = (
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class Removals:
     """The rows that leave the table: files as a whole, and files of which some rows stay.
 
     ``rows`` counts the rows that are replaced.
     """
 
     removes: tuple[Remove, ...] = ()
-    mixed: tuple[Mixed, ...] = ()
+    mixed: tuple[PartlyReplacedFile, ...] = ()
     rows: int = 0
 
 
-class GroupJudge:
+class GroupPlanner:
     """Judges groups of one table. What it finds out of files that never change is kept."""
 
     def __init__(self, table: Table, storage: Storage, log: DeltaLog, pool: Executor) -> None:
@@ -61,19 +61,19 @@ class GroupJudge:
         self._storage = storage
         self._delta = log
         self._pool = None if table.is_local else pool
-        self._rules = rules_of(table)
+        self._rules = schema_rules(table)
         self._outputs = Outputs(storage, log, self._pool)
         # Files without statistics that turned out to lack these columns.
         self._lacking: dict[tuple[str, ...], set[str]] = {}
 
-    def coming(
+    def plan_adds(
         self, state: TableState | None, group: Group, known: Container[str]
     ) -> tuple[CommitPlan, int]:
         """Plan the commit of the group's files; return it and the number of their rows.
 
         Raises `SchemaMismatch` and `StorageError`.
         """
-        check_awaited(group, known)
+        require_replaced_outputs(group, known)
         footers = footers_of(self._storage, group.files, self._pool)
         plan = make_plan(state, footers, known, self._rules)
         if plan.rejections:
@@ -89,14 +89,14 @@ class GroupJudge:
         rows = sum(footer.metadata.num_rows for footer in footers)
         return replace(plan, replaces=True), rows
 
-    def going(self, state: TableState, group: Group, known: Container[str]) -> Going:
+    def plan_removes(self, state: TableState, group: Group, known: Container[str]) -> Removals:
         """Return what the group takes out of the table. Raises `SchemaMismatch`, `StorageError`."""
-        wanted = replaced_by(group)
-        whole_outputs = whole_outputs_of(group)
+        wanted = replaced_ranges(group)
+        whole_outputs = outputs_removed_whole(group)
         if not wanted and not whole_outputs:
-            return Going()
+            return Removals()
         active = self._delta.active_files()
-        found = touched(active, wanted, _is_of_no_unit)
+        found = find_affected(active, wanted, _is_of_no_unit)
         whole = dict.fromkeys(found.whole)
         whole.update(dict.fromkeys(self._places(active, whole_outputs, state.version, known)))
         doubtful = [place for place in found.doubtful if place not in whole]
@@ -113,14 +113,14 @@ class GroupJudge:
             if seen is not None:
                 rows += seen.leaving
                 if seen.leaving < seen.rows:
-                    mixed.append(Mixed(path, size, values))
-        return Going(tuple(removes), tuple(mixed), rows)
+                    mixed.append(PartlyReplacedFile(path, size, values))
+        return Removals(tuple(removes), tuple(mixed), rows)
 
-    def lying(self, outputs: Sequence[str], version: int) -> dict[str, list[str]]:
+    def find_outputs(self, outputs: Sequence[str], version: int) -> dict[str, list[str]]:
         """Return the outputs that lie in files of their own, with these."""
-        return self._lying(self._delta.active_files(), outputs, version)[0] if outputs else {}
+        return self._locate(self._delta.active_files(), outputs, version)[0] if outputs else {}
 
-    def _lying(
+    def _locate(
         self, active: ActiveFiles, outputs: Sequence[str], version: int
     ) -> tuple[dict[str, list[str]], dict[str, int]]:
         """The files of each of these outputs, and the places of all active files."""
@@ -135,7 +135,7 @@ class GroupJudge:
         """The files that these outputs are, each as a whole. Raises `SchemaMismatch`."""
         if not outputs:
             return []
-        there, numbers = self._lying(active, outputs, version)
+        there, numbers = self._locate(active, outputs, version)
         lost = [o for o in outputs if o not in there and discard_mark(o) not in known]
         if lost:
             raise SchemaMismatch(
@@ -148,19 +148,19 @@ class GroupJudge:
         return [numbers[path] for output in outputs for path in there.get(output, ())]
 
     def _look(
-        self, active: ActiveFiles, places: Sequence[int], wanted: Mapping[str, Ranges]
-    ) -> dict[int, Looked]:
+        self, active: ActiveFiles, places: Sequence[int], wanted: Mapping[str, TextRanges]
+    ) -> dict[int, ReplacedRows]:
         """Read the columns of files whose statistics do not suffice. Raises `SchemaMismatch`."""
         lacking = self._lacking.setdefault(tuple(sorted(wanted)), set())
 
-        def look(place: int) -> Looked:
+        def look(place: int) -> ReplacedRows:
             spelled = active.paths[place].as_py()
             if spelled in lacking:
-                return Looked(0, 0, lacks=True)
+                return ReplacedRows(0, 0, lacks=True)
             path = relative(spelled, self._storage.uri)
             if path is None:
                 raise SchemaMismatch(f"{spelled} lies outside of the table's directory{_ANEW}")
-            return look_into(self._storage, path, active.sizes[place].as_py(), wanted)
+            return count_replaced(self._storage, path, active.sizes[place].as_py(), wanted)
 
         if self._pool is None or len(places) < 2:
             found = dict(zip(places, map(look, places), strict=True))
@@ -173,7 +173,7 @@ class GroupJudge:
         return found
 
 
-def check_awaited(group: Group, known: Container[str]) -> None:
+def require_replaced_outputs(group: Group, known: Container[str]) -> None:
     """Raise `SchemaMismatch` while outputs whose rows a group replaces may come after it."""
     missing = [output for output in group.outputs if output not in known]
     if missing:
@@ -184,7 +184,7 @@ def check_awaited(group: Group, known: Container[str]) -> None:
         )
 
 
-def whole_outputs_of(group: Group) -> tuple[str, ...]:
+def outputs_removed_whole(group: Group) -> tuple[str, ...]:
     """The outputs that go as a whole, since no column says which of their rows do."""
     return group.outputs if not group.source_files else ()
 
@@ -204,6 +204,6 @@ def _is_of_no_unit(spelled: str) -> bool:
     return is_blizzards(spelled)
 
 
-def flat(plan: CommitPlan) -> pa.Schema:
+def data_columns(plan: CommitPlan) -> pa.Schema:
     """The columns that have statistics: all but the partition columns."""
     return pa.schema([f for f in plan.schema if f.name not in plan.partition_columns])

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GroupStatus:
     """One source: the number of its last group in the table, 0 if none, and what is next.
 
     ``blocked`` says why the next one waits; ``due`` is its number where it can be applied.
@@ -28,7 +28,7 @@ def commit_mark(source: str, seq: int) -> str:
     return f"{source}/{seq}"
 
 
-def last_of(source: str, groups: Mapping[str, int], output_ids: Container[str]) -> int:
+def last_committed(source: str, groups: Mapping[str, int], output_ids: Container[str]) -> int:
     """The number of the source's last group that is committed, by any Penguin.
 
     ``groups`` is what is remembered, which may lack what others committed or what came

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blizzard_core.handover.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN, Group
-from penguin_py.planning.replacing import (
+from penguin_py.planning.replacement import (
     ActiveFiles,
+    AffectedFiles,
     Bounds,
-    Touched,
-    leaving,
+    find_affected,
+    mask_replaced,
     ranges_of,
-    replaced_by,
-    touched,
+    replaced_ranges,
 )
 
 TEXT = st.text("ab\U0001f600/0", max_size=5)
@@ -34,39 +34,43 @@ def active(*files: tuple[str | None, str | None, int | None], rows: int = 3) -> 
     return ActiveFiles(pa.array(names), pa.array(count), pa.array(count), {UNIT_COLUMN: bounds}, {})
 
 
-def found(files: ActiveFiles, *pairs: tuple[str, str], never: Any = lambda _path: False) -> Touched:
-    return touched(files, {UNIT_COLUMN: ranges_of(pairs)}, never)
+def found(
+    files: ActiveFiles, *pairs: tuple[str, str], never: Any = lambda _path: False
+) -> AffectedFiles:
+    return find_affected(files, {UNIT_COLUMN: ranges_of(pairs)}, never)
 
 
 def test_bounds_within_a_range_need_no_look() -> None:
     files = active(("b", "bz", 0), ("b", "bz", 1), ("b", "bz", None), ("a", "b", 0), ("c", "d", 0))
-    assert found(files, ("b", "c")) == Touched((0,), (1, 2, 3))
+    assert found(files, ("b", "c")) == AffectedFiles((0,), (1, 2, 3))
 
 
 def test_a_cut_bound_stands_for_all_that_begins_with_it() -> None:
     # The upper bound "b" may be that of a file with "bxyz".
     files = active(("a", "b", 0), ("a", "ax", 0))
-    assert found(files, ("bx", "by")) == Touched((), (0,))
+    assert found(files, ("bx", "by")) == AffectedFiles((), (0,))
     # And "bx" may be that of a file with "bxz", which is behind the range.
-    assert found(active(("b", "bx", 0)), ("b", "bxy")) == Touched((), (0,))
+    assert found(active(("b", "bx", 0)), ("b", "bxy")) == AffectedFiles((), (0,))
 
 
 def test_without_bounds_a_file_is_looked_into_unless_it_is_all_null() -> None:
     files = active((None, None, None), (None, None, 3), (None, None, 1))
-    assert found(files, ("b", "c")) == Touched((), (0, 2))
-    assert found(files, ("b", "c"), never=lambda path: path == "0.parquet") == Touched((), (2,))
+    assert found(files, ("b", "c")) == AffectedFiles((), (0, 2))
+    assert found(files, ("b", "c"), never=lambda path: path == "0.parquet") == AffectedFiles(
+        (), (2,)
+    )
 
 
 def test_a_column_that_the_table_lacks_has_no_such_rows() -> None:
     files = active(("b", "bz", 0))
-    assert touched(files, {SOURCE_FILE_COLUMN: ranges_of([("b", "c")])}, lambda _p: False) == (
-        Touched((), ())
-    )
+    assert find_affected(
+        files, {SOURCE_FILE_COLUMN: ranges_of([("b", "c")])}, lambda _p: False
+    ) == (AffectedFiles((), ()))
 
 
 def test_a_source_file_is_the_range_of_itself() -> None:
     group = Group("p_s", 1, 1, "b", (), (), ("s3://a", "s3://b"))
-    ranges = replaced_by(group)[SOURCE_FILE_COLUMN]
+    ranges = replaced_ranges(group)[SOURCE_FILE_COLUMN]
     assert "s3://a" in ranges
     assert "s3://a0" not in ranges
     assert "s3://" not in ranges
@@ -87,8 +91,10 @@ def test_no_file_with_a_row_in_range_is_left_out_however_its_bounds_are_cut(
     texts = [value for value in values if value is not None]
     low, high = (min(texts)[:cut], max(texts)[:cut]) if texts else (None, None)
     files = active((low, high, values.count(None)), rows=len(values))
-    told = touched(files, {UNIT_COLUMN: ranges}, lambda _path: False)
-    going = leaving({UNIT_COLUMN: pa.chunked_array([values])}, {UNIT_COLUMN: ranges}, len(values))
+    told = find_affected(files, {UNIT_COLUMN: ranges}, lambda _path: False)
+    going = mask_replaced(
+        {UNIT_COLUMN: pa.chunked_array([values])}, {UNIT_COLUMN: ranges}, len(values)
+    )
     expected = [value is not None and value in ranges for value in values]
     if not texts:
         return

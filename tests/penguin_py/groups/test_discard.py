@@ -12,9 +12,9 @@ import yaml
 from click.testing import CliRunner
 
 from penguin_py.__main__ import main as penguin
-from penguin_py.groups.discarding import DiscardRefused
-from tests.penguin_py.groups.test_applied_groups import S, ids, rows, standing
-from tests.penguin_py.groups.test_groups_beside_others import once_between
+from penguin_py.groups.discard import DiscardRefused
+from tests.penguin_py.groups.test_concurrent_writers import once_between
+from tests.penguin_py.groups.test_group_runner import S, ids, rows, standing
 from tests.support.group_world import Publisher, reading
 from tests.support.penguin_world import World, parquet
 from tests.support.s3_server import S3Server

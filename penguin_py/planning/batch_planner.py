@@ -15,14 +15,14 @@ from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.table.schema_fit import SchemaRules
 from penguin_py.intake.footers import LARGE_BYTES, Failure, read_footers
 from penguin_py.intake.ownership import Owners
-from penguin_py.intake.reconcile import beyond
+from penguin_py.intake.reconcile import beyond_horizon
 from penguin_py.model import CommitPlan, Rejection, TableState
 from penguin_py.planning.commit_plan import make_plan
 from penguin_py.settings import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BatchDecision:
     """The content of the next commit, with ``rows`` rows, and why other files are left out.
 
     ``waiting`` are files of others that are too young, ``failed`` could not be read just
@@ -52,13 +52,13 @@ class Forecast:
     unread: int
 
 
-def rules_of(table: Table) -> SchemaRules:
+def schema_rules(table: Table) -> SchemaRules:
     """The part of a table's settings that decides what becomes of its files."""
     most = table.advanced.max_new_columns
     return SchemaRules(table.partition_types, table.settings.schema_evolution, most)
 
 
-class Judge:
+class BatchPlanner:
     """The rules of one table. Footers are read at the same time if there is a ``pool``."""
 
     def __init__(self, table: Table, storage: Storage, pool: Executor, owners: Owners) -> None:
@@ -66,44 +66,44 @@ class Judge:
         self._pool = None if table.is_local else pool
         self.owners = owners
         self._most = table.advanced.max_files_per_commit
-        self._rules = rules_of(table)
+        self._rules = schema_rules(table)
 
-    def verdict(
+    def decide(
         self,
         state: TableState | None,
         batch: Sequence[Entry],
         known_output_ids: Container[str],
         now: float,
         overdue: Collection[str],
-    ) -> Verdict:
+    ) -> BatchDecision:
         """Return what is to become of the files, oldest first, on top of ``state``.
 
         Those that are ``overdue`` count only if they carry an output id.
         """
-        found, footer_bytes = self._verdict(state, batch, known_output_ids, now, overdue)
+        found, footer_bytes = self._decide(state, batch, known_output_ids, now, overdue)
         if footer_bytes > LARGE_BYTES:
             gc.collect()  # no footer is needed any more
         return found
 
-    def _verdict(
+    def _decide(
         self,
         state: TableState | None,
         batch: Sequence[Entry],
         known_output_ids: Container[str],
         now: float,
         overdue: Collection[str],
-    ) -> tuple[Verdict, int]:
+    ) -> tuple[BatchDecision, int]:
         footers = read_footers(self._storage, batch, self._pool)
         old = {f.path: f for f in footers.sound if f.path in overdue and f.output_id is None}
         sorted_ = self.owners.sorted([f for f in footers.sound if f.path not in old], now)
         plan = make_plan(state, sorted_.taken, known_output_ids, self._rules)
         added = {add.entry.path for add in plan.adds}
-        found = Verdict(
+        found = BatchDecision(
             plan,
             sum(f.metadata.num_rows for f in sorted_.taken if f.path in added),
             (
                 *footers.rejected,
-                *(beyond(footer.entry) for footer in old.values()),
+                *(beyond_horizon(footer.entry) for footer in old.values()),
                 *sorted_.refused,
                 *plan.rejections,
             ),
@@ -124,6 +124,6 @@ class Judge:
     ) -> Forecast:
         """The verdict on as many of the files as one commit takes."""
         batch = files[: self._most]
-        found = self.verdict(state, batch, known_output_ids, now, overdue)
+        found = self.decide(state, batch, known_output_ids, now, overdue)
         unread = len(files) - len(batch) + len(found.left)
         return Forecast(found.rejections, found.waiting, found.failed, unread)

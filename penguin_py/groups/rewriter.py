@@ -15,15 +15,15 @@ import pyarrow as pa
 
 from blizzard_core.handover.groups import UNIT_FILE_PREFIX
 from blizzard_core.storage.protocol import Entry, Storage
-from penguin_py.groups.notes import Notes
+from penguin_py.groups.rewrite_notes import RewriteNotes
 from penguin_py.groups.rows import Rewritten, rewrite
 from penguin_py.intake.file_statistics import file_statistics
 from penguin_py.model import Add, TableState
-from penguin_py.planning.replacing import Ranges
+from penguin_py.planning.replacement import TextRanges
 
 
 @dataclass(frozen=True, slots=True)
-class Mixed:
+class PartlyReplacedFile:
     """An active file of which some rows stay; ``path`` is relative to the table's directory."""
 
     path: str
@@ -31,14 +31,14 @@ class Mixed:
     partition_values: Mapping[str, str | None]
 
 
-class Rewriting:
+class Rewriter:
     """The rewritten files of one group. Not thread-safe."""
 
     def __init__(
         self,
         storage: Storage,
-        notes: Notes,
-        wanted: Mapping[str, Ranges],
+        notes: RewriteNotes,
+        wanted: Mapping[str, TextRanges],
         clock: Callable[[], float],
     ) -> None:
         self._storage = storage
@@ -50,7 +50,9 @@ class Rewriting:
         self._targets: dict[str, str] = {}
         self._done: dict[str, Rewritten] = {}
 
-    def adds(self, files: Sequence[Mixed], columns: pa.Schema, state: TableState) -> list[Add]:
+    def adds(
+        self, files: Sequence[PartlyReplacedFile], columns: pa.Schema, state: TableState
+    ) -> list[Add]:
         """The files written anew, for a commit on ``state``. Raises `Misfit`, `StorageError`.
 
         ``columns`` are the table's without its partition columns.
@@ -80,7 +82,7 @@ class Rewriting:
                 self._storage.delete(target)
         self._notes.forget(self._key)
 
-    def _announce(self, files: Sequence[Mixed], version: int) -> None:
+    def _announce(self, files: Sequence[PartlyReplacedFile], version: int) -> None:
         for file in files:
             self._targets.setdefault(file.path, _target(file.path))
         key = self._notes.announce(self._key, version, [*self._targets.values()])

@@ -19,13 +19,18 @@ from blizzard_core.handover.groups import Group, decode_group, group_path
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.delta.output_ids import discard_mark
-from penguin_py.groups.commits import Commit, GroupCommits
-from penguin_py.groups.standing import commit_mark, last_of
-from penguin_py.groups.verdict import Going, GroupJudge, check_awaited, whole_outputs_of
+from penguin_py.groups.commits import GroupCommit, GroupCommits
+from penguin_py.groups.group_planner import (
+    GroupPlanner,
+    Removals,
+    outputs_removed_whole,
+    require_replaced_outputs,
+)
+from penguin_py.groups.group_status import commit_mark, last_committed
 from penguin_py.intake.manifests import Manifests
 from penguin_py.model import CommitConflict, CommitPlan, TableState
 from penguin_py.planning.memory import Snapshot
-from penguin_py.planning.replacing import ranges_of
+from penguin_py.planning.replacement import ranges_of
 from penguin_py.table_view import TableView
 
 # How often it is planned anew when another commit came first.
@@ -37,7 +42,7 @@ class DiscardRefused(BlizzardError):
 
 
 @dataclass(frozen=True, slots=True)
-class Discarded:
+class DiscardResult:
     """Discarded rows: output ids, and the number of a source's group; ``rows`` went with it.
 
     Of a group with ``lost`` manifest nobody knows what it was to bring and to replace.
@@ -49,19 +54,19 @@ class Discarded:
     lost: bool = False
 
 
-class Discarding:
+class Discarder:
     """Gives up outputs and groups of one table."""
 
     def __init__(
         self,
         storage: Storage,
         view: TableView,
-        judge: GroupJudge,
+        planner: GroupPlanner,
         commits: GroupCommits,
     ) -> None:
         self._storage = storage
         self._view = view
-        self._judge = judge
+        self._planner = planner
         self._commits = commits
         self._manifests = Manifests(storage, None)
 
@@ -72,7 +77,7 @@ class Discarding:
         blocked: Container[str],
         *,
         dry_run: bool,
-    ) -> Discarded:
+    ) -> DiscardResult:
         """Give up these outputs and, of a ``source``, the next group; once both are in the log.
 
         Only groups of sources that are ``blocked`` are. Of outputs that are given up already
@@ -103,7 +108,7 @@ class Discarding:
         outputs: Sequence[str],
         source: str | None,
         blocked: Container[str],
-    ) -> tuple[Discarded, Commit | None]:
+    ) -> tuple[DiscardResult, GroupCommit | None]:
         """Return what is given up, and the entry that says so; None where the log does already."""
         state, memory = snapshot.state, snapshot.memory
         if state is None:
@@ -112,19 +117,19 @@ class Discarding:
                 " makes it"
             )
         known = self._view.output_ids(memory)
-        there = self._judge.lying([o for o in outputs if o in known], state.version)
+        there = self._planner.find_outputs([o for o in outputs if o in known], state.version)
         if there:
             raise DiscardRefused(
                 f"output {min(there)!r} is in the table, in {there[min(there)][0]}; delete its rows"
                 " first, if they are to go"
             )
         marks: list[str] = []
-        groups, going = dict(memory.groups), Going()
+        groups, going = dict(memory.groups), Removals()
         unreplaced = dict(memory.unreplaced)
         given_up = list(outputs)
         number, lost = None, False
         if source is not None:
-            seq = last_of(source, memory.groups, known) + 1
+            seq = last_committed(source, memory.groups, known) + 1
             number = (source, seq)
             group = self._next(source, seq)
             if source not in blocked:
@@ -137,18 +142,18 @@ class Discarding:
             groups[source] = seq
             if group is not None:
                 given_up += [file.output_id for file in group.files]
-                going = self._going(state, group, known)
+                going = self._plan_removes(state, group, known)
                 left = ranges_of([*unreplaced.get(source, ()), *group.replace])
                 if left:
                     unreplaced[source] = tuple(zip(left.firsts, left.behinds, strict=True))
         for output in dict.fromkeys(given_up):
             marks += [name for name in (output, discard_mark(output)) if name not in known]
-        found = Discarded(tuple(dict.fromkeys(given_up)), number, going.rows, lost)
+        found = DiscardResult(tuple(dict.fromkeys(given_up)), number, going.rows, lost)
         if not marks:
             return found, None
         plan = CommitPlan((), (), state.schema, (), state.partition_columns, removes=going.removes)
         plan = replace(plan, replaces=True)
-        return found, Commit(plan, 0, going, (), tuple(marks), groups, unreplaced)
+        return found, GroupCommit(plan, 0, going, (), tuple(marks), groups, unreplaced)
 
     def _next(self, source: str, seq: int) -> Group | None:
         """The source's next group; None if its manifest was lost. Raises `DiscardRefused`."""
@@ -160,12 +165,12 @@ class Discarding:
             return None
         raise DiscardRefused(f"{path} is not there, and none after it: no group of {source} waits")
 
-    def _going(self, state: TableState, group: Group, known: Container[str]) -> Going:
+    def _plan_removes(self, state: TableState, group: Group, known: Container[str]) -> Removals:
         """The outputs that go as a whole with a group that is given up. Raises `DiscardRefused`."""
-        if not whole_outputs_of(group):
-            return Going()
+        if not outputs_removed_whole(group):
+            return Removals()
         try:
-            check_awaited(group, known)
-            return self._judge.going(state, group, known)
+            require_replaced_outputs(group, known)
+            return self._planner.plan_removes(state, group, known)
         except SchemaMismatch as error:
             raise DiscardRefused(f"{group_path(group.source, group.seq)}: {error}") from error

@@ -46,7 +46,7 @@ def note_path(state_name: str) -> str:
     return f"_penguin/{state_name}_rewriting.json"
 
 
-class Notes:
+class RewriteNotes:
     """The note of one table's instance. Not thread-safe."""
 
     def __init__(self, storage: Storage, state_name: str) -> None:
@@ -89,7 +89,7 @@ class Notes:
         note = self._read()[0]
         if not note.doomed and all(plan.version >= version for plan in note.planned.values()):
             return 0
-        note = self._change(lambda note: _given_up(note, version))
+        note = self._change(lambda note: _abandon(note, version))
         there = known()
         orphans = [path for path in note.doomed if path not in there]
         for path in orphans:
@@ -128,7 +128,7 @@ class Notes:
         return decode_document(_Note, document, where, _REMEDY), version
 
 
-def _given_up(note: _Note, version: int) -> _Note:
+def _abandon(note: _Note, version: int) -> _Note:
     late = {name: plan for name, plan in note.planned.items() if plan.version < version}
     doomed = dict.fromkeys([*note.doomed, *(p for plan in late.values() for p in plan.paths)])
     left = {name: plan for name, plan in note.planned.items() if name not in late}

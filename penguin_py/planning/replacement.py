@@ -26,7 +26,7 @@ from penguin_py.delta.active_files import ActiveFiles, Bounds
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class TextRanges:
     """Half-open ranges of text, in order, none of which touches another."""
 
     firsts: tuple[str, ...]
@@ -56,7 +56,7 @@ class Ranges:
         return high < behind and not behind.startswith(high)
 
 
-def ranges_of(pairs: Iterable[tuple[str, str]]) -> Ranges:
+def ranges_of(pairs: Iterable[tuple[str, str]]) -> TextRanges:
     """The ranges in order, with those that meet as one."""
     firsts: list[str] = []
     behinds: list[str] = []
@@ -66,10 +66,10 @@ def ranges_of(pairs: Iterable[tuple[str, str]]) -> Ranges:
         else:
             firsts.append(first)
             behinds.append(behind)
-    return Ranges(tuple(firsts), tuple(behinds))
+    return TextRanges(tuple(firsts), tuple(behinds))
 
 
-def replaced_by(group: Group) -> dict[str, Ranges]:
+def replaced_ranges(group: Group) -> dict[str, TextRanges]:
     """Return what the group replaces, by the column whose values say so."""
     found = {
         UNIT_COLUMN: ranges_of(group.replace),
@@ -108,16 +108,16 @@ def unreplaced_by(group: Group, left: Iterable[tuple[str, str]]) -> Unreplaced:
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class AffectedFiles:
     """Places of files in `ActiveFiles`: those of which all rows go, and those to look into."""
 
     whole: tuple[int, ...]
     doubtful: tuple[int, ...]
 
 
-def touched(
-    active: ActiveFiles, wanted: Mapping[str, Ranges], never: Callable[[str], bool]
-) -> Touched:
+def find_affected(
+    active: ActiveFiles, wanted: Mapping[str, TextRanges], never: Callable[[str], bool]
+) -> AffectedFiles:
     """Return which files may hold rows that are replaced.
 
     ``never`` tells of a path, as the log spells it, that its rows are of no unit, so that
@@ -145,10 +145,10 @@ def touched(
             for place, path, count in zip(unbounded.to_pylist(), names, counts, strict=True)
             if column != UNIT_COLUMN or count is None or not never(path)
         )
-    return Touched(tuple(sorted(whole)), tuple(sorted(doubtful - whole)))
+    return AffectedFiles(tuple(sorted(whole)), tuple(sorted(doubtful - whole)))
 
 
-def _near(active: ActiveFiles, bounds: Bounds, ranges: Ranges) -> tuple[pa.Array, pa.Array]:
+def _near(active: ActiveFiles, bounds: Bounds, ranges: TextRanges) -> tuple[pa.Array, pa.Array]:
     """Places of files between the first and the last range, and of those without bounds."""
     first = ranges.firsts[0]
     # A cut bound may be any beginning of the first value.
@@ -162,7 +162,7 @@ def _near(active: ActiveFiles, bounds: Bounds, ranges: Ranges) -> tuple[pa.Array
     return pc.indices_nonzero(pc.fill_null(near, fill_value=False)), pc.indices_nonzero(unbounded)
 
 
-def leaving(values: Mapping[str, Any], wanted: Mapping[str, Ranges], rows: int) -> Any:
+def mask_replaced(values: Mapping[str, Any], wanted: Mapping[str, TextRanges], rows: int) -> Any:
     """Return which rows of a file are replaced, as a boolean array.
 
     ``values`` has the text columns that the file has; each is a chunked array of ``rows``.
@@ -174,13 +174,13 @@ def leaving(values: Mapping[str, Any], wanted: Mapping[str, Ranges], rows: int) 
     return found
 
 
-def _is_in(value: str | bytes | None, ranges: Ranges) -> bool:
+def _is_in(value: str | bytes | None, ranges: TextRanges) -> bool:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "surrogateescape")
     return value is not None and value in ranges
 
 
-def _within(values: pa.ChunkedArray, ranges: Ranges) -> Any:
+def _within(values: pa.ChunkedArray, ranges: TextRanges) -> Any:
     """Return whether each value is in a range; a null is in none.
 
     Asked once for each distinct one.

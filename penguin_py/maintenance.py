@@ -23,7 +23,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.naming import is_grouped
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings, came_since, compare, copied_at, safe_horizon
-from penguin_py.model import Known, TableState
+from penguin_py.model import LoggedPath, TableState
 from penguin_py.planning.memory import Memory
 from penguin_py.planning.partition_values import is_text
 from penguin_py.settings import Table
@@ -37,7 +37,7 @@ UNNAMED_SECS = 7 * 86_400.0
 ORPHANS_NAMED = 10
 
 
-class Upkeep:
+class Maintenance:
     """The chores of one table. Not thread-safe."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Upkeep:
             for e in listed
             if is_text(e.path) and (is_grouped(e.path) or not is_new(progress, e.path))
         }
-        pairs: list[tuple[Entry, Known]] = []
+        pairs: list[tuple[Entry, LoggedPath]] = []
         records = self._quarantine.records()
         committed = []
         for entry in self._delta.known_paths(state.version):
@@ -114,7 +114,7 @@ class Upkeep:
             if lying is not None:
                 pairs.append((lying, entry))
         grouped = [unknown.pop(path) for path in list(unknown) if is_grouped(path)]
-        horizon = safe_horizon(self._table.advanced.reconcile_horizon, state.removed_kept_secs)
+        horizon = safe_horizon(self._table.advanced.reconcile_horizon, state.removal_retention_secs)
         copied = copied_at(pairs, now)
         oldest, since = max(now - horizon, copied), came_since(memory.chores, copied)
         found = compare(unknown.values(), records, oldest, since)
@@ -150,7 +150,7 @@ class Upkeep:
         if count:
             self._log.info("log_leftovers_removed", files=count)
 
-    def care(self, due: Collection[str]) -> Iterator[str]:
+    def run_due(self, due: Collection[str]) -> Iterator[str]:
         """Do those of the table's own chores that are due; names each once it is done."""
         for name, chore in (("optimize", self._optimize), ("vacuum", self._vacuum)):
             if name in due:
@@ -161,15 +161,15 @@ class Upkeep:
         """Compact small files, if that is configured."""
         settings = self._table.settings.optimize
         if settings is not None:
-            self._tried("optimize", lambda: self._delta.optimize(settings.target_size_mb << 20))
+            self._run_chore("optimize", lambda: self._delta.optimize(settings.target_size_mb << 20))
 
     def _vacuum(self) -> None:
         """Delete what the table let go, if that is configured."""
         settings = self._table.settings.vacuum
         if settings is not None:
-            self._tried("vacuum", lambda: {"files": self._delta.vacuum(settings.retention)})
+            self._run_chore("vacuum", lambda: {"files": self._delta.vacuum(settings.retention)})
 
-    def _tried(self, name: str, action: Callable[[], Mapping[str, object]]) -> None:
+    def _run_chore(self, name: str, action: Callable[[], Mapping[str, object]]) -> None:
         try:
             with self._activity.chore(name):
                 found = action()

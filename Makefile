@@ -59,6 +59,7 @@ check: ## format, lint, types, import layers, generated files
 	$(DEV) lint-imports
 	$(DEV) python -m blizzard_core.settings.reference --check
 	$(DEV) python -m tests.repository.layers --check
+	$(DEV) python -m tests.repository.cli_reference --check
 
 bench-ingest: ## one batch in five shapes, beside bare processes, Spark, duckdb and polars
 	$(DEV) python -m benchmarks.ingest $(ARGS)
@@ -137,6 +138,7 @@ lock: ## compile pyproject.toml into the requirements*.lock files
 docs: ## write the pages and the example that are generated from the code
 	$(DEV) python -m blizzard_core.settings.reference
 	$(DEV) python -m tests.repository.layers
+	$(DEV) python -m tests.repository.cli_reference
 
 # The variable turns off an announcement of the theme's makers.
 docs-site: ## build the documentation as a site with search, in build/site

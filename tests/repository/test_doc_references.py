@@ -17,7 +17,7 @@ import yaml
 
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
-from tests.repository import layers
+from tests.repository import cli_reference, layers
 from tests.support.scenario import ROOT
 
 DOCS = ROOT / "docs"
@@ -237,6 +237,11 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
 def test_the_layer_diagram_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert layers.main(["--check"]) is None
+
+
+def test_the_page_of_commands_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert cli_reference.main(["--check"]) is None
 
 
 def test_a_stale_layer_diagram_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,8 @@ def configuration(
         [
             f"# Rows of {commented(target.what)} become rows of the Delta table at table_uri.",
             "# Try it: `blizzard validate`, `blizzard plan`, then both daemons with `run --once`.",
-            f"# What it promises: docs/{promises}.md. Every key: docs/reference/configuration.md",
+            f"# What it promises: docs/reference/{promises}.md",
+            "# Every key: docs/reference/configuration.md",
             "# ${VAR} and ${VAR:-default} are filled in from the environment.",
             "",
             "connections:",

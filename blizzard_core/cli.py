@@ -94,7 +94,7 @@ class GuidedCommand(click.Command):
         self.examples = tuple(examples)
 
     def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
-        """The examples, as they are typed."""
+        """Write the examples unchanged."""
         write_examples(formatter, self.examples)
 
 
@@ -112,11 +112,11 @@ class GuidedGroup(click.Group):
         self.examples = tuple(examples)
 
     def list_commands(self, _context: click.Context) -> list[str]:
-        """In the order they were added, which is the order they are needed in."""
+        """Return the commands in the order they were added, which is the order of need."""
         return list(self.commands)
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
-        """A list for each heading."""
+        """Write one list of commands for each heading."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for name, found in self.commands.items():
             heading = getattr(found, "section", "Commands")
@@ -127,12 +127,12 @@ class GuidedGroup(click.Group):
                     formatter.write_dl(sections[heading])
 
     def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
-        """The examples, as they are typed."""
+        """Write the examples unchanged."""
         write_examples(formatter, self.examples)
 
 
 def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
-    """A section of command lines that are not wrapped: they are there to be copied."""
+    """Write a section of command lines without wrapping, so they can be copied."""
     if examples:
         with formatter.section("Examples"):
             for line in examples:
@@ -174,7 +174,7 @@ def command(function: Callable[P, int]) -> Callable[P, None]:
 
 
 def _check_locale(encoding: str) -> None:
-    """Refuse a locale in which a file has another name than in UTF-8: it would come as new."""
+    """Raise `ConfigError` if the locale does not read file names as UTF-8."""
     if encoding.lower().replace("-", "") != "utf8":
         raise ConfigError(
             "environment",
@@ -189,7 +189,7 @@ _OF_THE_MACHINE = frozenset(
 
 
 def _describe_system_error(error: Exception) -> str | None:
-    """What the machine refuses us, a full disk for one; None for an error that is another's."""
+    """Describe an error of the operating system, such as a full disk; None for other errors."""
     if not isinstance(error, OSError) or error.errno not in _OF_THE_MACHINE:
         return None
     where = error.filename or "a file, or where the output goes"
@@ -204,7 +204,7 @@ def _describe_bug(error: Exception) -> str:
 
 
 def fencing_notes(places: Iterable[tuple[str, StorageOptions]]) -> Iterator[str]:
-    """Return what to know about tables in stores where two daemons are told apart less surely.
+    """Yield notes about tables in stores where fencing is weaker.
 
     ``places`` are URIs with their options. Opens no connection.
     """
@@ -229,7 +229,7 @@ def fencing_notes(places: Iterable[tuple[str, StorageOptions]]) -> Iterator[str]
 
 
 def print_error(text: str) -> None:
-    """An error on stderr, without credentials, and whatever a terminal would obey escaped."""
+    """Print an error on stderr, without credentials and with control characters escaped."""
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     head = click.style("error:", fg="red") if coloured else "error:"
     click.echo(f"{head} {printable_lines(redacted(text))}", err=True)
@@ -253,18 +253,18 @@ def answer(
 
 
 def cell(text: str | None) -> str:
-    """Foreign text as a cell of a table of rich: printable, and no markup; ``-`` for none."""
+    """Return foreign text as a table cell: printable, without markup; ``-`` for none."""
     return escape(printable(text)) if text else "-"
 
 
 class Trouble(str):
-    """A cell that somebody should look at: red on a terminal, text like any other elsewhere."""
+    """A cell that needs attention: red on a terminal, plain text elsewhere."""
 
     __slots__ = ()
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
-    """A table on a terminal, aligned columns elsewhere; ``-`` for what is empty.
+    """Print a table on a terminal, aligned columns elsewhere; ``-`` for an empty cell.
 
     Nothing is ever cut, since it may be what the next command needs: a terminal that a table
     does not fit shows each row as a paragraph. Cells may be foreign text: nothing in them is
@@ -307,12 +307,12 @@ def _styled(text: str) -> Text:
 
 
 def print_json(document: Any) -> None:
-    """JSON on stdout, readable: other scripts as they are, what cannot be printed escaped."""
+    """Print JSON on stdout; unprintable characters are escaped."""
     click.echo(json_safe(json.dumps(document, ensure_ascii=False, indent=2)))
 
 
 def completion_of(main: click.Group, program: str) -> click.Command:
-    """The command that prints the completion script of ``main`` for a shell."""
+    """Return the command that prints the completion script of ``main`` for a shell."""
 
     def show(shell: str) -> None:
         found = get_completion_class(shell)

@@ -68,7 +68,7 @@ class Worker(Protocol):
 
     @property
     def activity(self) -> Activity:
-        """Return what is told of it; the loop adds its turns."""
+        """Return the activity that the loop and the worker report to."""
 
     def cycle(self, stop: StopEvent) -> bool:
         """Do what is there to do; True if there was anything.
@@ -147,7 +147,7 @@ def run(workers: Sequence[Worker], loop: Loop, stop: StopEvent) -> int:
 
 
 class _Renewal:
-    """Stops a daemon whose secrets were renewed; one that runs once ends soon anyway."""
+    """A watcher that stops the daemon when its secrets were renewed; unused with ``once``."""
 
     def __init__(self, loop: Loop, stop: StopEvent) -> None:
         self._loop = loop
@@ -156,7 +156,7 @@ class _Renewal:
         self.noticed = False
 
     def look(self) -> None:
-        """Look at the files, if that was long ago."""
+        """Check the files if the last check is long ago."""
         now = self._loop.clock()
         if self._loop.once or self._stop.is_set() or now - self._looked < RENEWAL_SECS:
             return
@@ -181,7 +181,7 @@ def _cancel_after_grace(
 
 
 def run_worker(worker: Worker, loop: Loop, stop: StopEvent) -> int:
-    """One worker's life. Returns its exit code."""
+    """Run one worker to its end. Returns its exit code."""
     code = 1
     try:
         code = _turn(worker, loop, stop)
@@ -240,7 +240,7 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
 
 
 def _rest(worker: Worker, pause: float, stop: StopEvent) -> None:
-    """Wait, and no longer than until somebody calls the worker or all is to stop."""
+    """Wait until the pause is over, somebody calls the worker, or the daemon stops."""
     while pause > CALL_SECS:
         if stop.wait(CALL_SECS) or worker.is_called():
             return

@@ -81,17 +81,17 @@ class Tail:
 
 
 def commit_path(version: int) -> str:
-    """The path of a version's commit file."""
+    """Return the path of a version's commit file."""
     return f"{LOG}/{version:020d}.json"
 
 
 def version_of(path: str) -> int:
-    """The version that a commit's path or URI is of."""
+    """Return the version of a commit's path or URI."""
     return int(path.rpartition("/")[2].removesuffix(".json"))
 
 
 def relative(path: str, root: str) -> str | None:
-    """A path of the log as a listing of ``root`` names it; None if it lies elsewhere.
+    """Return a logged path relative to ``root``, as listings name it; None if it lies elsewhere.
 
     The log percent-encodes paths, and may hold absolute ones: of files that other
     tables own (a shallow clone), or of the table's own.
@@ -107,18 +107,18 @@ def relative(path: str, root: str) -> str | None:
 
 
 def commit_entries(storage: Storage, first: int = 0) -> Iterator[Entry]:
-    """The commits from version ``first`` on, in order; none where there is no log."""
+    """Return the commits from version ``first`` on, in order; none where there is no log."""
     entries = listed(storage, f"{LOG}/{first:020d}", _END)
     return (entry for entry in entries if COMMIT.fullmatch(entry.path))
 
 
 def commits(storage: Storage) -> list[str]:
-    """The paths of the log's commits, the oldest first."""
+    """Return the paths of the log's commits, the oldest first."""
     return [entry.path for entry in commit_entries(storage)]
 
 
 def hinted(storage: Storage) -> int | None:
-    """The checkpoint that ``_last_checkpoint`` names; None if it names none. Only a hint."""
+    """Return the version in ``_last_checkpoint``, which is only a hint; None if there is none."""
     try:
         document = json_value(storage.read(f"{LOG}/_last_checkpoint"))
     except (NotFound, ValueError):
@@ -128,7 +128,7 @@ def hinted(storage: Storage) -> int | None:
 
 
 def tail_of(storage: Storage, version: int = NEWEST) -> Tail:
-    """The newest whole checkpoint at or before ``version``. A GET and a LIST where the hint holds.
+    """Find the newest complete checkpoint up to ``version``. A GET and a LIST if the hint holds.
 
     ``_last_checkpoint`` may name one that is not read here; an older one does as well. So it does
     where a writer died: a file that is empty or cut is passed over with a warning. Raises
@@ -161,7 +161,7 @@ def _tail(storage: Storage, start: str, version: int) -> Tail:
 
 
 def _is_complete(storage: Storage, part: Entry) -> bool:
-    """Whether a checkpoint's file begins and ends as Parquet does; of JSON the reader tells."""
+    """Return whether a checkpoint's file has Parquet's magic at both ends; JSON is not checked."""
     if part.path.endswith(".json") and part.size:
         return True
     ends = (0, len(_MAGIC)), (part.size - len(_MAGIC), part.size)
@@ -187,7 +187,7 @@ def _cleaned_up(where: str) -> Unavailable:
 
 
 def actions_of(raw: bytes, where: str, kinds: Collection[str] = ()) -> list[Action]:
-    """A commit's actions, or those of ``kinds`` and some more. Raises `StateError`."""
+    """Parse a commit's actions, or at least those of ``kinds``. Raises `StateError`."""
     # A machine that lost its power may leave a file of zeros, or cut off. An empty one is a commit
     # of nothing to every reader: Penguin commits again what its own memory has of it.
     ends = raw[:_EDGE_BYTES].lstrip()[:1] + raw[-_EDGE_BYTES:].rstrip()[-1:]
@@ -217,7 +217,7 @@ def _remedy(where: str) -> str:
 
 
 def read_commit(storage: Storage, version: int, kinds: Collection[str] = ()) -> list[Action] | None:
-    """As `actions_of`, of a version; None if there is no such commit."""
+    """Read a version as `actions_of` does; None if there is no such commit."""
     path = commit_path(version)
     try:
         raw = storage.read(path)
@@ -227,7 +227,7 @@ def read_commit(storage: Storage, version: int, kinds: Collection[str] = ()) -> 
 
 
 def columns_in(actions: Iterable[Action], wanted: Iterable[str], where: str) -> Columns:
-    """Return what is ``wanted`` of actions: ``add.path``, or ``protocol`` for the whole of it.
+    """Return the ``wanted`` columns of actions: ``add.path``, or ``protocol`` for the whole action.
 
     Raises `StateError` naming ``where`` for what cannot be of that kind.
     """
@@ -251,7 +251,7 @@ def columns_in(actions: Iterable[Action], wanted: Iterable[str], where: str) -> 
 
 
 def checkpoint_columns(storage: Storage, tail: Tail, wanted: Sequence[str]) -> Iterator[Columns]:
-    """Return what is ``wanted`` of a checkpoint, as of `columns_in`, piece by piece.
+    """Yield the ``wanted`` columns of a checkpoint, piece by piece, as `columns_in` does.
 
     A GET a file where it is asked for files, which are most of it; else ranges of it. Raises
     `StateError`, and `Unavailable` if it was cleaned up meanwhile.
@@ -271,7 +271,7 @@ def checkpoint_columns(storage: Storage, tail: Tail, wanted: Sequence[str]) -> I
 def _pieces(
     storage: Storage, path: str, size: int | None, wanted: Sequence[str]
 ) -> Iterator[Columns]:
-    """Those of one file; of one whose ``size`` is told only what is needed is read."""
+    """Yield the columns of one file; with a known ``size`` only the needed ranges are read."""
     where = f"{storage.uri}/{path}"
     try:
         if path.endswith(".json"):
@@ -296,7 +296,7 @@ def _pieces(
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """One column of the rows that are of its kind; None where the checkpoint lacks it."""
+    """Return one column of the rows that have the kind; nulls where the checkpoint lacks it."""
     kind, _, key = name.partition(".")
     position = batch.schema.get_field_index(kind)
     if position < 0:
@@ -346,7 +346,7 @@ def columns_up_to(
 
 
 def newest_actions(storage: Storage, kinds: Collection[str], concurrency: int) -> dict[str, Action]:
-    """The newest action of each kind, of which one counts: ``protocol``, ``metaData``.
+    """Return the newest action of each kind, such as ``protocol`` or ``metaData``.
 
     Commits are read backwards, as far as the checkpoint, and of that these kinds alone; delta-rs
     would read which files there are besides, 950 MB for a million. Raises as `tail_of`.
@@ -370,12 +370,12 @@ TRANSACTION = ("txn.appId", "txn.version")
 
 
 def transactions_in(columns: Columns) -> dict[str, int]:
-    """The newest ``txn`` of each application in the columns `TRANSACTION`."""
+    """Return the newest ``txn`` of each application in the columns `TRANSACTION`."""
     return dict(zip(*(columns[name] for name in TRANSACTION), strict=True))
 
 
 def newest_transactions(storage: Storage, concurrency: int) -> dict[str, int]:
-    """The version of each application's newest ``txn``; empty where there is no log.
+    """Return the version of each application's newest ``txn``; empty where there is no log.
 
     They outlive log clean-up, since each checkpoint repeats them. So they tell how far a source's
     work is in a table, however old its newest commit. Costs a GET and a LIST, a few ranges of a

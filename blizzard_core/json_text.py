@@ -12,7 +12,7 @@ _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
 def json_value(text: bytes | str) -> Any:
-    """The value of a JSON text. Raises `ValueError`, and nothing else, for what is none.
+    """Parse a JSON text. Raises `ValueError`, and nothing else, for invalid text.
 
     ``NaN`` and infinities are none, also where a number has too many digits for a float: nobody
     could write them again. Nor is what is nested deeper than Python goes.
@@ -24,7 +24,7 @@ def json_value(text: bytes | str) -> Any:
 
 
 def written_value(text: bytes) -> Any:
-    """As `json_value`; and text in it is of characters, or of bytes of a name that are none."""
+    """Parse as `json_value` does; reject halves of surrogate pairs in strings."""
     value = json_value(text)
     # Most have neither, which is looked for a hundred times as fast.
     if (b"\\u" in text or b"\xed" in text) and _HALF_PAIR.search(text):

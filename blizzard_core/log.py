@@ -131,7 +131,7 @@ class _Libraries(logging.Handler):
 
 
 class _Stderr(io.TextIOBase):
-    """Whatever ``sys.stderr`` is when a line is written: a live view puts itself in its place."""
+    """The current ``sys.stderr`` at each write: a live view may replace it."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)
@@ -144,7 +144,7 @@ class _Stderr(io.TextIOBase):
 
 
 def get_logger(**bound: Any) -> structlog.typing.FilteringBoundLogger:
-    """A logger with facts bound to it."""
+    """Return a logger with facts bound to it."""
     logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(**bound)
     return logger
 
@@ -168,7 +168,7 @@ def _masked(key: str, value: Any) -> Any:
 
 @dataclass
 class _Window:
-    """From a printed line on: what was held back since."""
+    """The repetitions held back since a line was printed."""
 
     began: float
     held: int = 0
@@ -200,7 +200,7 @@ class RepeatFilter:
         self._windows: OrderedDict[tuple[str, ...], _Window] = OrderedDict()
 
     def __call__(self, logger: Any, method: str, event: Any) -> str:
-        """The line, with lines before it whose time has come. Raises `DropEvent` for none."""
+        """Return the line, after earlier lines that are due. Raises `DropEvent` if none is due."""
         with self._lock:
             now = self._clock()
             key = key_of(event) if event.get("level") in _LIMITED else None
@@ -221,7 +221,7 @@ class RepeatFilter:
         return "\n".join(self._render(logger, method, line) for line in due)
 
     def flush(self) -> str:
-        """Return what is held back, as lines; nothing is held back after it."""
+        """Return the held-back lines and forget them."""
         with self._lock:
             held = [w for w in self._windows.values() if w.held]
             self._windows.clear()
@@ -241,12 +241,12 @@ class RepeatFilter:
 
 
 def _counted(event: Any, others: int) -> Any:
-    """The event and how many equal ones before it were not printed."""
+    """Return the event with the number of equal ones that were not printed."""
     return {**event, "repeated": others} if others else event
 
 
 def key_of(event: Any) -> tuple[str, ...]:
-    """Return what makes two events the same: every fact that is no number and does not pass."""
+    """Return the identity of an event: all facts except numbers, the batch and the time."""
     return tuple(
         f"{name}={_VARYING.sub('#', str(value)) if name in _FUZZY else value}"
         for name, value in sorted(event.items())

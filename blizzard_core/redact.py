@@ -189,14 +189,14 @@ def learn(options: Mapping[str, str]) -> None:
 
 
 def learn_values(values: Iterable[str | None]) -> None:
-    """Mask these, whatever they are called, in every text from now on."""
+    """Mask these values, whatever their names, in every text from now on."""
     for value in values:
         if value is not None and len(value) >= _MIN_LEARNT:
             _learnt.update(_dressed(value))
 
 
 def _dressed(value: str) -> Iterator[str]:
-    """A secret as messages may have it: in a URL, in JSON, as Python shows it, line by line."""
+    """Yield a secret's spellings: in a URL, in JSON, in Python's repr, line by line."""
     yield value
     yield from (quote(value, safe=""), quote(value), quote_plus(value))
     yield from (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
@@ -206,12 +206,12 @@ def _dressed(value: str) -> Iterator[str]:
 
 
 def forget() -> None:
-    """Unlearn all values; for tests, which share a process."""
+    """Forget all values; for tests, which share a process."""
     _learnt.clear()
 
 
 def redacted_word(text: str) -> str:
-    """The text without secrets, as one word of a command line that may be pasted anywhere.
+    """Return the text without secrets, as one shell word that is safe to paste.
 
     In this order: what takes the place of a secret in a quoted word may take a quote with it, and
     the rest of a file's name would be run.
@@ -220,7 +220,7 @@ def redacted_word(text: str) -> str:
 
 
 def redacted(text: str) -> str:
-    """The text without credentials."""
+    """Return the text without credentials."""
     # The longest first: one secret may be a part of another.
     for secret in sorted(_learnt, key=len, reverse=True):
         if secret in text:

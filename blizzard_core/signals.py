@@ -30,7 +30,7 @@ class Stoppable(Protocol):
 
 @contextmanager
 def stop_on_signals(stop: Stoppable, grace_secs: float) -> Iterator[None]:
-    """SIGTERM and SIGINT set ``stop``; a second SIGINT ends the process where it stands.
+    """Set ``stop`` on SIGTERM and SIGINT; end the process at the second SIGINT.
 
     Whoever pressed the keys is told what is waited for, ``grace_secs`` at most. Ending at once
     loses nothing: whatever a process does it may be killed at, and its children end with it.
@@ -85,13 +85,13 @@ def _end_at_once() -> NoReturn:
 
 
 def _write_to_terminal(text: str) -> None:
-    """To a person, if there is one. Past the log, whose lock the interrupted code may hold."""
+    """Write to a terminal, if there is one, bypassing the log and its lock."""
     if sys.stderr.isatty():
         os.write(sys.stderr.fileno(), text.encode())
 
 
 def started() -> None:
-    """Have Ctrl-C end this process without pages of a trace, and the standard streams be there.
+    """Make Ctrl-C end this process without a trace, and open missing standard streams.
 
     Whoever calls a command by mistake takes it back at once. From the first step of a command on
     `blizzard_core.cli` and `stop_on_signals` see to it.
@@ -108,7 +108,7 @@ def _report_uncaught(
 
 
 def _opened_streams() -> None:
-    """Give streams that were closed by whoever started us (``>&-``) a file.
+    """Open a file for each standard stream that the parent closed (``>&-``).
 
     Otherwise the next file that is opened gets the number, and what is printed is written to it.
     Results that nobody takes are an error, as with other commands, logs are not.

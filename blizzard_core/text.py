@@ -20,7 +20,7 @@ _ESCAPED = re.compile(r"(\\+)(?=ud[89a-f][0-9a-f]{2}|[\ud800-\udfff])")
 
 
 def utf8_name(name: str) -> str:
-    r"""The name of a file as valid UTF-8, different for any two names.
+    r"""Return a file's name as valid UTF-8, different for any two names.
 
     A byte that is no UTF-8 becomes ``\udcff``. Backslashes before one, or before text that looks
     like one, are doubled. So a name that spells the escape differs from one that has the byte.
@@ -30,19 +30,19 @@ def utf8_name(name: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with control characters, direction marks and undecodable bytes escaped."""
+    """Escape control characters, direction marks and undecodable bytes."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def printable_lines(text: str) -> str:
-    """As `printable`, but line breaks stay: for traces, and text of ours around foreign text."""
+    """Escape as `printable` does, but keep line breaks."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def json_safe(document: str) -> str:
-    r"""JSON text with what cannot be printed as ``\uXXXX``: it reads back as the same values.
+    r"""Escape unprintable characters of a JSON text as ``\uXXXX``; the values stay the same.
 
     Outside of its strings JSON has no such characters but line breaks, which stay.
     """
@@ -52,13 +52,13 @@ def json_safe(document: str) -> str:
 
 
 def _unit_escapes(character: str) -> str:
-    """A character as JSON spells it: one UTF-16 unit or, outside of the BMP, two."""
+    """Return a character as JSON escapes: one UTF-16 unit, or two outside of the BMP."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
 
 
 def shortened(text: str, limit: int = MAX_SHOWN) -> str:
-    """The text, cut in its middle if it is longer than ``limit`` characters."""
+    """Cut the middle of a text that is longer than ``limit`` characters."""
     if len(text) <= limit:
         return text
     half = (limit - 1) // 2
@@ -66,28 +66,28 @@ def shortened(text: str, limit: int = MAX_SHOWN) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text on one line, runs of white space as one space."""
+    """Return the text on one line, with each run of white space as one space."""
     return re.sub(r"\s+", " ", text).strip()
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The known word that an unknown one was probably meant to be, as the end of a sentence."""
+    """Suggest the known word closest to an unknown one, as the end of a sentence."""
     close = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 file``, ``1,000 files``."""
+    """Return a number with its noun: ``1 file``, ``1,000 files``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def are(number: int) -> str:
-    """The verb to `counted`."""
+    """Return the verb for `counted`."""
     return "is" if number == 1 else "are"
 
 
 def shell_word(text: str) -> str:
-    """The text as one word of a POSIX shell's command line that may be pasted anywhere.
+    """Quote the text as one word for a POSIX shell, safe to paste anywhere.
 
     What cannot be printed is spelled as ``$'…'`` (bash, zsh, ksh): pasted as it stands, a terminal
     would obey it before the shell quotes it.
@@ -108,7 +108,7 @@ def _ansi_c(character: str) -> str:
 
 
 def iso(moment: float) -> str:
-    """Epoch seconds as the log and the page write them, to the second: ``2026-01-31T23:59:59Z``.
+    """Format epoch seconds to the second: ``2026-01-31T23:59:59Z``.
 
     Others may have written the moment: one that no calendar has is said to be that.
     """
@@ -116,7 +116,7 @@ def iso(moment: float) -> str:
 
 
 def in_utc(moment: float) -> str:
-    """As `iso`, for a table whose heading says UTC: ``2026-01-31 23:59:59``."""
+    """Format as `iso` does, for a table whose heading says UTC: ``2026-01-31 23:59:59``."""
     return _dated(moment, "%Y-%m-%d %H:%M:%S")
 
 

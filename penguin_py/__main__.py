@@ -189,12 +189,12 @@ def discard(
 
 
 def _code_of(document: dict[str, Any]) -> int:
-    """The exit code: published outputs that are gone are rows in no table."""
+    """Return the exit code; missing published outputs mean missing rows."""
     return REFUSED if any(found["missing"] for found in document["tables"].values()) else 0
 
 
 def _print_missing(name: str, found: dict[str, Any]) -> None:
-    """A line for each output that was deleted before it was committed."""
+    """Print a line for each output that was deleted before its commit."""
     for path in found["missing"]:
         why = "deleted before it was committed; `blizzard replay CONFIG --refused`"
         click.echo(printable(f"{name}: missing: {path}: {why}"))
@@ -243,14 +243,14 @@ def _print_plan(document: dict[str, Any]) -> None:
 
 
 def _print_blocked(name: str, found: dict[str, Any]) -> None:
-    """A line for each source whose next group cannot be applied."""
+    """Print a line for each source whose next group cannot be applied."""
     for source, group in found["groups"].items():
         if group["blocked"] is not None:
             click.echo(printable(f"{name}: blocked: groups of {source}: {group['blocked']}"))
 
 
 def _print_refusals(name: str, found: dict[str, Any]) -> None:
-    """A line for each file that would not be committed."""
+    """Print a line for each file that would not be committed."""
     for refused in found["refused"]:
         click.echo(printable(f"{name}: refused: {refused['path']}: {refused['error']}"))
     for path in found["waiting"]:

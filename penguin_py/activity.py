@@ -70,7 +70,7 @@ class TableActivity(Activity):
             metric.labels(name)
 
     def polled(self, secs: float, found: Sequence[Entry], cost: tuple[int, int]) -> None:
-        """A poll of ``secs`` found files that are not in the log; ``cost``: requests, keys."""
+        """Record a poll of ``secs`` and its uncommitted files; ``cost``: requests, keys."""
         now = self.clock()
         requests, keys = cost
         metrics.POLL_SECS.labels(self.name).observe(secs)
@@ -79,13 +79,13 @@ class TableActivity(Activity):
         metrics.FILES_DISCOVERED.labels(self.name).inc(len(found))
         self._polled(PollSummary(now, secs, len(found), requests, keys), found)
 
-    def settled(self, entries: Iterable[Entry]) -> None:
-        """Files that are committed, on record or gone."""
+    def files_done(self, entries: Iterable[Entry]) -> None:
+        """Remove files that are committed, rejected or gone from the waiting ones."""
         with self._lock:
             self._backlog.remove(entry.modified for entry in entries)
 
     def knows(self, state: TableState | None, memory: Memory) -> None:
-        """The table as the log has it now, and what is remembered of it."""
+        """Record the table's current state and what is remembered of it."""
         with self._lock:
             self._version = None if state is None else state.version
             if self._committed is None and memory.txn_version and memory.updated is not None:
@@ -95,7 +95,7 @@ class TableActivity(Activity):
 
     @contextmanager
     def committing(self, files: Sequence[Entry], rows: int, *, evolves: bool) -> Iterator[None]:
-        """Around one commit; an error that leaves it says that it did not land."""
+        """Time one commit; an exception means that it did not land."""
         started = self.clock()
         self.expects(COMMIT_SECS)
         status = "failed"
@@ -124,13 +124,13 @@ class TableActivity(Activity):
             self._did(FinishedBatch(now, str(self._version), len(files), rows, size, secs))
 
     def replaced(self, rows: int, rewritten_bytes: int) -> None:
-        """A group was applied: so many rows left the table, and so much was rewritten for it."""
+        """Record an applied group: the replaced rows and the rewritten bytes."""
         metrics.GROUPS_APPLIED.labels(self.name).inc()
         metrics.ROWS_REPLACED.labels(self.name).inc(rows)
         metrics.BYTES_REWRITTEN.labels(self.name).inc(rewritten_bytes)
 
     def stands(self, groups: Mapping[str, Mapping[str, Any]]) -> None:
-        """Return how far the groups of each source are, as commands show it."""
+        """Record the progress of each source's groups."""
         with self._lock:
             self.groups = groups
 
@@ -140,20 +140,20 @@ class TableActivity(Activity):
             return sum(group["blocked"] is not None for group in (self.groups or {}).values())
 
     def quarantined(self, rejections: Sequence[Rejection]) -> None:
-        """Files that are on record as refused."""
+        """Record rejected files."""
         now = self.clock()
         for rejection in rejections:
             metrics.FILES_QUARANTINED.labels(self.name, rejection.stage).inc()
-        self._given_up(FailedFile(now, r.entry.path, r.stage, r.reason) for r in rejections)
+        self._add_failed(FailedFile(now, r.entry.path, r.stage, r.reason) for r in rejections)
 
     def swept(self, orphans: int) -> None:
-        """A sweep is done and found so many files too old to commit."""
+        """Record a sweep and its number of files that are too old to commit."""
         with self._lock:
             self._orphans = orphans
 
     @contextmanager
     def chore(self, name: str) -> Iterator[None]:
-        """Around a chore; one that raises has failed."""
+        """Time a chore; an exception means that it failed."""
         self.expects(CHORE_SECS)
         status = "failed"
         try:
@@ -168,7 +168,7 @@ class TableActivity(Activity):
             return math.nan if self._committed is None else age(self.clock(), self._committed)
 
     def brief(self) -> dict[str, Any]:
-        """As `Activity`, with the table's version."""
+        """Return the data of `Activity` with the table's version."""
         with self._lock:
             return {
                 **super().brief(),
@@ -177,7 +177,7 @@ class TableActivity(Activity):
             }
 
     def to_json(self) -> dict[str, Any]:
-        """As `Activity`, with orphans and groups."""
+        """Return the data of `Activity` with orphans and groups."""
         with self._lock:
             return {**super().to_json(), "orphans": self._orphans, "groups": self.groups or {}}
 

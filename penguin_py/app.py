@@ -54,7 +54,7 @@ def probe_store(storage: Storage, state_name: str, clock: StoreClock) -> None:
     found = storage.stat(path)
     if found is None:
         raise Unavailable(f"{storage.uri}/{path}: is gone right after it was written")
-    clock.put_right(found.modified, CLOCK_SKEW_SECS)
+    clock.correct(found.modified, CLOCK_SKEW_SECS)
 
 
 # Footers wait on the network, not on the processor, so there are more of them at
@@ -64,14 +64,14 @@ FOOTERS_PER_WORKER = 4
 
 @contextmanager
 def build(config: Config) -> Iterator[list[TablePipeline]]:
-    """Every table, wired, on one bounded pool for requests. Opens no connection."""
+    """Build the pipelines of all tables with one limited thread pool. Opens no connection."""
     threads = config.global_.advanced.total_concurrency * FOOTERS_PER_WORKER
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="footer") as pool:
         yield [table_pipeline(table, pool) for table in tables_of(config)]
 
 
 def table_pipeline(table: Table, pool: Executor) -> TablePipeline:
-    """One table's pipeline with the product's own storage and Delta log."""
+    """Build one table's pipeline with the product's own storage and Delta log."""
     activity = TableActivity(table.name, table.uri, time.time)
     storage = Metered(open_storage(table.uri, table.storage_options), activity.beat)
     log = DeltaLog(table, storage, pool)
@@ -119,12 +119,12 @@ def _address(config: Config) -> str | None:
 
 
 def plan(config: Config) -> tuple[dict[str, Any], list[str]]:
-    """Return what the next poll of every table would do, and the errors of those that failed."""
+    """Plan the next poll of every table; return it and the errors of tables that failed."""
     return _collect(config, _plan_table)
 
 
 def status(config: Config) -> tuple[dict[str, Any], list[str]]:
-    """The state of every table, from storage alone, and the errors of unreadable ones."""
+    """Return the state of every table, from storage alone, and the errors of unreadable ones."""
     return _collect(config, _status_of)
 
 
@@ -136,7 +136,7 @@ def reconcile(config: Config, *, dry_run: bool) -> tuple[dict[str, Any], list[st
 def discard(
     config: Config, name: str, outputs: Sequence[str], source: str | None, *, dry_run: bool
 ) -> DiscardResult:
-    """Give up outputs, and the next group of a source, of one table. Raises `BlizzardError`."""
+    """Discard outputs, and the next group of a source, of one table. Raises `BlizzardError`."""
     with build(config) as pipelines:
         found = next((pipeline for pipeline in pipelines if pipeline.name == name), None)
         if found is None:
@@ -166,7 +166,7 @@ def _reconcile_table(pipeline: TablePipeline, *, dry_run: bool) -> dict[str, Any
 
 
 def _forecast_to_json(forecast: Forecast) -> dict[str, Any]:
-    """Return what would not be committed, and why."""
+    """Return the files that would not be committed, with reasons."""
     return {
         "refused": [
             {"path": spelled(r.entry.path), "stage": r.stage, "error": r.reason}
@@ -234,9 +234,9 @@ def _status_of(pipeline: TablePipeline) -> dict[str, Any]:
 
 
 def _quarantine_of(pipeline: TablePipeline, snapshot: Snapshot) -> dict[str, Any]:
-    """Files whose rows are missing; those that were redone or given up are counted apart."""
+    """Summarize quarantined files with missing rows; resolved ones are counted separately."""
     records = pipeline.quarantined()
-    settled = pipeline.settled(snapshot, records)
+    settled = pipeline.resolved_records(snapshot, records)
     open_ = [record for path, record in records.items() if path not in settled]
     newest = max(open_, key=lambda record: record.timestamp, default=None)
     return {

@@ -24,7 +24,7 @@ from penguin_py.intake.ownership import REMEDY, ForeignFiles
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.intake.reconcile import Findings
 from penguin_py.model import CommitConflict, CommitPlan, CommitRefused, Rejection
-from penguin_py.planning.batch_planner import BatchDecision, BatchPlanner, Forecast
+from penguin_py.planning.batch_planner import BatchPlan, BatchPlanner, Forecast
 from penguin_py.planning.batches import Batches
 from penguin_py.planning.memory import Memory, Snapshot, commit_document, merged_ids
 from penguin_py.poll import TablePoller
@@ -33,7 +33,7 @@ from penguin_py.table_view import TableView
 
 
 class Committer:
-    """The files of one table's poll that wait, and what is done with them. Not thread-safe.
+    """The waiting files of one table's poll, and their commits. Not thread-safe.
 
     Its length is how many wait to be tried.
     """
@@ -71,7 +71,7 @@ class Committer:
         return len(self._queue)
 
     def begin(self, taken: Iterable[Entry], overdue: Sequence[Entry], now: float) -> None:
-        """A new poll's files, oldest first; ``overdue`` ones count only with an output id."""
+        """Add a new poll's files, oldest first; ``overdue`` ones count only with an output id."""
         self._overdue.update(entry.path for entry in overdue)
         self._queue.add([*self._foreign.due(taken, now), *overdue])
         self._failed.clear()
@@ -87,7 +87,7 @@ class Committer:
         self._overdue.update(entry.path for entry in found.overdue)
 
     def end(self) -> None:
-        """Nothing of the poll is left."""
+        """Forget the poll's retries and overdue files."""
         self._retried.clear()
         self._overdue.clear()
 
@@ -99,7 +99,7 @@ class Committer:
         self._done = 0
 
     def outcome(self) -> bool:
-        """Return whether the poll came to anything; raises what its first file failed by if not."""
+        """Return whether the poll made progress; raise its first file's error if not."""
         if self._failed and not self._done:
             raise self._failed[0].error
         return self._done > 0
@@ -107,12 +107,12 @@ class Committer:
     def forecast(
         self, snapshot: Snapshot, files: Sequence[Entry], overdue: Collection[str]
     ) -> Forecast:
-        """Return what would become of these files. Writes nothing."""
+        """Forecast the outcome of these files. Writes nothing."""
         known = self._view.barred_ids(snapshot)
         return self._planner.forecast(snapshot.state, files, known, self._clock(), overdue)
 
     def record(self, rejections: Sequence[Rejection], now: float) -> None:
-        """Put files on record as refused; the log tells of those that are new there."""
+        """Record rejected files; log those that are new in the record."""
         fresh = self._quarantine.keep(rejections, now)
         self._activity.quarantined(fresh)
         for rejection in fresh:
@@ -124,11 +124,11 @@ class Committer:
             )
 
     def refuse(self, snapshot: Snapshot, refused: Sequence[Rejection]) -> None:
-        """These files are done: on record, whatever their footers say."""
+        """Mark files as done and rejected, whatever their footers say."""
         self._work(snapshot, (), refused)
 
     def work_off(self, snapshot: Snapshot) -> None:
-        """The next batch; where its commit can never land, find out by which file.
+        """Commit the next batch; if its commit can never land, search for the file to blame.
 
         It is put back and halved until one file is left. That is tried once more, and
         is on record if the table takes a commit without it.
@@ -137,7 +137,7 @@ class Committer:
         self._tried(snapshot, batch)
         pending = {failure.entry.path for failure in self._failed} | {*self._foreign.waiting()}
         pending |= {entry.path for entry in self._queue}
-        self._activity.settled(entry for entry in batch if entry.path not in pending)
+        self._activity.files_done(entry for entry in batch if entry.path not in pending)
 
     def _tried(self, snapshot: Snapshot, batch: Sequence[Entry]) -> None:
         failed = list(self._failed)
@@ -153,7 +153,7 @@ class Committer:
         self._queue.landed()
 
     def _probed(self, refused: CommitRefused) -> Snapshot:
-        """The table after a commit without files. Raises `StateError` if it takes none."""
+        """Commit without files and return the table. Raises `StateError` if it takes no commits."""
         snapshot = self._view.sync()
         if snapshot.state is None:
             return snapshot
@@ -171,7 +171,7 @@ class Committer:
     def _work(
         self, snapshot: Snapshot, batch: Sequence[Entry], refused: Sequence[Rejection] = ()
     ) -> None:
-        """Take a batch as far as it goes; ``refused`` are on record whatever their footers say."""
+        """Process a batch; ``refused`` files are rejected whatever their footers say."""
         now = self._clock()
         known = self._view.barred_ids(snapshot)
         found = self._planner.decide(snapshot.state, batch, known, now, self._overdue)
@@ -215,7 +215,7 @@ class Committer:
         self._done += len(done)
 
     def _check_again(self, snapshot: Snapshot, rejections: Sequence[Rejection]) -> None:
-        """Raise `CommitConflict` if files seem to bring rows again and the table went on meanwhile.
+        """Raise `CommitConflict` if files seem committed already and the table has a newer version.
 
         Then another Penguin has committed just these, and they would be on record as refused
         although they are in the table: who looks again does not find them any more.
@@ -227,7 +227,7 @@ class Committer:
                 f"{self._table.uri}: another commit came first, perhaps of {again[0]}; look again"
             )
 
-    def _log_skipped(self, found: BatchDecision) -> None:
+    def _log_skipped(self, found: BatchPlan) -> None:
         for failure in found.failed:
             self._log.warning("file_pending", path=failure.entry.path, error=str(failure.error))
         for entry in found.gone:
@@ -247,7 +247,7 @@ class Committer:
             )
 
     def _moved(self, progress: Progress, done: Sequence[Entry], depth: int) -> Progress:
-        """The progress once these files are done, held back by all that wait.
+        """Return the progress once these files are done, held back by all waiting ones.
 
         What a sweep found below the watermarks moves nothing and holds nothing back.
         """

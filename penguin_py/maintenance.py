@@ -59,7 +59,7 @@ class Maintenance:
         self._log = get_logger(table=table.name)
 
     def due(self, done: Mapping[str, int], now: float) -> list[str]:
-        """The chores whose interval is over; ``done`` tells when each was done last.
+        """Return the chores whose interval is over; ``done`` has when each was done last.
 
         One that was done later than now was done by a clock that was wrong.
         """
@@ -143,7 +143,7 @@ class Maintenance:
         return self._accept(path) or is_grouped(path)
 
     def tidy_log(self, now: float) -> None:
-        """Remove what killed writers left in a local log; object stores have no such thing."""
+        """Remove leftovers of killed writers from a local log; object stores have none."""
         if not self._table.is_local:
             return
         count = deltalog.sweep_leftovers(self._storage, now - LEFTOVER_SECS)
@@ -151,7 +151,7 @@ class Maintenance:
             self._log.info("log_leftovers_removed", files=count)
 
     def run_due(self, due: Collection[str]) -> Iterator[str]:
-        """Do those of the table's own chores that are due; names each once it is done."""
+        """Run the due chores of the table; yield each name once it is done."""
         for name, chore in (("optimize", self._optimize), ("vacuum", self._vacuum)):
             if name in due:
                 chore()

@@ -26,7 +26,7 @@ HISTORIES_KEPT = 7
 
 
 def page_providers(config: Config, where: str) -> PageProviders:
-    """The providers of a daemon for these tables. ``where`` is where the configuration is."""
+    """Return the providers for these tables. ``where`` is the path of the configuration."""
     tables = {table.name: table for table in tables_of(config)}
     many = len(tables) + 1
     return PageProviders(
@@ -37,7 +37,7 @@ def page_providers(config: Config, where: str) -> PageProviders:
 
 
 class _SourceStates:
-    """What the sources that feed a table have saved, as far as the configuration names them."""
+    """The saved states of the sources that feed a table and are in the configuration."""
 
     def __init__(self, tables: Mapping[str, Table]) -> None:
         self._tables = tables
@@ -82,7 +82,7 @@ class _TableHistories:
 
 
 def table_commands(config: str, target: Mapping[str, Any]) -> list[Command]:
-    """Return what helps a table, by what is wrong with it, and then what may always be asked.
+    """Return commands for a table: first for its problems, then those that always help.
 
     Pure.
     """

@@ -102,11 +102,11 @@ class TablePipeline:
         return self._table.settings.poll_interval
 
     def is_called(self) -> bool:
-        """Nobody calls a committer: what is published its polls find."""
+        """Return False: polls find what is published."""
         return False
 
     def cancel(self) -> None:
-        """Nothing to do: a cycle is one commit, which is short and is finished."""
+        """Do nothing: a cycle is one commit, which is short and is finished."""
 
     def cycle(self, stop: StopEvent) -> bool:
         """Find new files if none are waiting, commit one batch of them, and what groups are due.
@@ -127,11 +127,11 @@ class TablePipeline:
             raise
 
     def snapshot(self) -> Snapshot:
-        """The table's state and memory as they are in storage. Writes nothing."""
+        """Read the table's state and memory from storage. Writes nothing."""
         return self._view.sync()
 
     def outlook(self) -> tuple[Snapshot, tuple[Entry, ...], Forecast]:
-        """Return what the next poll would look at, oldest first, and what would become of it.
+        """Return the files of the next poll, oldest first, and their forecast.
 
         Writes nothing, and reads the footers of one commit's files.
         """
@@ -146,19 +146,19 @@ class TablePipeline:
         return snapshot, tuple(named), replace(forecast, rejections=refused)
 
     def sweep_outlook(self) -> tuple[Findings, Forecast]:
-        """Return what a sweep finds, and what would become of it; as `outlook`."""
+        """Return what a sweep finds, and its forecast; as `outlook`."""
         found = self.reconcile(dry_run=True)
         overdue = {entry.path for entry in found.overdue}
         return found, self._committer.forecast(self.snapshot(), found.due, overdue)
 
     def groups(self, snapshot: Snapshot) -> dict[str, GroupStatus]:
-        """Return how far the groups of each source are, and what holds them up. Writes nothing."""
+        """Return each source's progress with groups, and what blocks it. Writes nothing."""
         return self._groups.outlook(snapshot)
 
     def discard(
         self, outputs: Sequence[str], source: str | None, *, dry_run: bool
     ) -> DiscardResult:
-        """Give up outputs, and the next group of a source; see `penguin_py.groups.discard`.
+        """Discard outputs and the next group of a source; see `penguin_py.groups.discard`.
 
         What can be committed is committed first, stragglers of a sweep as well, so that nothing
         is given up which merely was not looked at yet. An output that came by this is left out
@@ -183,16 +183,18 @@ class TablePipeline:
         return self._poller.left_out
 
     def missing(self, snapshot: Snapshot) -> list[str]:
-        """The published outputs on record as gone whose rows did not come since."""
+        """Return published outputs that are recorded as missing and were not replaced since."""
         records = {p: r for p, r in self._quarantine.records().items() if r.stage == MISSING}
-        return sorted(records.keys() - self.settled(snapshot, records))
+        return sorted(records.keys() - self.resolved_records(snapshot, records))
 
     def quarantined(self) -> dict[str, QuarantineRecord]:
-        """Return what is on record as not committed, by path."""
+        """Return the rejected files by path."""
         return self._quarantine.records()
 
-    def settled(self, snapshot: Snapshot, records: Mapping[str, QuarantineRecord]) -> set[str]:
-        """Return which of these files have nothing that is missing in the table; reads footers."""
+    def resolved_records(
+        self, snapshot: Snapshot, records: Mapping[str, QuarantineRecord]
+    ) -> set[str]:
+        """Return the records without missing rows in the table; reads footers."""
         if snapshot.state is None or not records:
             return set()
         known = self._view.output_ids(snapshot.memory)
@@ -249,7 +251,7 @@ class TablePipeline:
         return self._committer.outcome()
 
     def _polled(self) -> Snapshot | None:
-        """A new poll's files are with the committer; None if there are none to be tried."""
+        """Poll and queue the new files; None if there are none to try."""
         snapshot, found = self._poller.found()
         snapshot = self._view.folded(snapshot)
         # What the log cannot spell cannot be in a watermark either: it stays on record.
@@ -261,7 +263,7 @@ class TablePipeline:
         self._view.polled()
         self._committer.begin(trusted.taken, trusted.overdue, now)
         before = snapshot.memory.progress
-        snapshot = self._poller.settled(snapshot, [entry.path for entry in found])
+        snapshot = self._poller.finish(snapshot, [entry.path for entry in found])
         due = self._maintenance.due(snapshot.memory.chores, now)
         if "reconcile" in due:
             self.reconcile(dry_run=False)
@@ -277,7 +279,7 @@ class TablePipeline:
         return None
 
     def _lower(self, memory: Memory, found: Findings, now: float) -> None:
-        """Have polls see again what another's name hid; the log tells what is done there."""
+        """Make polls find files again that another writer's name hid."""
         hidden = [entry.path for entry in found.stragglers]
         if not hidden:
             return
@@ -287,7 +289,7 @@ class TablePipeline:
             self._view.forget()
 
     def _do_chores(self, memory: Memory, due: Sequence[str], now: float, before: Progress) -> None:
-        """With nothing to commit: the table's care, and the progress of an idle table."""
+        """Run the due chores of an idle table and save its progress."""
         if memory.txn_version:
             for name in self._maintenance.run_due(due):
                 memory = self._mark_done(memory, name, now)
@@ -300,7 +302,7 @@ class TablePipeline:
             self._view.save(memory, now)
 
     def _look_for_published(self, memory: Memory, now: float) -> Memory:
-        """Put on record which published outputs are gone: once a start, then every hour."""
+        """Record missing published outputs: once after the start, then every hour."""
         if self._looked is not None and 0 <= now - self._looked < PUBLISHED_LOOK_SECS:
             return memory
         known, records = self._view.output_ids(memory), self._quarantine.records()
@@ -320,8 +322,10 @@ class TablePipeline:
             )
         self._committer.record(found.missing, now)
         self._looked = now
-        moved = found.settled - since > PUBLISHED_LOOK_SECS or "published" not in memory.chores
-        return self._mark_done(memory, "published", found.settled) if moved else memory
+        moved = (
+            found.checked_until - since > PUBLISHED_LOOK_SECS or "published" not in memory.chores
+        )
+        return self._mark_done(memory, "published", found.checked_until) if moved else memory
 
     def _mark_done(self, memory: Memory, chore: str, at: float) -> Memory:
         now = self._clock()

@@ -68,7 +68,7 @@ class TablePoller:
         return self._left_out
 
     def found(self) -> tuple[Snapshot, list[Entry]]:
-        """The table and its new files, oldest first. An unchanged table costs one request."""
+        """Return the table and its new files, oldest first; one request if nothing changed."""
         began = self._clock()
         snapshot = self._view.current()
         names = Names(self._accept)
@@ -94,8 +94,8 @@ class TablePoller:
         )
         return snapshot, new
 
-    def settled(self, snapshot: Snapshot, found: Sequence[str]) -> Snapshot:
-        """Return what a complete look tells: what is remembered no more, which partitions close.
+    def finish(self, snapshot: Snapshot, found: Sequence[str]) -> Snapshot:
+        """Forget expired names and close partitions after a complete listing.
 
         ``found`` is everything that the look found.
         """
@@ -111,7 +111,7 @@ class TablePoller:
         return Snapshot(snapshot.state, memory)
 
     def _floored(self, progress: Progress, pending: Sequence[str]) -> Progress:
-        """The progress with old partitions closed, so that a poll's cost stays bounded."""
+        """Close old partitions, so a poll's cost stays limited."""
         now = self._scanned.ended
         oldest = lookback_floor(self._table.settings.partition_filter, now)
         return raise_floors(

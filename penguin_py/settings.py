@@ -94,7 +94,7 @@ def tables_of(config: Config) -> tuple[Table, ...]:
 
 
 def _table(name: str, table: TableSettings, pipeline: PipelineSettings | None) -> Table:
-    """A table's settings; ``pipeline`` is the one that feeds it, if this file has one."""
+    """Return a table's settings; ``pipeline`` is the one in this file that feeds it, if any."""
     sink = pipeline.sink if pipeline else None
     partition_by = table.partition_by or (sink.partition_by if sink else None)
     partition_types: Mapping[str, PartitionType] | None = None

@@ -104,14 +104,14 @@ class TableView:
         self._highest_txn = 0
 
     def current(self) -> Snapshot:
-        """The table as it is now. One that did not change costs one request."""
+        """Return the current table. An unchanged one costs one request."""
         memory, state = self._memory, self._delta.unchanged()
         if memory is None or state is None or state.version not in (self._seen, self._own):
             return self.sync()
         return Snapshot(state, memory)
 
     def sync(self) -> Snapshot:
-        """The table as it is now, with memory and known paths of that version.
+        """Read the table as it is now, with memory and known paths of that version.
 
         Writes nothing. Raises `StateError` and `StorageError`.
         """
@@ -145,7 +145,7 @@ class TableView:
         return Snapshot(state, memory)
 
     def folded(self, snapshot: Snapshot) -> Snapshot:
-        """The same with its output ids in a segment, if they are many or old by now."""
+        """Fold the output ids into a segment if they are many or old."""
         if not self._is_due(snapshot):
             return snapshot
         snapshot = self.sync()  # before anything is written
@@ -164,12 +164,12 @@ class TableView:
         return segments.are_due(memory.output_ids, state.version)
 
     def output_ids(self, memory: Memory) -> Container[str]:
-        """The output ids of all commits, of which the memory has the latest."""
+        """Return the output ids of all commits; the memory has the latest."""
         segments = self._output_ids
         return memory.output_ids if segments is None else segments.with_recent(memory.output_ids)
 
     def barred_ids(self, snapshot: Snapshot) -> BarredIds:
-        """The output ids that no file may have that is to be committed."""
+        """Return the output ids that must not be committed again."""
         known = self.output_ids(snapshot.memory)
         version = -1 if snapshot.state is None else snapshot.state.version
         return BarredIds(known, RestoreRemovals(self._delta, version))
@@ -187,7 +187,7 @@ class TableView:
         return path not in self._known and (late or is_new(memory.progress, path))
 
     def trusted(self, found: Sequence[Entry], snapshot: Snapshot) -> Trusted:
-        """Return which files of a poll may be taken, and which are too old for that.
+        """Sort a poll's files: those to take, and those too old for that.
 
         In the first poll of a start the horizon of the sweep applies, for the same
         reason: to what sorts below the watermarks, since the names done there were
@@ -222,29 +222,29 @@ class TableView:
         )
 
     def polled(self) -> None:
-        """The first poll of a start went by; from now on the progress has what is done."""
+        """Record that the first poll is over; from now on the progress has what is done."""
         self._started = self._rebuilt = False
 
     def reopen(self, paths: Iterable[str]) -> None:
-        """A sweep found these below the watermarks: they are to be done all the same."""
+        """Reopen paths that a sweep found below the watermarks."""
         self._late.update(paths)
 
     def close(self) -> None:
-        """Nothing that a sweep found is left to be done."""
+        """Record that all files of the sweep are done."""
         self._late.clear()
 
     def refuse(self, paths: Iterable[str]) -> None:
-        """These are done without being in the log: they are on record."""
+        """Record rejected paths: done, and not in the log."""
         self._refused.update(paths)
 
     def stored(self, progress: Progress) -> Progress:
-        """The progress as it is written, without what the log has anyway."""
+        """Return the progress to store, without names that the log has."""
         return drop_logged_names(progress, self._refused)
 
     def committed(
         self, memory: Memory, paths: Iterable[str], version: int, output_ids: Iterable[str] = ()
     ) -> None:
-        """A commit of ours has landed, as ``version`` unless somebody else's came before it."""
+        """Record our landed commit, as ``version`` unless another writer's came before it."""
         self._memory = memory
         self._known.update(paths)
         self._own = version
@@ -255,15 +255,15 @@ class TableView:
             self._transactions[app] = max(newest, self._transactions.get(app, 0))
 
     def remembered(self) -> Memory | None:
-        """The memory as of the last look; None if everything is to be read again."""
+        """Return the memory of the last look; None if everything must be read again."""
         return self._memory
 
     def remember(self, memory: Memory) -> None:
-        """Go on from this memory, which need not be in storage yet."""
+        """Continue from this memory, which need not be in storage yet."""
         self._memory = memory
 
     def save(self, memory: Memory, now: float) -> None:
-        """Go on from this memory, and have it in the mirror. Raises `StorageError`."""
+        """Continue from this memory and save it in the mirror. Raises `StorageError`."""
         self._memory = memory
         slim = drop_logged_names(memory.progress, self._refused)
         self._refused = done_paths(slim)
@@ -280,7 +280,7 @@ class TableView:
         checkpoint.save(self._storage, mirror_path(self._table.state_name), document)
 
     def forget(self) -> None:
-        """Have the next look read everything again."""
+        """Make the next look read everything again."""
         self._memory = None
         self._known = set()
         self._late.clear()
@@ -299,7 +299,7 @@ class TableView:
         return add_commits(memory, news.output_ids, news.document)
 
     def _found(self, state: TableState | None) -> Memory:
-        """The memory for ``state``; a contradiction counts only if the log stands still."""
+        """Recover the memory for ``state``; a contradiction counts only if the log stands still."""
         try:
             return self._recover(state)
         except StateError as error:

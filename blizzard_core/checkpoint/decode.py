@@ -35,7 +35,7 @@ _Walk = Callable[[Any], tuple[str, list[str]] | None]
 def decode_document(
     kind: type[T], document: Any, where: str, remedy: str = RESTORE, *, open_: bool = False
 ) -> T:
-    """The value of ``kind`` that a JSON value describes.
+    """Convert a JSON value to ``kind``.
 
     Raises `StateError` with ``where``, the place in the document, what is wrong there, and the
     ``remedy``. Keys that ``kind`` does not have are wrong, at any depth, unless it is ``open_``.
@@ -80,7 +80,7 @@ def _joined(where: str, place: str) -> str:
 
 
 def _reason(kind: Any, document: Any, error: Exception) -> tuple[str, str]:
-    """The place of what is wrong, as far as it is known, and what."""
+    """Return the place of the error, as far as it is known, and its description."""
     try:
         return _locate(kind, document, str(error))
     except UnicodeEncodeError:  # msgspec asks for the UTF-8 of text where there should be none
@@ -88,7 +88,7 @@ def _reason(kind: Any, document: Any, error: Exception) -> tuple[str, str]:
 
 
 def _locate(kind: Any, document: Any, message: str) -> tuple[str, str]:
-    """The place that a message of msgspec names, with the keys that it leaves out, and the rest."""
+    """Split a message of msgspec into the place, with its missing keys, and the rest."""
     match = _AT.search(message)
     if match is None:
         return "", message
@@ -116,7 +116,7 @@ def _locate(kind: Any, document: Any, message: str) -> tuple[str, str]:
 def _culprit(
     kind: Any, document: Any, steps: list[str | int], mapping: Mapping[str, Any], message: str
 ) -> str:
-    """The key of a mapping whose value msgspec refuses with this message, found by halving."""
+    """Find by halving the key whose value msgspec refuses with this message."""
     keys = list(mapping)
     while len(keys) > 1:
         half = keys[: len(keys) // 2]
@@ -130,7 +130,7 @@ def _culprit(
 
 
 def _with(document: Any, steps: list[str | int], value: Any) -> Any:
-    """The document with another value in one place."""
+    """Return a copy of the document with another value in one place."""
     if not steps:
         return value
     changed = document.copy()
@@ -143,7 +143,7 @@ def _with(document: Any, steps: list[str | int], value: Any) -> Any:
 
 @cache
 def _walk(kind: Hashable) -> _Walk | None:
-    """Return what finds unknown keys in values of a type; None where there can be none."""
+    """Return a function that finds unknown keys in values of a type; None if there can be none."""
     if is_dataclass(kind):
         return partial(_in_fields, *_fields(get_type_hints(kind)))
     origin, args = get_origin(kind), get_args(kind)
@@ -158,7 +158,7 @@ def _walk(kind: Hashable) -> _Walk | None:
 
 
 def _fields(hints: dict[str, Any]) -> tuple[frozenset[str], list[tuple[str, _Walk]]]:
-    """A dataclass's keys, and those below which unknown ones can be."""
+    """Return a dataclass's keys, and the keys below which unknown ones can occur."""
     deeper = [(name, walk) for name, hint in hints.items() if (walk := _walk(hint)) is not None]
     return frozenset(hints), deeper
 
@@ -180,7 +180,7 @@ def _some(walk: _Walk, value: Any) -> tuple[str, list[str]] | None:
 
 
 def _first(walk: _Walk, values: Any) -> tuple[str, list[str]] | None:
-    """Of the items of a list or a mapping."""
+    """Return the first unknown keys in the items of a list or a mapping."""
     named = values.items() if isinstance(values, Mapping) else enumerate(values)
     for name, value in named:
         found = walk(value)

@@ -36,7 +36,7 @@ _TYPE = np.dtype(f"S{WIDTH}")  # compares like bytes; all are of full length, so
 
 
 def digested(names: Iterable[bytes]) -> Digests:
-    """Return what is kept of the names, in their order."""
+    """Return the digests of the names, in their order."""
     packed = bytearray()  # grows in place: a million bytes objects would take 60 MB more
     for name in names:
         packed += hashlib.blake2b(name, digest_size=WIDTH).digest()
@@ -44,7 +44,7 @@ def digested(names: Iterable[bytes]) -> Digests:
 
 
 def from_bytes(content: bytes | bytearray) -> Digests:
-    """Digests that lie end to end."""
+    """Interpret concatenated digests."""
     return np.frombuffer(content, dtype=_TYPE)
 
 
@@ -73,7 +73,7 @@ def staying(counts: Sequence[int], fresh: int, tail: int = TAIL) -> int:
 
 
 def segments_in(storage: Storage, folder: str) -> Iterator[Entry]:
-    """Return what lies in a folder and is called as a segment is. Raises `StorageError`."""
+    """List the objects of a folder that are named like segments. Raises `StorageError`."""
     entries = listed(storage, f"{folder}/", f"{folder}0")  # "0" follows "/"
     return (entry for entry in entries if entry.path.endswith(SUFFIX))
 
@@ -96,7 +96,7 @@ def write_segment(storage: Storage, path: str, digests: Digests) -> None:
 
 
 def read_segment(storage: Storage, path: str, remedy: str) -> Digests:
-    """The digests of a segment. Raises `NotFound`, and `StateError` for what is not whole."""
+    """Read the digests of a segment. Raises `NotFound`, or `StateError` if it is damaged."""
     where = f"{storage.uri}/{path}"
     raw = storage.read(path)
     content = raw[_HEADER.size :]
@@ -113,7 +113,7 @@ def read_segment(storage: Storage, path: str, remedy: str) -> Digests:
 
 
 def _checksum(path: str, content: bytes) -> bytes:
-    """Over the name too, so that one segment cannot stand in for another."""
+    """Hash the name as well, so that one segment cannot stand in for another."""
     name = path.rpartition("/")[2].removesuffix(SUFFIX)
     digest = hashlib.blake2b(name.encode(), digest_size=WIDTH)
     digest.update(content)

@@ -49,7 +49,7 @@ T = TypeVar("T")
 def progress_to_json(
     progress: Progress, now: float, elsewhere: frozenset[float] = frozenset()
 ) -> dict[str, Any]:
-    """The document of a progress; ``now`` becomes ``last_update_ts`` (whole epoch seconds).
+    """Return a progress as JSON; ``now`` becomes ``last_update_ts`` (whole epoch seconds).
 
     Names that were seen at a time in ``elsewhere`` are left out: the caller keeps them.
     """
@@ -88,7 +88,7 @@ def progress_to_json(
 
 
 def _listed(done: Mapping[str, float], elsewhere: frozenset[float]) -> dict[str, float]:
-    """The names in order, without those of ``elsewhere``: there may be many of these."""
+    """Return the names in order, without those seen at a time in ``elsewhere``."""
     if elsewhere.issuperset(done.values()):
         return {}
     left = ((name, at) for name, at in done.items() if at not in elsewhere)
@@ -130,13 +130,13 @@ class ProgressDocument:
 
 
 def progress_document(document: Any, where: str) -> ProgressDocument:
-    """The part of a document that a progress is made of. Raises `StateError`."""
+    """Decode the progress part of a document. Raises `StateError`."""
     check_version(document, where, PROGRESS_VERSIONS)
     return decode_document(ProgressDocument, document, where, open_=True)
 
 
 def check_version(document: Any, where: str, known: Collection[int]) -> None:
-    """Refuse a document of a version that is not ``known``, before more is asked of its format."""
+    """Raise `StateError` if the document's version is not among ``known``."""
     version = decode_document(_Versioned, document, where, open_=True).schema_version
     if version not in known:
         raise StateError(
@@ -146,7 +146,7 @@ def check_version(document: Any, where: str, known: Collection[int]) -> None:
 
 
 def progress_of(document: ProgressDocument, where: str, remedy: str = RESTORE) -> Progress:
-    """The progress that a decoded document describes.
+    """Build the progress of a decoded document.
 
     A document with a global watermark and no partitions (an older one) filters
     by the global watermark alone: everything that sorts below is closed.
@@ -183,7 +183,7 @@ class _Versioned:
 
 
 def load(storage: Storage, path: str, parse: Callable[[Any, str], T]) -> T | None:
-    """The state at ``path``, or None if there is no such file.
+    """Load the state at ``path``; None if there is no such file.
 
     Raises `StateError` if it is there and cannot be understood, `StorageError`
     if the store does not answer: neither is taken for "no state".
@@ -197,7 +197,7 @@ def load(storage: Storage, path: str, parse: Callable[[Any, str], T]) -> T | Non
 
 
 def parsed(raw: bytes, where: str) -> Any:
-    """The JSON object in ``raw``. Raises `StateError` naming ``where``.
+    """Parse the JSON object in ``raw``. Raises `StateError` naming ``where``.
 
     Text in it is of characters, or of bytes of a local name that are none (`order_key`).
     """
@@ -227,6 +227,6 @@ def save(storage: Storage, path: str, document: Mapping[str, Any]) -> None:
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
-    """The document as it is stored."""
+    """Encode the document as it is stored."""
     text = json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)
     return text.encode("utf-8", "surrogatepass")

@@ -45,18 +45,18 @@ _SAVE_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What every state document says of its writer, in whatever format the rest is."""
+    """The writer block that every state document has, whatever its format."""
 
     writer: Writer | None = None
 
 
 class FencedFile:
-    """A state file that this process is the only writer of, or else knows that it is not."""
+    """A state file with this process as its only writer, or the knowledge that it is not."""
 
     def __init__(
         self, storage: Storage, path: str, admission: TakeoverPolicy = allow_takeover
     ) -> None:
-        """``admission`` is asked before the file is taken over from somebody else's process."""
+        """Set the file and the policy that is asked before a take-over from another process."""
         self._storage = storage
         self._admission = admission
         self._path = path
@@ -76,7 +76,7 @@ class FencedFile:
         fresh: Callable[[], Mapping[str, Any]],
         least: int = 0,
     ) -> T | None:
-        """The state in the file, None if there was none; this process is its writer from now on.
+        """Take the file over and return its state; None if there was no file.
 
         Where there is no file ``fresh`` is asked for what to write, or raises: nobody can
         say before whether there is one, since it may go at any moment. Every call raises the
@@ -126,7 +126,7 @@ class FencedFile:
             raise self._fenced(self._stored()) from None
 
     def now(self) -> float:
-        """The store's time of the last save (epoch seconds), to be asked right after `take`.
+        """Return the store's time of the last save (epoch seconds). Call it right after `take`.
 
         Raises `FencedError` if the file is gone, `StorageError`.
         """
@@ -156,7 +156,7 @@ class FencedFile:
             raise self._fenced(self._stored()) from None
 
     def release(self) -> None:
-        """Say in the file that this process writes no more; what else it holds stays.
+        """Mark in the file that this process writes no more; keep the rest of its content.
 
         So whoever comes next need not guess whether a process elsewhere still runs. Nothing is
         done where another took the file over. Raises `StorageError`.
@@ -177,7 +177,7 @@ class FencedFile:
         self._epoch = None
 
     def _put(self, document: Mapping[str, Any], epoch: int, *, released: bool = False) -> None:
-        """Write with our name on it; a refusal that was our own doing is none.
+        """Write the document with this writer in it; a refusal caused by our own write is ignored.
 
         Raises `Conflict` if another wrote, `Unavailable` if the store refuses without that.
         """
@@ -244,5 +244,5 @@ class FencedFile:
 
 
 def writer_of(document: Any, where: str) -> Writer | None:
-    """The writer named in a state document; None in one that was never fenced."""
+    """Return the writer named in a state document; None if it was never fenced."""
     return decode_document(_Written, document, where, open_=True).writer

@@ -51,7 +51,7 @@ class Writer:
     released: bool = False
 
     def __str__(self) -> str:
-        """For messages: who to look for, where there is more than an id."""
+        """Return the writer for messages, with its process if it is known."""
         if self.process is None:
             return f"writer {self.id}, epoch {self.epoch}"
         found = self.process
@@ -67,11 +67,11 @@ TakeoverPolicy = Callable[[Writer], None]
 
 
 def allow_takeover(_found: Writer) -> None:
-    """Take over from whoever it is; a daemon that is replaced ends at its next save."""
+    """Allow every take-over; the replaced daemon ends at its next save."""
 
 
 def refuse_if_running(*, person: bool) -> TakeoverPolicy:
-    """Leave a file to its writer while that runs.
+    """Return a policy that refuses a take-over while the writer runs.
 
     Where it cannot be seen whether it does, a supervisor's start takes over, since it may come
     in the place of a machine that was lost; a ``person`` is told who the writer was.
@@ -94,13 +94,13 @@ def refuse_if_running(*, person: bool) -> TakeoverPolicy:
 
 
 def this_process() -> Process:
-    """The running process. Its host is the pod on Kubernetes."""
+    """Return the running process. Its host is the pod on Kubernetes."""
     return _process(os.getpid())
 
 
 @functools.cache
 def _process(pid: int) -> Process:
-    """Asked for once by each process, a forked one included: its start must not waver."""
+    """Return the process; cached per pid, since its start time must not vary."""
     return Process(socket.gethostname(), pid, _started(), process_key(pid))
 
 
@@ -136,7 +136,7 @@ def process_key(pid: int, proc: Path = _PROC) -> str:
 
 
 def _namespace(proc: Path) -> str:
-    """The machine's boot and this pid namespace; empty where the kernel does not tell."""
+    """Return the machine's boot id and this pid namespace; empty if the kernel does not say."""
     try:
         boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
         inode = re.sub(r"\D", "", str((proc / "self/ns/pid").readlink()))
@@ -146,7 +146,7 @@ def _namespace(proc: Path) -> str:
 
 
 def _started() -> float:
-    """Since when this process runs; of a kernel that does not tell, since it asked."""
+    """Return when this process started; the current time if the kernel does not say."""
     try:
         ticks = int((_PROC / "self/stat").read_text().rpartition(")")[2].split()[19])
         uptime = float((_PROC / "uptime").read_text().split()[0])

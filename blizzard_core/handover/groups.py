@@ -81,18 +81,18 @@ def group_path(source_id: str, seq: int) -> str:
 
 
 def seq_of(path: str) -> int | None:
-    """The number of the manifest at ``path``; None if that is none."""
+    """Return the number of the manifest at ``path``; None if it is not a manifest."""
     found = _NAME.fullmatch(path.rpartition("/")[2])
     return int(found[1]) if found else None
 
 
 def encode_group(group: Group) -> bytes:
-    """The manifest's content; the same group gives the same bytes."""
+    """Encode the manifest; the same group gives the same bytes."""
     return json.dumps({"v": _VERSION, **msgspec.to_builtins(group)}, ensure_ascii=False).encode()
 
 
 def decode_group(data: bytes, where: str, source_id: str, seq: int) -> Group:
-    """The group in a manifest that lies where that source's of that number belongs.
+    """Decode the manifest at the place of that source and number.
 
     Raises `StateError` naming ``where`` if it is not understood, or is another's.
     """

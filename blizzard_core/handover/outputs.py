@@ -35,7 +35,7 @@ class OutputId:
 
 
 def output_id_of(text: str) -> OutputId | None:
-    """Return what an output id says, None for a text that is none."""
+    """Parse an output id; None if the text is not one."""
     found = _OUTPUT_ID.match(text)
     return None if found is None else OutputId(found[1], found[2], int(found[3]))
 
@@ -75,7 +75,7 @@ def newest_by_app(output_ids: Iterable[str]) -> dict[str, int]:
 
 
 def nan_columns_of(pairs: Mapping[bytes, bytes] | None) -> frozenset[int] | None:
-    """The numbers of a file's columns that hold NaN; None where its footer does not say."""
+    """Return the numbers of a file's columns that hold NaN; None if its footer does not say."""
     text = (pairs or {}).get(NAN_COLUMNS_KEY.encode())
     if text is None:
         return None

@@ -58,12 +58,12 @@ class PublishedBatch:
 
 
 def first_name(moment: float) -> str:
-    """Return what every UUIDv7 of ``moment`` or later sorts above (RFC 9562: 48 bits of ms)."""
+    """Return a prefix below every UUIDv7 of ``moment`` or later (RFC 9562: 48 bits of ms)."""
     return str(uuid.UUID(int=max(0, int(moment * 1000)) << 80))[:13]
 
 
 def journal_objects(storage: Storage, since: float) -> Iterator[Entry]:
-    """The journals' objects of batches that were named at ``since`` or later, run by run.
+    """Yield the journal objects of batches named at ``since`` or later, run by run.
 
     Costs a LIST for each run, and for each thousand of its batches. Raises `StorageError`.
     """
@@ -80,7 +80,7 @@ def journal_objects(storage: Storage, since: float) -> Iterator[Entry]:
 
 
 def published_batch(storage: Storage, path: str) -> PublishedBatch | None:
-    """Return what an object of a journal says; None if it is gone. Raises `StateError`."""
+    """Read an object of a journal; None if it is gone. Raises `StateError`."""
     where = f"{storage.uri}/{path}"
     try:
         document = parsed(storage.read(path), where)

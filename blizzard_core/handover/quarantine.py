@@ -64,12 +64,12 @@ def record_path(state_name: str) -> str:
 
 
 def segments_folder(state_name: str) -> str:
-    """Return where the lines are that were moved out of it."""
+    """Return the folder of the lines that were moved out of the short object."""
     return record_path(state_name).removesuffix(".ndjson")
 
 
 def quarantined(sink: Storage) -> dict[str, QuarantineRecord]:
-    """All that any committer of a table has on record, by path as the record spells it.
+    """Return every rejected file of a table, of any committer, by path as recorded.
 
     Costs a LIST, and a GET for each object of a record. Raises `StorageError`.
     """
@@ -99,14 +99,14 @@ def _read(sink: Storage, paths: Iterable[str]) -> dict[str, QuarantineRecord]:
 
 
 def spelled(path: str) -> str:
-    """The path as text that survives UTF-8, for local names that are not valid in it."""
+    """Return the path as text that survives UTF-8, for local names that are not valid in it."""
     return utf8_name(path)
 
 
 def applied(
     found: dict[str, QuarantineRecord], lines: Iterable[bytes]
 ) -> dict[str, QuarantineRecord]:
-    """Return what is on record after these lines, the latest of each path; ``found`` itself."""
+    """Apply these lines to ``found`` and return it; the latest line of a path counts."""
     for line in lines:
         record = record_of(line)
         if record is not None:
@@ -130,7 +130,7 @@ def _can_be(path: Any) -> bool:
 
 
 def record_of(line: bytes) -> QuarantineRecord | None:
-    """Return what a line is about. A damaged line is about nothing."""
+    """Parse a line; None for a damaged one."""
     try:
         found: Any = json_value(line)
     except ValueError:

@@ -66,7 +66,7 @@ class FinishedBatch:
 
 @dataclass(frozen=True, slots=True)
 class FailedFile:
-    """A file that was given up: a dead letter, or quarantined by Penguin."""
+    """A file that was not ingested: a dead letter, or rejected by Penguin."""
 
     at: float
     path: str
@@ -87,7 +87,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class RunningBatch:
-    """A batch that is being worked on. ``due`` is when its job must have given a sign of life."""
+    """A batch in progress. ``due`` is when its job must give its next sign of life."""
 
     id: str
     files: int
@@ -99,7 +99,7 @@ class RunningBatch:
 
 
 class Activity:
-    """One target's live view. Thread-safe: the web server reads while workers tell.
+    """The live view of one target. Thread-safe: the web server reads while workers report.
 
     ``place`` is where its files come from and go to, for people; ``clock`` gives epoch
     seconds.
@@ -131,24 +131,24 @@ class Activity:
     # Told by the poll loop.
 
     def cycle_began(self) -> None:
-        """The loop turns."""
+        """Record that a cycle begins."""
         with self._lock:
             self._pulse = replace(self._pulse, phase="working")
             self.beat()
 
     def waiting(self, secs: float) -> None:
-        """The loop waits for its next turn."""
+        """Record that the loop waits for its next cycle."""
         with self._lock:
             self._pulse = replace(self._pulse, phase="waiting")
             self.expects(secs + WAIT_SLACK_SECS)
 
     def cycle_done(self) -> None:
-        """A cycle went well."""
+        """Record that a cycle succeeded."""
         with self._lock:
             self._pulse = replace(self._pulse, failures=0, error="", kind="", remedy="")
 
     def cycle_failed(self, error: Exception) -> None:
-        """A cycle ended in an error; what it was working on starts anew."""
+        """Record that a cycle failed; its work starts again."""
         kind, remedy = CRASH, CRASH_REMEDY
         if isinstance(error, BlizzardError):
             kind, remedy = type(error).__name__, error.remedy
@@ -173,7 +173,7 @@ class Activity:
                 self._problems.append(Problem(now, now, kind, text))
 
     def ended(self, exit_code: int) -> None:
-        """The loop has come to its end, after `cycle_failed` if by an error."""
+        """Record that the loop ended, after `cycle_failed` if by an error."""
         with self._lock:
             self._pulse = replace(self._pulse, phase="ended", exit_code=exit_code)
             self.expects(math.inf)
@@ -182,17 +182,17 @@ class Activity:
     # Told by whoever works.
 
     def beat(self) -> None:
-        """A sign of life, such as an answer of a store."""
+        """Record a sign of life, such as an answer of a store."""
         self.expects(QUIET_SECS)
 
     def expects(self, secs: float) -> None:
-        """A sign of life; the next may take ``secs``."""
+        """Record a sign of life; the next may take ``secs``."""
         with self._lock:
             self._since = now = self.clock()
             self._due = now + secs
 
     def progressed(self, progress: Progress) -> None:
-        """Watermarks, as they are now."""
+        """Record the current watermarks."""
         with self._lock:
             self._progress = progress
 
@@ -204,7 +204,7 @@ class Activity:
             self._pulse = replace(self._pulse, polls=self._pulse.polls + 1)
             self.beat()
 
-    def _given_up(self, letters: Iterable[FailedFile]) -> None:
+    def _add_failed(self, letters: Iterable[FailedFile]) -> None:
         with self._lock:
             for letter in letters:
                 self._letters.append(
@@ -241,13 +241,13 @@ class Activity:
             return len(self._backlog)
 
     def lag(self) -> float:
-        """Age of the oldest file that waits, in seconds; 0 if none does."""
+        """Return the age in seconds of the oldest waiting file; 0 if none waits."""
         with self._lock:
             oldest = self._backlog.oldest
             return 0.0 if oldest is None else max(0.0, self.clock() - oldest)
 
     def utilization(self) -> float:
-        """Share of the last minutes that was spent in batches."""
+        """Return the share of the last minutes that was spent in batches."""
         with self._lock:
             now = self.clock()
             if self._busy_since is not None:
@@ -260,7 +260,7 @@ class Activity:
             return min(1.0, busy / (UTILIZATION_MINUTES * 60))
 
     def _notices(self) -> list[Notice]:
-        """Return what there is to know of this kind of target besides. With the lock held."""
+        """Return notices of this kind of target. The lock is held."""
         return []
 
     def tracked(self) -> float:
@@ -277,7 +277,7 @@ class Activity:
             return age(self.clock(), last)
 
     def brief(self) -> dict[str, Any]:
-        """Return what an overview of many shows, as plain data. Foreign text is not escaped yet."""
+        """Return the data for an overview. Foreign text is not escaped yet."""
         with self._lock:
             now = self.clock()
             progress = self._progress
@@ -304,7 +304,7 @@ class Activity:
             }
 
     def to_json(self) -> dict[str, Any]:
-        """As `brief`, and all that is known besides; newest first."""
+        """Return `brief` and all other facts, newest first."""
         with self._lock:
             now = self.clock()
             return {
@@ -329,15 +329,15 @@ def _pulse_to_json(pulse: Pulse) -> dict[str, Any]:
 
 
 def age(now: float, moment: float) -> float:
-    """Seconds since ``moment``; clocks that disagree make nothing negative."""
+    """Return the seconds since ``moment``, never below 0 if clocks disagree."""
     return max(0.0, now - moment)
 
 
 def error_text(error: BaseException) -> str:
-    """An error's message as it is kept: without credentials, on one line, not too long."""
+    """Return an error's message without credentials, on one line, shortened."""
     return clean_text(str(error) or type(error).__name__)
 
 
 def clean_text(text: str) -> str:
-    """As `error_text`, for a message."""
+    """Clean a message as `error_text` does."""
     return shortened(one_line(redacted(text[:20_000])))

@@ -33,7 +33,7 @@ STOP_SECS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class CachedDocument:
-    """The value that was read, and the moment ``at`` (epoch seconds); None if nothing was yet.
+    """A document that was read, and the moment ``at`` (epoch seconds); None before the first read.
 
     ``error`` is why it could not be read; ``document`` is then what was read before, if anything
     was, and ``at`` is when that was.
@@ -49,7 +49,7 @@ class CachedDocument:
 
 
 class Busy(BlizzardError):
-    """So many wait for their first answer that nobody else is let in."""
+    """Too many keys wait for their first read."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class _Entry:
 
 
 class BackgroundCache:
-    """Reads things by their key, in threads of its own. Thread-safe.
+    """A cache that reads documents by key in its own threads. Thread-safe.
 
     ``read`` gives the document of a key, and may raise `BlizzardError`; several threads call it,
     though never two at a time for the same key. At most ``waiting`` keys wait for their first
@@ -88,7 +88,7 @@ class BackgroundCache:
         self._over = False
 
     def ask(self, key: str) -> CachedDocument:
-        """Return what is known, and have it read if that is old. Raises `Busy`."""
+        """Return the cached document, and have it read again if it is old. Raises `Busy`."""
         with self._asked:
             now = self._elapsed()
             entry = self._entries.get(key)
@@ -176,7 +176,7 @@ class BackgroundCache:
 
 
 def _mark_late(entry: _Entry, now: float) -> CachedDocument:
-    """Return what was read, and whether it is older than it should be."""
+    """Return the cached document, with an error if it is too old."""
     due = entry.wanted if entry.read is None else max(entry.wanted, entry.read + FRESH_SECS)
     if entry.found.error or now - due <= LATE_SECS:
         return entry.found
@@ -185,7 +185,7 @@ def _mark_late(entry: _Entry, now: float) -> CachedDocument:
 
 
 def next_of(entries: Mapping[str, tuple[float, float | None]], now: float) -> str | None:
-    """The key to read next of those with when they were asked for and read. Pure.
+    """Return the key to read next, from the times of requests and reads. Pure.
 
     What was never read comes first, then what was read longest ago; what nobody asks for any
     more, or what is fresh, does not come.

@@ -71,7 +71,7 @@ class CommitTail:
         self._read: dict[tuple[str, float], CommitSummary] = {}
 
     def look(self) -> list[CommitSummary]:
-        """The newest `COMMITS_SHOWN`, the latest first. Raises `StorageError`."""
+        """Return the newest `COMMITS_SHOWN` commits, the latest first. Raises `StorageError`."""
         hint = hinted(self._storage) or 0
         # From a little before the checkpoint on: most of a long log is older.
         entries = deque(
@@ -97,7 +97,7 @@ class CommitTail:
 
 
 def summarize_commit(raw: bytes, entry: Entry, root: str) -> CommitSummary:
-    """Return what a commit's file says, of which ``raw`` is the beginning. Pure."""
+    """Summarize a commit's file, of which ``raw`` is the beginning. Pure."""
     info: dict[str, Any] = {}
     paths, rows, size, removed = [], 0, 0, 0
     whole = len(raw) >= entry.size
@@ -141,6 +141,6 @@ def _rows(stats: str | None) -> int:
 
 
 def commit_to_json(commit: CommitSummary) -> dict[str, Any]:
-    """A commit as the page gets it: without its paths."""
+    """Return a commit for the page, without its paths."""
     names = (each.name for each in fields(commit) if each.name != "paths")
     return {name: getattr(commit, name) for name in names}

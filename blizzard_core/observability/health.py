@@ -59,7 +59,7 @@ class Pulse:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """``ok``, or what is wrong, by target."""
+    """A health report: ``ok``, or the reasons by target."""
 
     reasons: Mapping[str, str] = field(default_factory=dict)
 
@@ -69,7 +69,7 @@ class HealthReport:
         return not self.reasons
 
     def to_json(self) -> dict[str, Any]:
-        """As ``/health`` and ``/ready`` answer."""
+        """Return the report as ``/health`` and ``/ready`` send it."""
         return {
             "status": "ok" if self.ok else "failing",
             "reasons": [{"target": t, "reason": r} for t, r in self.reasons.items()],

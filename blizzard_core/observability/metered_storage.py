@@ -25,12 +25,12 @@ _STATUS = (
 
 @functools.cache
 def _series(operation: str, status: str) -> tuple[Counter, Histogram]:
-    """The two series of a request; looking them up by label each time costs as much again."""
+    """Return the two series of a request; cached, since a look-up by label costs as much again."""
     return STORAGE_REQUESTS.labels(operation, status), STORAGE_SECS.labels(operation)
 
 
 def status_of(error: BaseException) -> str:
-    """The label for how a request ended."""
+    """Return the status label of a failed request."""
     return next((status for kind, status in _STATUS if isinstance(error, kind)), "error")
 
 
@@ -77,7 +77,7 @@ class Metered:
         return found
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
-        """A page at a time, each timed by itself: the caller's work in between is not ours."""
+        """List page by page and time each request; the caller's work in between is not counted."""
         pages = self._storage.list_range(after, until)
         while True:
             started = perf_counter()

@@ -27,7 +27,7 @@ class Notice:
 def notices(
     pulse: Pulse, silent: str, lag_secs: float, letter_times: Sequence[float], now: float
 ) -> list[Notice]:
-    """The notices of one target; ``silent`` says why it counts as not alive, if it does."""
+    """Return the notices of one target; ``silent`` says why it is not alive, if so."""
     found: list[Notice] = []
     if pulse.phase == "ended" and pulse.error:
         found.append(Notice("bad", f"ended: {pulse.kind}: {pulse.error}", pulse.remedy))
@@ -60,6 +60,6 @@ def notices(
 
 
 def worst(found: Sequence[Notice]) -> Level:
-    """The level of a target with these notices."""
+    """Return the worst level of these notices."""
     levels = {notice.level for notice in found}
     return "bad" if "bad" in levels else "warn" if "warn" in levels else "ok"

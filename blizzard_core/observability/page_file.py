@@ -19,7 +19,7 @@ _SCRIPTS = ("dom", "notices", "units", "card", "overview", "event_time", "detail
 
 
 def page() -> tuple[bytes, str]:
-    """The status page, and the policy that allows its own script and style and nothing else."""
+    """Return the status page and the policy that allows only its own script and style."""
     folder = files("blizzard_core.observability") / "page"
     style = (folder / "style.css").read_text("utf-8")
     script = "".join((folder / f"{name}.js").read_text("utf-8") for name in _SCRIPTS)
@@ -44,7 +44,7 @@ def page() -> tuple[bytes, str]:
 
 
 def page_id() -> str:
-    """Return what tells this page from another release's: one that is open is loaded again."""
+    """Return the id of this version of the page; an open page of another version reloads."""
     return hashlib.sha256(page()[0]).hexdigest()[:16]
 
 

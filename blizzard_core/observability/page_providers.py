@@ -37,7 +37,7 @@ def no_commands(_brief: Document) -> Sequence[Command]:
 
 @dataclass(frozen=True, slots=True)
 class PageProviders:
-    """Each part may be missing.
+    """The providers of a status page, each of which may be missing.
 
     ``beside`` and ``past`` have the names of targets as keys, ``story`` URIs. ``notices`` says
     what follows from a target's brief and what is beside it, ``commands`` what helps a target.
@@ -51,7 +51,7 @@ class PageProviders:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Answer while the block runs."""
+        """Run the threads of the caches while the block runs."""
         with ExitStack() as threads:
             for lookups in (self.peer, self.history, self.story):
                 if lookups is not None:
@@ -59,7 +59,7 @@ class PageProviders:
             yield
 
     def commands_for(self, brief: Document) -> list[dict[str, Any]]:
-        """The commands that help a target."""
+        """Return the commands that help a target."""
         return [asdict(command) for command in self.commands(brief)]
 
 

@@ -39,7 +39,7 @@ class StateFiles:
         self._read: dict[Entry, dict[str, Any]] = {}
 
     def look(self, entries: Iterable[Entry]) -> Iterator[tuple[Entry, dict[str, Any]]]:
-        """Each with what is told of it, ``odd`` where that is nothing. Raises `StorageError`."""
+        """Yield each entry with its summary, ``odd`` if unreadable. Raises `StorageError`."""
         known = {}
         for entry in entries:
             document = self._read.get(entry)
@@ -64,7 +64,7 @@ class StateFiles:
 
 
 def summarize_state(document: dict[str, Any], odd: str = "") -> dict[str, Any]:
-    """Return what is shown of a state file of either daemon; ``odd`` says why nothing can be.
+    """Summarize a state file of either daemon; ``odd`` says why it cannot be read.
 
     Pure.
     """
@@ -101,24 +101,24 @@ def _block(document: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def text_of(value: Any) -> str | None:
-    """Return what stands there, if it is text: without credentials, on one line, not too long."""
+    """Return a text without credentials, on one line, shortened; None for other values."""
     return clean_text(value) if isinstance(value, str) else None
 
 
 def number_of(value: Any) -> float | None:
-    """Return what stands there, if it is a number that whoever draws the page has, too."""
+    """Return a number that JavaScript can represent; None for other values."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if number and abs(value) <= _LARGEST else None
 
 
 def moment_of(value: Any) -> float | None:
-    """Return what stands there, if it is the epoch seconds of a date."""
+    """Return epoch seconds within the calendar; None for other values."""
     moment = number_of(value)
     return moment if moment is not None and 0 <= moment <= _LAST_MOMENT else None
 
 
 def _version(log: dict[str, Any]) -> float | None:
-    """The newest version that a committer knows of; -1 says that there is none."""
+    """Return the newest version that a committer knows; None if it knows none."""
     known = [n for key in ("version", "own_version") if (n := number_of(log.get(key))) is not None]
     newest = max(known, default=-1)
     return None if newest < 0 else newest

@@ -59,15 +59,15 @@ class Panel:
         return ready(tuple(a.pulse for a in self._activities), self._clock())
 
     def to_json(self) -> dict[str, Any]:
-        """The status document: plain data, without NaN, foreign text escaped."""
+        """Return the status document: plain data without NaN, foreign text escaped."""
         return self._document([activity.to_json() for activity in self._activities])
 
     def overview(self) -> dict[str, Any]:
-        """As `to_json` with less of each target, and what the other daemon says of its table."""
+        """Return `to_json` with less detail per target, plus the state of the other daemon."""
         return self._document([self._add_peer(a.brief(), whole=False) for a in self._activities])
 
     def target(self, name: str) -> dict[str, Any] | None:
-        """As `to_json` of one target, with commands that help it; None if there is none."""
+        """Return one target's status with helpful commands; None if there is no such target."""
         found = self._named(name)
         if found is None:
             return None
@@ -75,14 +75,14 @@ class Panel:
         return self._document([{**document, "commands": self.providers.commands_for(document)}])
 
     def past(self, name: str) -> dict[str, Any] | None:
-        """A target's history, as far as it was read; None if there is none of it."""
+        """Return a target's history as far as it was read; None if there is none."""
         if self._named(name) is None or self.providers.history is None:
             return None
         found: dict[str, Any] = escaped(self.providers.history.ask(name).to_json())
         return found
 
     def story(self, uri: str) -> dict[str, Any] | None:
-        """Return what became of a file, as far as it is known yet. Raises `Busy`."""
+        """Return the story of a file as far as it is known. Raises `Busy`."""
         if self.providers.story is None:
             return None
         found: dict[str, Any] = escaped(self.providers.story.ask(uri).to_json())
@@ -122,7 +122,7 @@ class Panel:
 
 
 def escaped(value: Any) -> Any:
-    """Plain data with each text printable and each number one that JSON has."""
+    """Return plain data with printable text and finite numbers."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, float) and not math.isfinite(value):

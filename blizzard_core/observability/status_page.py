@@ -121,7 +121,7 @@ class PageHandlers:
 
 
 def application(panel: Panel, hosts: frozenset[str] | None = None) -> web.Application:
-    """The paths above, each answer with strict headers.
+    """Return the web application for the paths above, with strict headers.
 
     With ``hosts`` only who asks for one of these names or for an address is answered: a page
     somewhere may have its own name lead to this machine, and would read what is shown here.
@@ -159,7 +159,7 @@ def _named(host: str, hosts: frozenset[str]) -> bool:
 
 
 def _format(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
-    """Return how metrics are written for somebody who accepts this: as OpenMetrics or plainly.
+    """Return the writer and the content type of metrics for an ``Accept`` header.
 
     In no more than these forms, since each that was made is kept for a second.
     """
@@ -193,14 +193,14 @@ def _json(document: Any) -> bytes:
 
 
 class ResponseCache:
-    """Answers that are made anew once a second at most, however many ask for them."""
+    """Responses that are built at most once a second, however many clients ask."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed
         self._made: dict[str, tuple[float, bytes]] = {}
 
     def get(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """The answer, no older than a second."""
+        """Return the response, at most a second old."""
         now = self._elapsed()
         at, body = self._made.get(key, (-math.inf, b""))
         if now - at >= PREPARED_SECS:

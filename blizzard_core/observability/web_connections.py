@@ -42,23 +42,23 @@ class WebConnection(web.RequestHandler):
         self._wire: asyncio.BaseTransport | None = None
 
     def cut_off(self) -> None:
-        """Close it at once, whatever is on its way."""
+        """Close the connection at once, even during a transfer."""
         if isinstance(self._wire, asyncio.WriteTransport):
             self._wire.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is there."""
+        """Record the new connection."""
         self._wire = transport
         super().connection_made(transport)
         self._heard()
 
     def data_received(self, data: bytes) -> None:
-        """Something came."""
+        """Record that the client sent data."""
         self._heard()
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """It is gone."""
+        """Forget the connection."""
         self._open.pop(self, None)
         super().connection_lost(exc)
 
@@ -71,12 +71,12 @@ class WebConnection(web.RequestHandler):
             oldest.cut_off()
 
     def handle_error(self, *arguments: Any, **named: Any) -> web.StreamResponse:
-        """The answer to what is no request."""
+        """Answer a malformed request."""
         answer = super().handle_error(*arguments, **named)
         answer.headers["Server"] = SERVER
         return answer
 
     def log_exception(self, *arguments: Any, **named: Any) -> None:
-        """Log nothing of bytes that are no request: thousands may come a second."""
+        """Log no malformed requests: thousands may arrive per second."""
         if not isinstance(named.get("exc_info"), HttpProcessingError):
             super().log_exception(*arguments, **named)

@@ -50,11 +50,11 @@ class BlobFileSystem(FileSystem, Protocol):
 
 
 class _ExactBlobs(ExactPaths, AzureBlobFileSystem):  # type: ignore[misc]  # adlfs ships no types
-    """adlfs without a meaning for anything in a name."""
+    """adlfs that takes every name literally."""
 
 
 class _Transport(AioHttpTransport):  # type: ignore[misc]  # its module has no types
-    """That of Azure's client, with its time-outs and a bound for uploads."""
+    """Azure's transport with time-outs and a limit for uploads."""
 
     def __init__(self, patience: Patience) -> None:
         super().__init__(connection_timeout=patience.connect_secs, read_timeout=patience.read_secs)
@@ -72,7 +72,7 @@ class _Transport(AioHttpTransport):  # type: ignore[misc]  # its module has no t
 
 
 def make_file_system(patience: Patience, endpoint: str | None, **arguments: Any) -> BlobFileSystem:
-    """An adlfs with time-outs and tries bounded, and at another ``endpoint`` if given.
+    """Make an adlfs with limited time-outs and tries, and with another ``endpoint`` if given.
 
     It passes neither on, and by default Azure's client waits up to two minutes before
     it gives up: its client is replaced by one that is told. Raises `ValueError` for
@@ -100,7 +100,7 @@ def make_file_system(patience: Patience, endpoint: str | None, **arguments: Any)
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """One directory: the names of its directories, with ``/``, its files, and the cost."""
+    """One directory: its subdirectories with ``/``, its files, and the cost of listing it."""
 
     folders: tuple[str, ...]
     files: tuple[Entry, ...]
@@ -118,7 +118,7 @@ class AzureStorage(StoredBytes):
         self._prefix = f"{prefix}/" if prefix else ""
 
     def _key(self, path: str) -> str:
-        """Raises `UnreadableName`: a name is a part of the URL, where ``a/../b`` means ``b``."""
+        """Return the key of a path. Raises `UnreadableName` for one that a URL cannot hold."""
         if not {".", ".."}.isdisjoint(path.split("/")):
             raise UnreadableName(
                 f"{self.uri}/{path}: a name with . or .. as a folder cannot be asked for in"
@@ -132,7 +132,7 @@ class AzureStorage(StoredBytes):
         return True
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
-        """The levels from the bounds' common directory down; see the module's text.
+        """List level by level from the bounds' common directory; see the module's docstring.
 
         The storage's own root is always read as a level of its own, so that a
         caller may leap over a directory there.
@@ -162,7 +162,7 @@ class AzureStorage(StoredBytes):
         yield ListingPage(tuple(entries), requests, keys)
 
     def _level(self, folder: str, *, flat: bool) -> _Level:
-        """Everything in ``folder``; with ``flat``, everything below it."""
+        """List ``folder``; with ``flat``, everything below it."""
         container = self._azure.service_client.get_container_client(self._container)
         prefix = self._prefix + folder
         cut = len(self._prefix)
@@ -222,7 +222,7 @@ class AzureStorage(StoredBytes):
         return self._run(store)
 
     def _copy(self, source: str, target: str) -> None:
-        """Ask for the copy and wait for it: Azure may do it later, and the source is deleted."""
+        """Start the copy and wait for it: Azure may copy later, and the source is deleted next."""
         begun = self._blob(source)
         blob = self._blob(target)
         status: Any = self._run(lambda: blob.start_copy_from_url(begun.url))["copy_status"]
@@ -251,14 +251,14 @@ def _pages(container: ContainerClient, prefix: str, *, flat: bool) -> Any:
 
 
 def _marks_a_folder(item: Any) -> bool:
-    """Folders of hierarchical accounts, and those that adlfs and consoles make."""
+    """Return whether a blob is a folder marker of a hierarchical account, adlfs or a console."""
     metadata = item.metadata or {}
     made = {metadata.get("hdi_isfolder"), metadata.get("is_directory")}
     return item.name.endswith("/") or "true" in made
 
 
 def _common_folder(after: str, until: str) -> str:
-    """The deepest directory that holds every path between the bounds, ``""`` or with ``/``.
+    """Return the deepest directory that holds every path between the bounds: ``""`` or with ``/``.
 
     What lies between two strings starts with what they have in common.
     """

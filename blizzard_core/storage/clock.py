@@ -16,13 +16,13 @@ from collections.abc import Callable
 
 
 def elapsed() -> float:
-    """Seconds that passed since some moment, those asleep included where the machine can tell."""
+    """Return seconds since an arbitrary moment, including sleep where the machine counts it."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux has the former
     return time.clock_gettime(clock)
 
 
 class StoreClock:
-    """Epoch seconds by the store's clock, once `set`; before that by ``wall``."""
+    """A clock in epoch seconds: the store's once `set`, ``wall`` before that."""
 
     def __init__(self, wall: Callable[[], float], monotonic: Callable[[], float]) -> None:
         self._wall = wall
@@ -30,15 +30,15 @@ class StoreClock:
         self._offset: float | None = None
 
     def set(self, store_now: float) -> None:
-        """It is ``store_now`` at the store. Counts once: later readings move nothing."""
+        """Set the clock to the store's time; later calls change nothing."""
         if self._offset is None:
             self._offset = store_now - self._monotonic()
 
-    def put_right(self, store_now: float, slack: float) -> None:
-        """It is ``store_now`` at the store; counts if it was more than ``slack`` seconds off."""
+    def correct(self, store_now: float, slack: float) -> None:
+        """Correct the clock if it is more than ``slack`` seconds off the store's time."""
         if self._offset is None or abs(store_now - self()) > slack:
             self._offset = store_now - self._monotonic()
 
     def __call__(self) -> float:
-        """Now, in epoch seconds."""
+        """Return the current time in epoch seconds."""
         return self._wall() if self._offset is None else self._monotonic() + self._offset

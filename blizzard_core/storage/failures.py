@@ -106,7 +106,7 @@ _CONFLICT = frozenset(
 
 
 def wrap_error(uri: str, error: Exception) -> StorageError:
-    """The `StorageError` that tells what happened, from what a back end raised.
+    """Convert an exception of a store's client to a `StorageError`.
 
     s3fs turns S3 codes into `OSError` and keeps the original as ``__cause__``;
     botocore raises its own classes for missing credentials and lost
@@ -140,7 +140,7 @@ def wrap_error(uri: str, error: Exception) -> StorageError:
 
 
 def _client_failed(uri: str, code: str, error: Exception) -> StorageError:
-    """What a client says that got no answer of the store's, or one without a code of ours."""
+    """Convert an error without an answer of the store, or with an unknown code."""
     name = type(error.__cause__ or error).__name__
     if name in _NO_CREDENTIALS:
         return AccessDenied(
@@ -166,7 +166,7 @@ def _client_failed(uri: str, code: str, error: Exception) -> StorageError:
 
 
 def _missing_here(uri: str, error: Exception) -> str | None:
-    """A file of this machine that a store's client reads or runs, and that is not there.
+    """Return the local file that a store's client needs and that is missing; None otherwise.
 
     Not to be taken for the object: a checkpoint that is missing means a beginning. Clients that
     tell a missing object in the same way name it by its container, and no whole path.
@@ -179,7 +179,7 @@ def _missing_here(uri: str, error: Exception) -> str | None:
 
 
 def _text(error: Exception) -> str:
-    """Return what a back end says, in one line and without secrets."""
+    """Return a client's message, on one line and without secrets."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror and _error_code(error):
         text = error.strerror  # its number is s3fs' guess
@@ -187,7 +187,7 @@ def _text(error: Exception) -> str:
 
 
 def _answered(uri: str, code: str, *, absent: bool) -> StorageError | None:
-    """Return what is so by the store's own code; None where it refused or failed the request."""
+    """Return the error for the store's own code; None if it refused or failed the request."""
     if code in _MISSING_BUCKET:
         return bucket_missing(uri)
     if absent or code in _MISSING:
@@ -204,12 +204,12 @@ def _answered(uri: str, code: str, *, absent: bool) -> StorageError | None:
 
 
 def bucket_missing(uri: str) -> BucketMissing:
-    """The bucket that ``uri`` is in does not exist."""
+    """Return the error for a missing bucket of ``uri``."""
     return BucketMissing(f"{uri}: the bucket does not exist; create it, or correct the URI")
 
 
 def _error_code(error: BaseException) -> str:
-    """The store's own code, or the HTTP status, or nothing."""
+    """Return the store's own code, else the HTTP status, else an empty text."""
     for candidate in (error, error.__cause__):
         response = getattr(candidate, "response", None)
         if isinstance(response, Mapping):  # botocore
@@ -223,7 +223,7 @@ def _error_code(error: BaseException) -> str:
 
 
 def _status(error: BaseException) -> int:
-    """The HTTP status, 0 if the back end does not tell."""
+    """Return the HTTP status, 0 if the client does not say."""
     for candidate in (error, error.__cause__):
         response = getattr(candidate, "response", None)
         if isinstance(response, Mapping):

@@ -11,7 +11,7 @@ from blizzard_core.storage.failures import wrap_error
 
 
 class FileSink(io.RawIOBase):
-    """Counts bytes and turns whatever a store's stream raises into a `StorageError`."""
+    """A raw stream that counts bytes and raises `StorageError` for errors of the store."""
 
     def __init__(self, stream: BinaryIO, uri: str) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ class RestFileSystem(FileSystem, Protocol):
 
 
 def make_file_system(patience: Patience, **arguments: Any) -> RestFileSystem:
-    """A gcsfs that speaks JSON over HTTP, with time-outs and tries bounded.
+    """Make a gcsfs that speaks JSON over HTTP, with limited time-outs and tries.
 
     Not the class that ``fsspec.filesystem("gs")`` gives: that one asks for the
     kind of each bucket over another API first, which needs more rights and
@@ -57,7 +57,7 @@ def make_file_system(patience: Patience, **arguments: Any) -> RestFileSystem:
 
 
 def _bounded_request(patience: Patience) -> Callable[..., Awaitable[Any]]:
-    """A request of gcsfs without its tries, and with a bound for uploads."""
+    """Return gcsfs's request function without its tries, with a limit for uploads."""
     plain = GCSFileSystem._request.__wrapped__  # noqa: SLF001  # no setting of gcsfs reaches the number of tries
 
     async def request(*where: Any, data: Any = None, **options: Any) -> Any:
@@ -89,7 +89,7 @@ class GCSStorage(StoredBytes):
         return True
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
-        """``objects.list`` with ``startOffset`` (inclusive, so filtered) and ``endOffset``."""
+        """List with ``startOffset`` (inclusive, so filtered here) and ``endOffset``."""
         arguments: dict[str, Any] = {
             "prefix": self._prefix or None,
             "startOffset": self._prefix + after if after else None,
@@ -162,7 +162,7 @@ class GCSStorage(StoredBytes):
         return ObjectPart(bytes(data), str(headers["X-Goog-Generation"]), int(total))
 
     def put_atomic(self, path: str, data: bytes) -> None:
-        """One PUT: readers see the old object or the new one, whole."""
+        """Replace the object with one PUT: readers see the old object or the new one, whole."""
         self._call(path, lambda: self._upload(self._key(path), data))
 
     def _put_if(self, key: str, data: bytes, version: str | None) -> str:
@@ -172,7 +172,7 @@ class GCSStorage(StoredBytes):
             raise Conflict(f"{self.uri}: {key} was changed by another writer") from error
 
     def _upload(self, key: str, data: bytes, generation: str | None = None) -> str:
-        """Store the body as it is; returns the new generation.
+        """Upload the body unchanged; returns the new generation.
 
         Not as a part between boundaries, which gcsfs does: its boundary is always the same,
         and an object that holds it would end there.

@@ -62,7 +62,7 @@ class LocalStorage:
         self._root = Path(root)
         self._follow = follow
         self._private = private
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def __repr__(self) -> str:
         return f"LocalStorage({str(self._root)!r})"
@@ -78,7 +78,7 @@ class LocalStorage:
         return True
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
-        """One page per directory read; directories outside the range are not read."""
+        """Yield one page per directory; directories outside the range are not read."""
         if not self._root.is_dir():
             wrong = "no such directory; create it, or correct the path"
             if self._root.is_file():
@@ -111,21 +111,21 @@ class LocalStorage:
         high: bytes | None,
         entries: list[Entry],
     ) -> str | None:
-        """Add a directory's files up to its next directory, which is returned; None at its end."""
+        """Collect files up to the next directory, which is returned; None at the end."""
         for path, child in children:
             key = order_key(path)
             if high is not None and key >= high:
                 return None
             if path.endswith("/"):
                 if child.is_symlink() and not self._is_followed(folder, path):
-                    self._tell(path)
+                    self._warn_of_link(path)
                 # All keys below start with `key`: skip them if even those
                 # cannot reach above the lower bound.
                 elif key > low or low.startswith(key):
                     return path
             elif key > low:
                 if child.is_symlink() and not self._is_inside(path):
-                    self._tell(path)
+                    self._warn_of_link(path)
                     continue
                 entry = self._entry(path, child)
                 if entry is not None:
@@ -133,7 +133,7 @@ class LocalStorage:
         return None
 
     def _children(self, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-        """A directory's entries with the paths a store would list, in their order."""
+        """Return a directory's entries with their paths as a store lists them, in that order."""
         try:
             with os.scandir(self._root / folder) as found:
                 children = [(listed_name(folder, entry), entry) for entry in found]
@@ -141,23 +141,23 @@ class LocalStorage:
             return []  # a directory may be removed while its parent is being read
         except OSError as error:
             if error.errno == ENAMETOOLONG:
-                self._tell_long(folder)
+                self._warn_of_long_path(folder)
                 return []
             raise wrapped(self.uri, folder, error) from error
         return sorted(children, key=lambda child: order_key(child[0]))
 
     def _is_followed(self, folder: str, path: str) -> bool:
-        """Return whether to look behind a link; never into a directory that we are in already."""
+        """Return whether to follow a link; never into a directory that is being listed already."""
         if not self._follow:
             return False
         above = ["", *accumulate(folder.split("/")[:-1], "{}/{}".format)]
         target = os.path.realpath(self._root / path)
         return all(os.path.realpath(self._root / at) != target for at in above)
 
-    def _tell(self, path: str) -> None:
-        """Once a process; hidden links are how Kubernetes mounts files, and never data."""
-        if "links" not in self._told and not is_hidden(path):
-            self._told.add("links")
+    def _warn_of_link(self, path: str) -> None:
+        """Warn once per process of links. Hidden ones are Kubernetes mounts, never data."""
+        if "links" not in self._warned and not is_hidden(path):
+            self._warned.add("links")
             get_logger().warning(
                 "links_not_followed",
                 uri=self.uri,
@@ -166,10 +166,10 @@ class LocalStorage:
                 " files here, or mount their directory, or give it a source of its own",
             )
 
-    def _tell_long(self, path: str) -> None:
-        """Once a process. No path leads there, and whoever made it stops nobody else's files."""
-        if "long" not in self._told:
-            self._told.add("long")
+    def _warn_of_long_path(self, path: str) -> None:
+        """Warn once per process of a path that is too long to open; other files go on."""
+        if "long" not in self._warned:
+            self._warned.add("long")
             get_logger().warning(
                 "paths_too_long",
                 uri=self.uri,
@@ -182,13 +182,13 @@ class LocalStorage:
             status = status_of(child)
         except OSError as error:
             if error.errno == ENAMETOOLONG:
-                self._tell_long(path)
+                self._warn_of_long_path(path)
                 return None
             raise wrapped(self.uri, path, error) from error
         return regular(path, status)
 
     def stat(self, path: str) -> Entry | None:
-        """Size and modification time, or None; only regular files are objects."""
+        """Return size and modification time, or None; only regular files are objects."""
         try:
             place = self._at(path)
             if not self._follow and (self._behind_link(path) or not self._is_inside(path)):
@@ -205,7 +205,7 @@ class LocalStorage:
         return any((self._root / folder).is_symlink() for folder in folders)
 
     def _at(self, path: str) -> Path:
-        """Return where a path lies. Raises `AccessDenied` for one that leads out by its own text.
+        """Return the local path. Raises `AccessDenied` if its text leads out of the root.
 
         Paths stand in letters, manifests and tables, which others may write. As what no file can
         be called is not there, it raises `FileNotFoundError` for that.
@@ -217,7 +217,7 @@ class LocalStorage:
         return self._root / path
 
     def _is_inside(self, path: str, status: os.stat_result | None = None) -> bool:
-        """Whether a path leads to below the root, and with ``status`` to the file that has it."""
+        """Return whether a path resolves below the root and, with ``status``, to that file."""
         if self._follow:
             return True
         real = os.path.realpath(self._root / path)
@@ -226,12 +226,12 @@ class LocalStorage:
         return status is None or os.path.samestat(os.lstat(real), status)
 
     def read(self, path: str) -> bytes:
-        """The whole file."""
+        """Return the whole file."""
         with self.open_input(path) as stream:
             return stream.read()
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Bytes ``start`` to ``end`` (exclusive)."""
+        """Return the bytes from ``start`` to ``end`` (exclusive)."""
         # Without a stream around it: thousands of footers are read this way.
         try:
             descriptor = self._open(path)
@@ -243,14 +243,14 @@ class LocalStorage:
             raise wrapped(self.uri, path, error) from error
 
     def open_input(self, path: str) -> BinaryIO:
-        """The file, opened for reading."""
+        """Open the file for reading."""
         try:
             return os.fdopen(self._open(path), "rb")
         except OSError as error:
             raise wrapped(self.uri, path, error) from error
 
     def _open(self, path: str) -> int:
-        """The regular file at ``path``, opened; looked at once it cannot be another any more."""
+        """Open the regular file at ``path``; check the descriptor, which cannot change any more."""
         # Whoever may write there may put a pipe in a file's place, and nobody waits for it.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
         descriptor = os.open(self._at(path), flags)
@@ -270,7 +270,7 @@ class LocalStorage:
             raise FileNotFoundError(ENOENT, "a link leads out of the source, and is not followed")
 
     def open_output(self, path: str) -> BinaryIO:
-        """The file, opened for writing; directories are made."""
+        """Open the file for writing; missing directories are made."""
         target = self._at(path)
         # An output becomes a table's file by its name alone; until then its folder keeps it.
         mode = _PRIVATE_FILE if self._private else _FILE
@@ -283,7 +283,7 @@ class LocalStorage:
             raise wrapped(self.uri, path, error) from error
 
     def put_atomic(self, path: str, data: bytes) -> None:
-        """Temporary file beside the target, fsync, ``os.replace``, directory fsync."""
+        """Write a temporary file, fsync it, ``os.replace`` the target, fsync the directory."""
         target = self._at(path)
         temporary = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -304,7 +304,7 @@ class LocalStorage:
             raise wrapped(self.uri, path, error) from error
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
-        """The whole file and the SHA-256 of it."""
+        """Return the whole file and its SHA-256."""
         data = self.read(path)
         return data, hashlib.sha256(data).hexdigest()
 
@@ -340,7 +340,7 @@ class LocalStorage:
             raise wrapped(self.uri, f"{path}.lock", error) from error
 
     def rename(self, source: str, target: str) -> None:
-        """``os.replace`` and an fsync of the directory it went to."""
+        """Rename with ``os.replace`` and fsync the target's directory."""
         final = self._at(target)
         try:
             self._make_folders(target)
@@ -356,7 +356,7 @@ class LocalStorage:
         return self._private or path.split("/", 1)[0] in _OUR_FOLDERS
 
     def _make_folders(self, path: str) -> None:
-        """The directories that the file lies in."""
+        """Make the directories of the file."""
         folder = self._at(path).parent
         if folder.is_dir():
             return

@@ -38,19 +38,19 @@ def can_be_called(path: str) -> bool:
 
 
 def regular(path: str, status: os.stat_result | None) -> Entry | None:
-    """The entry of a file. To open a pipe would block for ever, and devices have no end."""
+    """Return the entry of a regular file; None for pipes and devices, which may block for ever."""
     if status is None or not S_ISREG(status.st_mode):
         return None
     return Entry(path, status.st_size, status.st_mtime)
 
 
 def listed_name(folder: str, entry: os.DirEntry[str]) -> str:
-    """The path a store would list: directories end with ``/`` and sort by it."""
+    """Return the path as a store lists it: directories end with ``/`` and sort by it."""
     return f"{folder}{entry.name}/" if is_directory(entry) else f"{folder}{entry.name}"
 
 
 def is_directory(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is one, or a link that leads to one."""
+    """Return whether the entry is a directory or a link to one."""
     if not entry.is_symlink():
         return entry.is_dir()
     status = status_of(entry)
@@ -58,7 +58,7 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def sync_directory(folder: Path) -> None:
-    """Have the disk know the names in it. Raises `OSError`."""
+    """Fsync a directory, so its names are durable. Raises `OSError`."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -67,7 +67,7 @@ def sync_directory(folder: Path) -> None:
 
 
 def wrapped(root: str, path: str, error: OSError) -> StorageError:
-    """Return what a storage raises for what the system said of a path below ``root``."""
+    """Convert an error of the system for a path below ``root``."""
     message = f"{root}/{path}: {error.strerror or error}"
     match error:
         case NotADirectoryError():

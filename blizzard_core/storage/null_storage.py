@@ -51,7 +51,7 @@ class NullStorage:
         self._missing(path)
 
     def delete(self, path: str) -> None:
-        """Nothing is there to remove."""
+        """Do nothing: there is no object."""
 
     def delete_tree(self, prefix: str) -> int:  # noqa: ARG002  # the protocol gives it
         return 0

@@ -69,7 +69,7 @@ class ExactPaths:
     """
 
     def split_path(self, path: str) -> tuple[str, str, None]:
-        """Bucket, key, and no version."""
+        """Return bucket, key and no version."""
         bucket, _, key = path.partition("/")
         return bucket, key, None
 
@@ -111,7 +111,7 @@ class ObjectStorage:
             raise wrap_error(f"{self._uri}/{path}", error) from error
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
-        """Everything below the root in one request's worth of result, filtered here."""
+        """Yield one page with everything below the root, filtered here."""
         found = self._call("", lambda: self._fs.find(self._root, detail=True))
         low = order_key(after)
         high = None if until is None else order_key(until)
@@ -128,7 +128,7 @@ class ObjectStorage:
         yield ListingPage(tuple(entries), 1 + len(found) // PAGE_KEYS, len(found))
 
     def stat(self, path: str) -> Entry | None:
-        """Size and modification time, or None."""
+        """Return size and modification time, or None."""
         try:
             info = self._call(path, lambda: self._fs.info(self._key(path)))
         except NotFound:
@@ -138,32 +138,32 @@ class ObjectStorage:
         return Entry(path, int(info.get("size") or 0), modified_of(info))
 
     def read(self, path: str) -> bytes:
-        """The whole object."""
+        """Return the whole object."""
         return self._call(path, lambda: self._fs.cat_file(self._key(path)))
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """One ranged GET."""
+        """Read a range with one GET."""
         return self._call(path, lambda: self._fs.cat_file(self._key(path), start=start, end=end))
 
     def open_input(self, path: str) -> BinaryIO:
-        """The object as a buffered stream; errors on reading are wrapped as well."""
+        """Open the object as a buffered stream; read errors are converted as well."""
         stream = self._call(path, lambda: self._fs.open(self._key(path), "rb"))
         return cast("BinaryIO", _Reader(stream, f"{self._uri}/{path}"))
 
     def open_output(self, path: str) -> BinaryIO:
-        """A stream that uploads in parts and makes the object visible on close."""
+        """Open a stream that uploads in parts and makes the object visible on close."""
         return self._call(path, lambda: self._fs.open(self._key(path), "wb"))
 
     def put_atomic(self, path: str, data: bytes) -> None:
-        """One PUT: object stores show the old object or the new one, whole."""
+        """Replace the object with one PUT: readers see the old object or the new one, whole."""
         self._call(path, lambda: self._fs.pipe_file(self._key(path), data))
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
-        """The whole object and its version, which must come from the same answer."""
+        """Return the whole object and its version, both of the same answer."""
         return self._call(path, lambda: self._get_versioned(self._key(path)))
 
     def put_if(self, path: str, data: bytes, version: str | None) -> str:
-        """One PUT with a condition where the store has one; see `Storage.put_if`."""
+        """Write with one conditional PUT where the store has it; see `Storage.put_if`."""
         try:
             return self._call(path, lambda: self._put_if(self._key(path), data, version))
         except NotFound as error:
@@ -176,7 +176,7 @@ class ObjectStorage:
         return data, hashlib.sha256(data).hexdigest()
 
     def _put_if(self, key: str, data: bytes, version: str | None) -> str:
-        """Check, then write: a writer in between is not noticed."""
+        """Check, then write: a concurrent writer is not noticed."""
         try:
             found = self._get_versioned(key)[1]
         except FileNotFoundError:
@@ -187,7 +187,7 @@ class ObjectStorage:
         return hashlib.sha256(data).hexdigest()
 
     def rename(self, source: str, target: str) -> None:
-        """Server-side copy, then delete."""
+        """Copy on the server, then delete."""
         self._call(source, lambda: self._copy(self._key(source), self._key(target)))
         self._call(source, lambda: self._fs.rm_file(self._key(source)))
 
@@ -195,7 +195,7 @@ class ObjectStorage:
         self._fs.cp_file(source, target)
 
     def sync(self, path: str) -> None:
-        """An object that a store acknowledged is durable."""
+        """Do nothing: an object that a store acknowledged is durable."""
 
     def delete(self, path: str) -> None:
         """Remove the object, if it is there."""
@@ -245,7 +245,7 @@ class _Reader:
 
 
 def modified_of(info: Mapping[str, Any]) -> float:
-    """Modification time in epoch seconds, from whichever key the back end uses."""
+    """Return the modification time in epoch seconds, from any key that clients use."""
     for key in ("mtime", "LastModified", "last_modified", "updated", "created"):
         value = info.get(key)
         if isinstance(value, dt.datetime):
@@ -258,7 +258,7 @@ def modified_of(info: Mapping[str, Any]) -> float:
 
 
 def bucket_root(uri: str) -> str:
-    """``s3://bucket/a/b/`` as fsspec's ``bucket/a/b``."""
+    """Convert ``s3://bucket/a/b/`` to fsspec's ``bucket/a/b``."""
     return join(uri.partition("://")[2])
 
 

@@ -37,7 +37,7 @@ os.register_at_fork(after_in_child=_one_at_a_time._at_fork_reinit)  # type: igno
 
 
 def shared(make: partial[T]) -> T:
-    """Return what ``make`` gives, or the same call's result that this process still holds."""
+    """Return the cached result of ``make``, calling it if no holder of the result is left."""
     # A process that was forked off has none of the threads that its parent's clients work in.
     key = (os.getpid(), make.func, make.args, _frozen(make.keywords))
     with _one_at_a_time:
@@ -48,7 +48,7 @@ def shared(make: partial[T]) -> T:
 
 
 def _frozen(value: Any) -> Any:
-    """A value that can be compared and hashed."""
+    """Convert a value to a hashable one."""
     if isinstance(value, dict):
         return frozenset((name, _frozen(item)) for name, item in value.items())
     return value
@@ -105,14 +105,14 @@ _ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP")} | dict.fromkeys(
 
 
 def scheme_of(uri: str) -> str:
-    """The URI's scheme in lower case; ``""`` for a plain path."""
+    """Return the URI's scheme in lower case; ``""`` for a plain path."""
     if uri[:6].lower() == "file:/":  # Hadoop writes one slash
         return "file"
     return uri.partition("://")[0].lower() if "://" in uri else ""
 
 
 def normalize_uri(uri: str) -> str:
-    """One spelling per place: absolute local paths, no trailing slash, no user part.
+    """Return the one spelling of a place: absolute path, no trailing slash, no user part.
 
     ``file:///a/b/``, ``file:/a/b``, ``/a/b`` and ``/a/./b`` are the same place; ``s3a`` is ``s3``.
     """
@@ -146,7 +146,7 @@ def _local_path(uri: str) -> str:
 
 
 def _resolved(path: str) -> tuple[list[str], bool]:
-    """A key's components without empty ones and dots, and whether ``..`` leads above the bucket.
+    """Return a key's components without empty ones and dots, and whether ``..`` leaves the bucket.
 
     delta-rs resolves a table's URI so, and both daemons have to mean one place.
     """
@@ -206,7 +206,7 @@ def _odd_path(path: str) -> list[str]:
 
 
 def fsspec_arguments(uri: str, options: StorageOptions) -> dict[str, Any]:
-    """Constructor arguments for the fsspec file system behind ``uri``."""
+    """Return constructor arguments for the fsspec file system of ``uri``."""
     scheme = scheme_of(uri)
     arguments: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
     names = _names_for(scheme)
@@ -227,7 +227,7 @@ def fsspec_arguments(uri: str, options: StorageOptions) -> dict[str, Any]:
 
 
 def open_source(uri: str, options: StorageOptions) -> Storage:
-    """As `open_storage`, for what others write: no link to a directory is followed.
+    """Open files that others write: links to directories are not followed.
 
     A table's own directories may be links to another disk; nobody's rows come twice by that.
     """
@@ -237,14 +237,14 @@ def open_source(uri: str, options: StorageOptions) -> Storage:
 
 
 def open_private(uri: str, options: StorageOptions) -> Storage:
-    """As `open_storage`, for what is nobody else's: on a local disk others may not read it."""
+    """Open a private place: on a local disk other users may not read it."""
     if scheme_of(uri) in {"", "file"}:
         return LocalStorage(normalize_uri(uri), private=True)
     return open_storage(uri, options)
 
 
 def open_storage(uri: str, options: StorageOptions, patience: Patience | None = None) -> Storage:
-    """The `Storage` at ``uri``. Opens no connection: a missing bucket shows on first use.
+    """Open the `Storage` at ``uri``. Makes no connection: a missing bucket shows on first use.
 
     The clients of GCS and Azure take a second to import; who uses neither does not wait.
     """
@@ -310,13 +310,13 @@ def _check_key_file(place: str, name: str | None) -> None:
 
 
 def azure_root(root: str) -> str:
-    """``container@account.dfs…/a`` as ``container/a``: the account is in the options."""
+    """Convert ``container@account.dfs…/a`` to ``container/a``: the account is in the options."""
     host, slash, path = root.partition("/")
     return f"{host.partition('@')[0]}{slash}{path}"
 
 
 def azure_account(uri: str) -> str | None:
-    """The account that an Azure URI names (``abfss://container@account.dfs…``), if it does."""
+    """Return the account in an Azure URI (``abfss://container@account.dfs…``), if any."""
     host = urlsplit(uri).netloc
     if scheme_of(uri) not in _AZURE or "@" not in host:
         return None
@@ -324,7 +324,7 @@ def azure_account(uri: str) -> str | None:
 
 
 def option(options: StorageOptions, wanted: str) -> str | None:
-    """The option of that name, which may be written in any case."""
+    """Return the option of that name, in any case."""
     return next((value for name, value in options.items() if name.upper() == wanted), None)
 
 
@@ -335,7 +335,7 @@ def _names_for(scheme: str) -> Mapping[str, tuple[str, ...]]:
 def delta_options(
     uri: str, options: StorageOptions, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """The options as delta-rs wants them.
+    """Return the options as delta-rs needs them.
 
     It refuses an ``http://`` endpoint unless told that it is meant; the
     endpoint's own scheme says so well enough. Of an Azure emulator it has to know

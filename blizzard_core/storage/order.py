@@ -9,14 +9,14 @@ from blizzard_core.storage.protocol import order_key
 
 
 class Ascending:
-    """Holds the keys of one listing, page by page, against the order of UTF-8 bytes.
+    """A check that the keys of one listing ascend in UTF-8 byte order, page by page.
 
     A poll asks for what lies above a name. A server that lists in another order never shows
     what it sorts below, and nobody would miss it.
     """
 
     def __init__(self, uri: str, after: str, *, inclusive: bool = False) -> None:
-        """``after`` is the start of the listing; with ``inclusive`` it may be the first key."""
+        """Begin at ``after``; with ``inclusive`` it may be the first key."""
         self._uri = uri
         self._last = after
         self._may_repeat = inclusive

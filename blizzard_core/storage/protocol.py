@@ -55,7 +55,7 @@ class Listing(Protocol):
     """A store, or a part of one, whose files can be listed."""
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
-        """All files with ``after < path < until`` in UTF-8 byte order.
+        """List all files with ``after < path < until`` in UTF-8 byte order.
 
         Both bounds are exclusive; ``until=None`` means no upper bound and
         ``after=""`` no lower one. Where a listing can start at a key, the first
@@ -80,19 +80,19 @@ class Storage(Listing, Protocol):
         """
 
     def stat(self, path: str) -> Entry | None:
-        """The object at ``path``, or None if there is none."""
+        """Return the object at ``path``, or None if there is none."""
 
     def read(self, path: str) -> bytes:
-        """The whole object. Raises `NotFound`."""
+        """Return the whole object. Raises `NotFound`."""
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Bytes ``start`` to ``end`` (exclusive) in one request. Raises `NotFound`."""
+        """Read the bytes ``start`` to ``end`` (exclusive) in one request. Raises `NotFound`."""
 
     def open_input(self, path: str) -> BinaryIO:
-        """A stream over the object, read forward. Raises `NotFound`."""
+        """Open a stream over the object, read forward. Raises `NotFound`."""
 
     def open_output(self, path: str) -> BinaryIO:
-        """A stream to a new object. Closing it is not a promise that it is durable."""
+        """Open a stream to a new object. Closing it is not a promise that it is durable."""
 
     def put_atomic(self, path: str, data: bytes) -> None:
         """Replace the object: readers see the old bytes or the new, whole.
@@ -101,7 +101,7 @@ class Storage(Listing, Protocol):
         """
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
-        """The whole object and the version it has, for `put_if`. Raises `NotFound`.
+        """Return the whole object and its version, for `put_if`. Raises `NotFound`.
 
         A version is an opaque token: an ETag, a generation, a hash. The same
         bytes written again may have the same version, so what writers compete
@@ -144,7 +144,7 @@ def join(*parts: str) -> str:
 
 
 def root_exists(storage: Storage, path: str) -> bool:
-    """Return whether the place is there that lacks ``path``: an unmounted disk has lost no file.
+    """Return whether a place without ``path`` is really there and not an unmounted disk.
 
     Nor has one whose mount point is there and bare.
     """
@@ -156,7 +156,7 @@ def root_exists(storage: Storage, path: str) -> bool:
 
 
 def is_bare(storage: Storage) -> bool:
-    """Return whether nothing at all is there, not even a directory or a hidden file: one request.
+    """Return whether the place is entirely empty, without even a directory. One request.
 
     A place from which all files were removed looks so, and so does a disk that is not mounted.
     """
@@ -165,7 +165,7 @@ def is_bare(storage: Storage) -> bool:
 
 
 def order_key(path: str) -> bytes:
-    """The bytes that paths are compared by, also for undecodable local names."""
+    """Return the bytes that paths are compared by, also for undecodable local names."""
     return path.encode("utf-8", "surrogateescape")
 
 
@@ -175,7 +175,7 @@ def is_hidden(path: str) -> bool:
 
 
 def listed(storage: Storage, after: str, until: str | None) -> Iterator[Entry]:
-    """Return what lies in a range; nothing where nothing was written to yet."""
+    """Yield the objects in a range; none if nothing was written yet."""
     try:
         for page in storage.list_range(after, until):
             yield from page.entries
@@ -186,7 +186,7 @@ def listed(storage: Storage, after: str, until: str | None) -> Iterator[Entry]:
 def read_each(
     storage: Storage, paths: Iterable[str], concurrency: int
 ) -> Iterator[tuple[str, bytes]]:
-    """URI and content of each object in order; those removed meanwhile are left out."""
+    """Yield URI and content of each object in order; removed objects are left out."""
 
     def read(path: str) -> tuple[str, bytes] | None:
         try:

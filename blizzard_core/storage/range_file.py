@@ -10,7 +10,7 @@ class Ranged(Protocol):
     """A reader of parts of objects; every `Storage` does."""
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """The bytes from ``start`` up to ``end``, or to the object's end."""
+        """Return the bytes from ``start`` to ``end``, or to the object's end."""
 
 
 class RangeFile(io.RawIOBase):
@@ -29,11 +29,8 @@ class RangeFile(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self._at
-
     def size(self) -> int:
-        """Return how long the file is, in bytes."""
+        """Return the file's size in bytes."""
         return self._size
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:

@@ -45,11 +45,11 @@ class S3FileSystem(FileSystem, Protocol):
 
 
 class _ExactS3(ExactPaths, s3fs.S3FileSystem):  # type: ignore[misc]  # s3fs ships no types
-    """s3fs without a meaning for anything in a key."""
+    """s3fs that takes every key literally."""
 
 
 def make_file_system(patience: Patience, **arguments: Any) -> S3FileSystem:
-    """An s3fs with its time-outs and tries bounded.
+    """Make an s3fs with limited time-outs and tries.
 
     botocore is told not to retry, because s3fs does. That waits ``0.1 · 1.7ⁿ`` seconds
     after each try, the last one included: hence one less.
@@ -61,7 +61,7 @@ def make_file_system(patience: Patience, **arguments: Any) -> S3FileSystem:
 
 
 def client_arguments(patience: Patience) -> dict[str, Any]:
-    """Return what botocore is told: the time-outs, and to leave retries alone."""
+    """Return botocore's settings: the time-outs, and no retries."""
     return {
         "connect_timeout": patience.connect_secs,
         "read_timeout": patience.read_secs,
@@ -71,7 +71,7 @@ def client_arguments(patience: Patience) -> dict[str, Any]:
 
 
 def _session_class(patience: Patience) -> type[AIOHTTPSession]:
-    """The session of aiobotocore, with a bound for uploads: what asks whether it may send."""
+    """Return aiobotocore's session class with a limit for uploads that send ``Expect``."""
 
     class Session(AIOHTTPSession):  # type: ignore[misc]  # ships no types
         async def send(self, request: Any) -> Any:
@@ -88,7 +88,7 @@ def _session_class(patience: Patience) -> type[AIOHTTPSession]:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Throttling and server errors, for which s3fs by itself knows one code only.
+    """Return whether an error is transient: throttling, server errors and met conditional writes.
 
     And a conditional write that met another request: nothing was written, and S3 says to repeat it.
     """
@@ -174,7 +174,7 @@ class S3Storage(ObjectStorage):
         return found
 
     def put_if(self, path: str, data: bytes, version: str | None) -> str:
-        """As `Storage.put_if`. Raises `StorageError` if the store ignores a condition."""
+        """Write as `Storage.put_if` does. Raises `StorageError` if a condition is ignored."""
         found = super().put_if(path, data, version)
         if not self._refuses:
             self._check_refused(path, data, None, "If-None-Match")
@@ -183,7 +183,7 @@ class S3Storage(ObjectStorage):
         return found
 
     def _check_refused(self, path: str, data: bytes, version: str | None, condition: str) -> None:
-        """Write what was just written under a condition that fails; taken, it changes nothing."""
+        """Write the same data under a condition that must fail; success would change nothing."""
         try:
             super().put_if(path, data, version)
         except Conflict:

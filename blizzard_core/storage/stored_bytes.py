@@ -20,7 +20,7 @@ _BUFFER_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class ObjectPart:
-    """Some bytes of an object, its version, and how many bytes all of it has."""
+    """A part of an object, its version, and the size of the whole object."""
 
     data: bytes
     version: str
@@ -33,24 +33,24 @@ class StoredBytes(ObjectStorage):
     def _get(
         self, key: str, span: tuple[int, int] | None = None, version: str | None = None
     ) -> ObjectPart:
-        """The whole object, or the bytes of ``span`` (its end is exclusive).
+        """Return the whole object, or the bytes of ``span`` (its end is exclusive).
 
         Raises what the client does, `Conflict` if the object has another version.
         """
         raise NotImplementedError
 
     def read(self, path: str) -> bytes:
-        """The whole object."""
+        """Return the whole object."""
         return self._call(path, lambda: self._get(self._key(path))).data
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """One ranged GET."""
+        """Read a range with one GET."""
         if end <= start:
             return b""
         return self._call(path, lambda: self._get(self._key(path), (start, end))).data
 
     def open_input(self, path: str) -> BinaryIO:
-        """The object in parts; all of them are of the version that the first one has."""
+        """Open the object in parts, all of the first part's version."""
         found = self.stat(path)
         if found is None:
             raise NotFound(f"{self.uri}/{path}: not found")
@@ -63,7 +63,7 @@ class StoredBytes(ObjectStorage):
         return found.data, found.version
 
     def part(self, path: str, start: int, version: str | None) -> ObjectPart:
-        """The bytes from ``start`` on, `PART_BYTES` at most, of an object that is not empty.
+        """Return up to `PART_BYTES` bytes from ``start`` on, of an object that is not empty.
 
         Raises `Unavailable` if the object was replaced or cut short.
         """

@@ -25,7 +25,7 @@ class EarlyWriteback(io.FileIO):
     """
 
     def __init__(self, descriptor: int) -> None:
-        """It owns the descriptor, which has written nothing yet."""
+        """Take over the descriptor, which has written nothing yet."""
         super().__init__(descriptor, "wb")
         self._written = self._told = 0
 

@@ -17,7 +17,7 @@ LOG_SLACK_SECS = 300.0
 def delta_versions(
     sink: Storage, wanted: Collection[str], since: float, concurrency: int
 ) -> tuple[dict[str, int], bool]:
-    """Paths of the table with the versions that added them, and whether that is all there is.
+    """Return the versions that added the wanted paths, and whether the log is complete.
 
     ``since`` is when the files began to be written: commits before it cannot
     hold them, so they are read from there on and the first hit is near. False
@@ -32,7 +32,7 @@ def delta_versions(
 def committed_versions(
     sink: Storage, wanted: Collection[str], since: float, concurrency: int
 ) -> tuple[dict[str, int], bool]:
-    """As `delta_versions`, but not by ``since`` alone: the newest commits are always read.
+    """Search as `delta_versions` does, and always read the newest commits as well.
 
     They seem older than they are where the store's clock was put back in between.
     """
@@ -43,7 +43,7 @@ def committed_versions(
 def removed(
     sink: Storage, wanted: Collection[str], since: float, concurrency: int
 ) -> tuple[set[str], bool]:
-    """Return which of the paths the table let go, and whether the log tells of all.
+    """Return the removed paths among ``wanted``, and whether the log is complete.
 
     It is read as much as for `committed_versions`, whose two answers these are.
     """
@@ -55,7 +55,7 @@ def removed(
 
 
 def added(raw: bytes, where: str, root: str) -> Iterator[str]:
-    """The paths below ``root`` that a commit adds. Raises `StateError` naming ``where``."""
+    """Return the paths below ``root`` that a commit adds. Raises `StateError` naming ``where``."""
     return _paths(raw, where, root, "add")
 
 
@@ -73,14 +73,14 @@ def _versions(
 
 
 def _by_any_clock(sink: Storage, since: float) -> tuple[list[str], bool]:
-    """`_recent`, and the newest commits."""
+    """Return the commits of `_recent` and the newest ones."""
     there = list(commit_entries(sink))
     recent, whole = _recent(there, since)
     return list(dict.fromkeys([*recent, *(entry.path for entry in there[-LOG_FILES:])])), whole
 
 
 def _recent(there: Sequence[Entry], since: float) -> tuple[list[str], bool]:
-    """The commits that may tell of files written since, and whether none of these is missing."""
+    """Return the commits since then, and whether none of them is missing."""
     since -= LOG_SLACK_SECS
     recent = [entry.path for entry in there if entry.modified >= since]
     reaches_back = not there or not version_of(there[0].path) or there[0].modified < since

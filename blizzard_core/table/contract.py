@@ -39,12 +39,12 @@ _NEEDS_NEW = "Spark cannot drop it: use another table"
 
 
 def _drop(name: str) -> str:
-    """The remedy for a feature of writers alone: Delta drops it at once."""
+    """Return the remedy for a writer feature: Delta drops it at once."""
     return f"run ALTER TABLE … DROP FEATURE {name}"
 
 
 def _truncate(name: str) -> str:
-    """The remedy for a feature that old versions need to be read.
+    """Return the remedy for a feature that old versions need to be read.
 
     Without TRUNCATE HISTORY Delta keeps these, and adds ``checkpointProtection`` for it.
     """
@@ -183,7 +183,7 @@ class TableDeclaration:
 
 
 def objections(declared: TableDeclaration) -> list[str]:
-    """Everything that speaks against committing to this table, each with what to do."""
+    """Return all objections to commits to this table, each with a remedy."""
     return [
         *_versions(declared),
         *feature_objections(declared.features),
@@ -194,7 +194,7 @@ def objections(declared: TableDeclaration) -> list[str]:
 
 
 def replace_objections(declared: TableDeclaration, has_vectors: bool) -> list[str]:
-    """Everything that speaks against taking rows out of this table, each with what to do.
+    """Return all objections to removing rows from this table, each with a remedy.
 
     ``has_vectors``: a file of the table has a deletion vector. That files may have one is no
     reason.

@@ -13,7 +13,7 @@ from blizzard_core.table.schema_fit import SchemaMismatch
 
 
 def check_extent(schema: pa.Schema) -> None:
-    """Refuse columns that a log cannot be read again with, or too many. Raises `SchemaMismatch`."""
+    """Raise `SchemaMismatch` for columns that are nested too deep, or for too many."""
     for field in schema:
         if _depth(field.type) > FILE_LEVELS:
             raise SchemaMismatch(
@@ -23,18 +23,18 @@ def check_extent(schema: pa.Schema) -> None:
 
 
 def check_width(columns: int) -> None:
-    """Refuse so many columns of a file, fields of structs counted. Raises `SchemaMismatch`."""
+    """Raise `SchemaMismatch` for too many columns, fields of structs counted."""
     if columns > FILE_COLUMNS:
         raise SchemaMismatch(f"has {columns:,} columns; at most {FILE_COLUMNS:,} are taken")
 
 
 def leaves(kind: pa.DataType) -> int:
-    """Return how many of Parquet's columns values of this type take."""
+    """Return the number of Parquet columns that values of this type take."""
     return sum(leaves(inner) for inner in children(kind)) if pa.types.is_nested(kind) else 1
 
 
 def children(kind: pa.DataType) -> list[pa.DataType]:
-    """The types that stand inside of it, one level down."""
+    """Return the types one level down."""
     if pa.types.is_struct(kind):
         return [field.type for field in kind]
     if pa.types.is_map(kind):

@@ -36,7 +36,7 @@ _TYPE_WAYS = (
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """The columns of a table that exists, partition columns among them and in order."""
+    """The columns of an existing table, including its partition columns, in order."""
 
     schema: pa.Schema
     partition_columns: tuple[str, ...]
@@ -44,16 +44,16 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """``refused``: no file of the pipeline would be committed; ``told``: some would not be."""
+    """``refused``: no file of the pipeline would be committed; ``warnings``: some would not be."""
 
     refused: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def pipeline_fit(
     table: TableShape | None, written: pa.Schema, rules: SchemaRules, *, exact_nulls: bool
 ) -> Fit:
-    """Return how the columns of a pipeline's files fit the table; None is one that does not exist.
+    """Compare the columns of a pipeline's files with the table; None: a new table.
 
     ``written`` are the files' columns, without those that stand in directories.
     ``exact_nulls`` says that a nullable column may really hold nulls; what a query gives
@@ -83,7 +83,7 @@ def _of_new(columns: pa.Schema, rules: SchemaRules) -> Iterator[str]:
 
 
 def _partitioning(table: TableShape, rules: SchemaRules) -> Iterator[str]:
-    """Directories that name other columns than the table's, or values of other types."""
+    """Yield problems of partition columns: other names or types than the table's."""
     if rules.partition_types is None:
         return
     ours, theirs = tuple(rules.partition_types), table.partition_columns
@@ -104,7 +104,7 @@ def _partitioning(table: TableShape, rules: SchemaRules) -> Iterator[str]:
 
 
 def _columns(table: TableShape, columns: pa.Schema, rules: SchemaRules) -> Iterator[str]:
-    """One finding for each column that does not fit, so that all are mended at once."""
+    """Yield one problem per column that does not fit, so all can be fixed at once."""
     partitions = table.partition_columns
     lowered = {field.name.lower(): field for field in table.schema}
     found = False

@@ -44,7 +44,7 @@ PARTITION_TYPES: Mapping[str, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class SchemaRules:
-    """The configuration of a table.
+    """The schema settings of a table.
 
     ``partition_types`` are its partition columns in order, None where nobody says.
     ``max_new_columns`` bounds what one commit may add to a table that exists, fields of
@@ -87,7 +87,7 @@ _STRICT = "schema_evolution: merge would add it"
 
 @dataclass(frozen=True, slots=True)
 class _Mode:
-    """What a file may do to the table: bring fields, widen and relax, be narrower, lack fields.
+    """The changes that a file may make: add fields, widen or relax them, be narrower, lack fields.
 
     ``refusal`` says why a new field is refused where ``adds`` is not set.
     """
@@ -99,11 +99,11 @@ class _Mode:
     refusal: str = _STRICT
 
     def inside(self) -> _Mode:
-        """The same within lists, where nothing is added or widened."""
+        """Return the mode within lists, where nothing is added or widened."""
         return replace(self, adds=False, widens=False, refusal=_INSIDE)
 
     def within_map(self, *, key: bool) -> _Mode:
-        """The same within maps, where nothing may be lacking either."""
+        """Return the mode within maps, where no field may be missing either."""
         return replace(self.inside(), lacks=False, narrow=self.narrow and not key)
 
 
@@ -117,7 +117,7 @@ def delta_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def check_note(noted: pa.Schema, file: pa.Schema) -> None:
-    """Refuse a file whose writer noted other columns than it wrote. Raises `SchemaMismatch`.
+    """Raise `SchemaMismatch` if the writer noted other columns than it wrote.
 
     delta-rs fails on other names, polars goes by the noted types. A type that Delta has
     none for says nothing: where it counts, ``file`` has it, too, and is refused for it.
@@ -137,14 +137,14 @@ def check_note(noted: pa.Schema, file: pa.Schema) -> None:
 
 
 def table_schema(file: pa.Schema, partitions: Iterable[pa.Field]) -> pa.Schema:
-    """The schema of a new table: a file's columns, then the partition columns."""
+    """Return the schema of a new table: a file's columns, then the partition columns."""
     return pa.schema([*file, *partitions])
 
 
 def merge(
     table: pa.Schema, file: pa.Schema, partitions: Collection[str], evolution: str
 ) -> pa.Schema:
-    """The table's schema once it holds this file. Raises `SchemaMismatch`.
+    """Return the table's schema with this file merged. Raises `SchemaMismatch`.
 
     ``file`` comes from `delta_schema`. The result keeps the table's columns in
     their order and adds the new ones behind.
@@ -181,7 +181,7 @@ def _count_fields(fields: Iterable[pa.Field]) -> int:
 
 
 def check_names(file: pa.Schema, partitions: Collection[str]) -> None:
-    """Refuse columns that collide with each other or with the path's. Raises `SchemaMismatch`."""
+    """Raise `SchemaMismatch` for columns that collide with each other or with the path's."""
     _check_case([field.name for field in file], "")
     taken = {name.lower() for name in partitions}
     for field in file:
@@ -257,7 +257,7 @@ def _merged_type(table: pa.DataType, file: pa.DataType, mode: _Mode, name: str) 
 
 
 def _widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Return whether every value of the one type is one of the other, which is larger."""
+    """Return whether the second type holds every value of the first and is larger."""
     if pa.types.is_signed_integer(narrow) and pa.types.is_signed_integer(wide):
         return bool(narrow.bit_width < wide.bit_width)
     return bool(pa.types.is_float32(narrow) and pa.types.is_float64(wide))

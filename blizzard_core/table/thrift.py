@@ -24,12 +24,12 @@ Change: TypeAlias = Callable[[bytes, int], tuple[bytes, int]]
 
 
 def unreadable(why: str) -> SchemaMismatch:
-    """The refusal of a footer that makes no sense."""
+    """Return the error for an invalid footer."""
     return SchemaMismatch(f"has an unreadable Parquet footer: {why}")
 
 
 def read_field(data: bytes, at: int, number: int) -> tuple[int, int, int]:
-    """A field's number (that of the one before is given), its type, where its value begins."""
+    """Read a field's header: number (relative to the one before), type, and start of the value."""
     head = data[at]
     if head > 15:
         return number + (head >> 4), head & 15, at + 1
@@ -38,7 +38,7 @@ def read_field(data: bytes, at: int, number: int) -> tuple[int, int, int]:
 
 
 def read_unsigned(data: bytes, at: int) -> tuple[int, int]:
-    """A number that is not below zero: a length, a count."""
+    """Read an unsigned number: a length or a count."""
     byte = data[at]
     if byte < 128:
         return byte, at + 1
@@ -52,7 +52,7 @@ def read_unsigned(data: bytes, at: int) -> tuple[int, int]:
 
 
 def read_int(data: bytes, at: int) -> tuple[int, int]:
-    """A whole number."""
+    """Read a signed integer."""
     value = data[at]
     if value < 128:
         return (value >> 1) ^ -(value & 1), at + 1
@@ -61,7 +61,7 @@ def read_int(data: bytes, at: int) -> tuple[int, int]:
 
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    """Bytes with their length before them."""
+    """Read bytes with their length before them."""
     size, at = read_unsigned(data, at)
     if at + size > len(data):
         raise IndexError
@@ -69,7 +69,7 @@ def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def read_count(data: bytes, at: int, kind: int) -> tuple[int, int]:
-    """Return how many items a list has, each of this type, and where the first begins."""
+    """Read a list's header: the number of items of this type, and where the first begins."""
     items, found, at = _list(data, at)
     if items and found != kind:
         raise unreadable("a list of it has other items than the format says")
@@ -77,7 +77,7 @@ def read_count(data: bytes, at: int, kind: int) -> tuple[int, int]:
 
 
 def skip_value(data: bytes, at: int, kind: int, depth: int = 0) -> int:
-    """Return where the value of a field ends."""
+    """Skip a value; return where it ends."""
     if depth > FOOTER_LEVELS:
         raise unreadable("it is nested too deep")
     if kind in INTEGERS:
@@ -110,7 +110,7 @@ def _list(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def encode_length(number: int) -> bytes:
-    """A length as it is written."""
+    """Encode a length."""
     found = bytearray()
     while number > 127:
         found.append(number & 127 | 128)
@@ -119,14 +119,14 @@ def encode_length(number: int) -> bytes:
 
 
 def encode_int(number: int) -> bytes:
-    """A whole number as it is written."""
+    """Encode a signed integer."""
     return encode_length(number << 1 if number >= 0 else (-number << 1) - 1)
 
 
 def rewrite_struct(
     data: bytes, at: int, known: Container[int], changes: Mapping[int, Change]
 ) -> tuple[bytes, int]:
-    """A struct with other values in some of its fields, and where it ends.
+    """Rewrite some fields of a struct; return it and where the original ends.
 
     Raises `SchemaMismatch` for a field that is not known: what it says may no longer be true.
     """
@@ -147,5 +147,5 @@ def rewrite_struct(
 
 
 def encode_list_head(items: int, kind: int) -> bytes:
-    """Return what stands before the items of a list."""
+    """Encode the header of a list."""
     return bytes([items << 4 | kind]) if items < 15 else bytes([0xF0 | kind]) + encode_length(items)

@@ -56,7 +56,7 @@ def raise_floors(
     now: float,
     until: str | None = None,
 ) -> Progress:
-    """The progress with its floors as high as ``limit`` and ``lookback`` want and work allows.
+    """Return the progress with its floors as high as the limits ask and pending work allows.
 
     ``limit`` is how many partitions may be tracked below a head, and how many heads;
     ``lookback`` the oldest partition that is still wanted. ``pending`` must hold every
@@ -94,14 +94,14 @@ def raise_floors(
 
 
 def untimed_partitions(progress: Progress, paths: Iterable[str] = ()) -> set[str]:
-    """The partitions whose names tell no time: tracked, or with one of ``paths``."""
+    """Return the partitions without a time in their names: tracked, or of one of ``paths``."""
     depth = progress.depth or 0
     found = {*progress.partitions, *(split(path, depth)[0] for path in paths)}
     return {p for p in found if p and p.count("/") + 1 == depth and not is_timed(p)}
 
 
 def _resting(heads: Mapping[str, Sequence[str]], limit: int, now: float) -> set[str]:
-    """The heads beyond ``limit``, the lowest of those to which nobody writes.
+    """Return the lowest unused heads beyond ``limit``.
 
     They lie above one that is written to, or they were closed. Anything in one of them
     may start again, so each keeps a partition.
@@ -114,14 +114,14 @@ def _resting(heads: Mapping[str, Sequence[str]], limit: int, now: float) -> set[
 
 
 def _tracked(progress: Progress, within: str) -> list[str]:
-    """The tracked partitions of the full depth whose names begin with ``within``, in order."""
+    """Return the tracked partitions of full depth that begin with ``within``, in order."""
     depth = progress.depth or 0
     partitions = (p for p in progress.partitions if p and p.startswith(within))
     return sorted((p for p in partitions if p.count("/") + 1 == depth), key=partition_key)
 
 
 def _surplus(counted: Sequence[str], limit: int, ceiling: bytes) -> list[str]:
-    """Where a floor leaves ``limit`` of the counted partitions, as far as ``ceiling`` allows."""
+    """Return the floor that leaves ``limit`` partitions, as far as ``ceiling`` allows."""
     free = [p for p in counted if partition_key(p) <= ceiling]
     if len(counted) <= limit or len(free) <= 1:
         return []
@@ -131,7 +131,7 @@ def _surplus(counted: Sequence[str], limit: int, ceiling: bytes) -> list[str]:
 def _closed(
     progress: Progress, head: str, wanted: Sequence[str], closing: Iterable[str]
 ) -> Progress:
-    """The progress with its floor for ``head`` at the highest of ``wanted``; it never goes back.
+    """Return the progress with ``head``'s floor at the highest of ``wanted``; never lower it.
 
     Without a head it is the source's floor. Of ``closing`` those below it are tracked no more.
     """
@@ -155,7 +155,7 @@ def _closed(
 
 
 def _in_use(tracked: Sequence[str], now: float) -> list[str]:
-    """The newest partitions of each family whose time is not over for long, as paths.
+    """Return the newest partition of each family that is still in use, as paths.
 
     Where only the numbers of heads differ (``tenant=7/date=…``) each is a family by itself.
     """
@@ -179,7 +179,7 @@ def _ceiling(
     now: float,
     until: str | None,
 ) -> bytes:
-    """Return what the floor must not pass, as the key of a path; ``b""`` holds it where it is.
+    """Return the ceiling of the floor, as the key of a path; ``b""`` holds it where it is.
 
     Partitions of the full depth that are not ``closing`` stay open below it.
     """

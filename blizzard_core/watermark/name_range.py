@@ -26,12 +26,12 @@ class NameRange:
         return " ".join(f"{word} {end}" for word, end in ends if end)
 
     def __bool__(self) -> bool:
-        """Return whether it has an end, and is not for all names."""
+        """Return whether the range has an end and so excludes names."""
         return bool(self.first or self.last)
 
     @property
     def until(self) -> str | None:
-        """Return what all its names sort below, None without an end."""
+        """Return the end that all names sort below, None if there is none."""
         return f"{self.last}{LAST}" if self.last else None
 
     def holds(self, path: str) -> bool:

@@ -39,7 +39,7 @@ class TimeRange:
 
 
 def span_of(partition: str) -> TimeRange | None:
-    """The time of a partition's name, None if it says none."""
+    """Return the time of a partition's name, None if it has none."""
     components = partition.split("/")
     for place, component in enumerate(components):
         rest = components[place + 1 :]
@@ -60,7 +60,7 @@ def is_timed(partition: str) -> bool:
 
 
 def family_of(partition: str) -> str:
-    """Return what partitions of one kind have in common: the name up to its time, without numbers.
+    """Return the family of a partition: its name up to the time, without numbers.
 
     ``region=eu/date=2024-01-28`` and ``region=us/date=2024-01-28`` are of two families: writers
     that follow one another in time within a family need not do so across them. What lies
@@ -92,7 +92,7 @@ def _hour(rest: list[str]) -> str | None:
 
 
 def _numbers(components: list[str]) -> list[int]:
-    """Month, day and hour, as far as the components behind a year say them."""
+    """Return month, day and hour, as far as the components behind a year have them."""
     found: list[int] = []
     for component, pattern in zip(components, _PARTS, strict=False):
         named = pattern.fullmatch(component)
@@ -103,7 +103,7 @@ def _numbers(components: list[str]) -> list[int]:
 
 
 def _span(parts: list[int]) -> TimeRange | None:
-    """From year, month, day and hour, as many as there are."""
+    """Build the range from year, month, day and hour, as many as there are."""
     year, month, day, hour = (*parts, *(1, 1, 1, 0)[len(parts) :])
     if year < _FIRST_YEAR:
         return None
@@ -118,7 +118,7 @@ _FOUR_DIGITS = 1000
 
 
 def lookback_floor(partition_filter: PartitionFilter | None, now: float) -> str | None:
-    """The oldest partition that is wanted at ``now`` (UTC), or None for all.
+    """Return the oldest partition wanted at ``now`` (UTC), or None for all.
 
     ``lookback`` units back, in the template's finest unit. Always a whole
     prefix, so it never cuts a name. Before the year 1000 there is none: its name would be shorter,

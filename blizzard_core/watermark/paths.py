@@ -8,7 +8,7 @@ from blizzard_core.storage.protocol import order_key
 
 
 def split(path: str, depth: int) -> tuple[str, str]:
-    """Partition and name: at most ``depth`` leading components, and the rest.
+    """Split a path into partition (at most ``depth`` components) and name.
 
     Object stores allow empty components (``a//b``); a partition ends before the
     first of them, so that no two paths have both in common.
@@ -21,12 +21,12 @@ def split(path: str, depth: int) -> tuple[str, str]:
 
 
 def joined(partition: str, name: str) -> str:
-    """The path again: the inverse of `split`."""
+    """Join partition and name: the inverse of `split`."""
     return f"{partition}/{name}" if partition else name
 
 
 def depth_of(paths: Iterable[str]) -> int | None:
-    """The depth that a listing suggests: that of the first file not at the root, if any.
+    """Return the depth of the first file that is not at the root, if any.
 
     A path with an empty component (``a//b``) says how deep partitions are only if all have one:
     it is an odd one out, and its partition ends before the true depth.
@@ -42,5 +42,5 @@ def depth_of(paths: Iterable[str]) -> int | None:
 
 
 def partition_key(partition: str) -> bytes:
-    """Orders partitions as stores list them."""
+    """Return the sort key of a partition, in the order of stores' listings."""
     return order_key(f"{partition}/") if partition else b""

@@ -68,7 +68,7 @@ Moving: TypeAlias = Callable[[PartitionProgress], Callable[[str], bool]]
 
 
 def _all_move(_known: PartitionProgress) -> Callable[[str], bool]:
-    """All of them."""
+    """Let every name move the watermark."""
     return _is_name
 
 
@@ -140,7 +140,7 @@ def _split(progress: Progress, path: str) -> tuple[str, str]:
 
 
 def closed_by(progress: Progress, path: str) -> str | None:
-    """The floor that a path sorts below, so that no listing shows it; None if there is none.
+    """Return the floor that a path sorts below and so is never listed; None if there is none.
 
     Tracked partitions whose names say no time stay open below floors.
     """
@@ -174,7 +174,7 @@ def _floor_over(progress: Progress, path: str) -> str | None:
 
 
 def gaps(progress: Progress) -> tuple[Gap, ...]:
-    """Return where new files can be: before, between and behind what is done.
+    """Return the ranges that can hold new files: before, between and behind the done ones.
 
     With tracked partitions p₁ < p₂ < … of exactly the tracked depth and their
     scan starts bᵢ: ``[floor, p₁/)``, ``(p₁/b₁, p₂/)``, …, ``(pₙ/bₙ, ∞)``. A partition without
@@ -212,7 +212,7 @@ def gaps(progress: Progress) -> tuple[Gap, ...]:
 
 
 def lowest_of(paths: Iterable[str], depth: int | None) -> dict[str, bytes]:
-    """The lowest name of each partition, as the key it is compared by."""
+    """Return the lowest name of each partition, as its comparison key."""
     lowest: dict[str, bytes] = {}
     for path in paths:
         partition, name = split(path, depth or 0)
@@ -228,7 +228,7 @@ def mark_done(
     lowest: Lowest,
     moving: Moving = _all_move,
 ) -> Progress:
-    """The progress with these files done, which a scan that ended at ``seen`` first saw.
+    """Mark these files as done; a scan that ended at ``seen`` first saw them.
 
     ``lowest`` tells what is known and not done, ``moving`` whose names count. The shown
     watermarks rise up to there; where scans start stays. Costs what the partitions of
@@ -261,7 +261,7 @@ def expire_grace(
     lowest: Lowest,
     moving: Moving = _all_move,
 ) -> Progress:
-    """The progress after a scan whose findings are all done or known to ``lowest``.
+    """Forget names whose grace is over, after a scan whose files are done or in ``lowest``.
 
     Names that were first seen more than ``grace`` seconds before it began need to
     be remembered no more: scans start behind them. Watermarks never go back. Names that
@@ -308,14 +308,14 @@ def _expire_partition(
 
 
 def _free(names: Iterable[str], waiting: bytes | None) -> list[str]:
-    """The names below what is pending."""
+    """Return the names below the first pending one."""
     if waiting is None:
         return list(names)
     return [name for name in names if order_key(name) < waiting]
 
 
 def _listed_up_to(partition: str, until: str | None) -> bytes | None:
-    """Return how far a scan that ended at the path ``until`` has listed a partition's names.
+    """Return up to which name a scan that ended at ``until`` listed a partition.
 
     None: all of it, ``b""``: nothing.
     """
@@ -328,7 +328,7 @@ def _listed_up_to(partition: str, until: str | None) -> bytes | None:
 
 
 def _update_value(progress: Progress, changed: Iterable[str], *, active: bool) -> Progress:
-    """The progress with the global watermark that follows from those of its partitions."""
+    """Return the progress with the global watermark of its changed partitions."""
     known = ((partition, progress.partitions[partition].watermark) for partition in changed)
     value = _highest(progress.value, *(joined(p, name) for p, name in known if name is not None))
     # With everything that is done lying behind a pending file there is no
@@ -343,12 +343,12 @@ def _highest(*names: str | None) -> str | None:
 
 
 def mark_idle(progress: Progress) -> Progress:
-    """The progress after a poll that found nothing: ``Idle``, unless nothing was ever done."""
+    """Return the progress after a poll that found nothing: ``Idle``, unless nothing is done yet."""
     return progress if progress.state == "Initial" else replace(progress, state="Idle")
 
 
 def start_grace(progress: Progress, now: float) -> Progress:
-    """The progress of a checkpoint that does not say when its names were seen: it was ``now``.
+    """Start the grace period at ``now`` for a checkpoint without times.
 
     What is below them is done, as that checkpoint says; but none of our scans has seen
     them, so the grace period, and with it the time when partitions may be closed,
@@ -364,17 +364,17 @@ def start_grace(progress: Progress, now: float) -> Progress:
 
 
 def clamp_progress(progress: Progress, now: float) -> Progress:
-    """The progress with no name seen after ``now``: a clock was wrong, so grace begins anew."""
+    """Limit the times of names to ``now``; a later time comes from a wrong clock."""
     return replace_times(progress, clamp_each(times_of(progress), now))
 
 
 def times_of(progress: Progress) -> set[float]:
-    """Return when the names that are remembered were first seen."""
+    """Return the times at which the remembered names were first seen."""
     return {at for known in progress.partitions.values() for at in known.done.values()}
 
 
 def clamp_each(times: Iterable[float], now: float) -> dict[float, float]:
-    """Return what becomes of times after ``now``: now, or just before.
+    """Map times after ``now`` to ``now`` or just before.
 
     They stay apart and in their order, for names are told by them: which of them a
     checkpoint lists, and which it leaves to a journal.
@@ -384,7 +384,7 @@ def clamp_each(times: Iterable[float], now: float) -> dict[float, float]:
 
 
 def replace_times(progress: Progress, times: Mapping[float, float]) -> Progress:
-    """The progress with other times in the place of these."""
+    """Replace times of the progress."""
     if not times:
         return progress
     partitions = {

@@ -55,7 +55,7 @@ def scan(
     limit: int | None = None,
     behind: Behind | None = None,
 ) -> Scan:
-    """Everything above the watermarks that ``accept`` takes. Raises `StorageError`.
+    """List all new files that ``accept`` takes. Raises `StorageError`.
 
     A cold start settles the partition depth from what it finds; the returned
     ``progress`` has it. ``limit`` bounds the number of new files; at least one is found if there is
@@ -98,13 +98,13 @@ def scan(
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Where a listing stops, and which names it leaves out."""
+    """The limit of a listing, and the names that it jumps over."""
 
     limit: int | None
     behind: Behind | None
 
     def jump(self, page: ListingPage) -> str | None:
-        """Return where to go on instead of right after this page; None to go on."""
+        """Return where to continue instead of right after this page; None to continue there."""
         if not page.entries:
             return None
         last = page.entries[-1].path
@@ -129,7 +129,7 @@ def _listed(
     wanted: Callable[[Entry], bool],
     bounds: _Bounds,
 ) -> list[_Listed]:
-    """The ranges in their order, up to the one in which ``limit`` is reached."""
+    """List the ranges in order, up to the one that reaches ``limit``."""
     if len(ranges) <= 1:
         return [_list_gap(storage, gap, wanted, bounds) for gap in ranges]
     limit = bounds.limit
@@ -177,7 +177,7 @@ def _list_gap(
 
 
 def _past_hidden(path: str) -> str | None:
-    """The end of the range of hidden top-level names that ``path`` lies in, if it does.
+    """Return the end of the range of hidden top-level names around ``path``, if it is hidden.
 
     ``"`"`` follows ``_`` and ``/`` follows ``.`` in ASCII, so names that start with
     ``_`` or ``.`` lie between those bounds and nothing else does.

@@ -44,7 +44,7 @@ def check_table(
     """
     made = None if columns is None else columns(pipeline, settings)
     fit = _fit_of(config, pipeline, settings, made)
-    for told in fit.told:
+    for told in fit.warnings:
         get_logger(pipeline=pipeline).warning("table_may_refuse", reason=told)
     if fit.refused:
         where = _where(pipeline, settings)
@@ -72,7 +72,7 @@ def check_tables(
             problems[f"{where}: {error}"] = None
         else:
             problems |= {f"{where}: {each}": None for each in fit.refused}
-            notes |= {f"{where}: {each}": None for each in fit.told}
+            notes |= {f"{where}: {each}": None for each in fit.warnings}
     return [*problems], [*notes]
 
 

@@ -308,7 +308,7 @@ class SourceActivity(Activity):
     def gave_up(self, files: Iterable[FinishedFile]) -> None:
         """Note the files that are quarantined, which are in the dead letters."""
         now = self.clock()
-        self._given_up(
+        self._add_failed(
             FailedFile(now, file.path, file.stage, file.error)
             for file in files
             if file.outcome == "quarantined"

@@ -55,7 +55,7 @@ def active_files(
     partition_columns: tuple[str, ...],
     logged: Mapping[str, Logged],
 ) -> ActiveFiles:
-    """The files of delta-rs's flattened table of them; ``logged`` are bounds that it lacks."""
+    """Build the files from delta-rs's flattened table; ``logged`` adds bounds that it lacks."""
     paths = _array(table["path"], pa.string())
     bounds = {}
     for column in COLUMNS:
@@ -79,7 +79,7 @@ def active_files(
 
 
 def lacking(table: pa.Table, schema: pa.Schema, partition_columns: tuple[str, ...]) -> list[str]:
-    """The columns of `COLUMNS` that the table has and delta-rs has no bounds of."""
+    """Return the columns of `COLUMNS` that the table has and delta-rs has no bounds for."""
     return [
         column
         for column in COLUMNS
@@ -90,7 +90,7 @@ def lacking(table: pa.Table, schema: pa.Schema, partition_columns: tuple[str, ..
 
 
 def spelled_values(active: ActiveFiles, place: int) -> dict[str, str | None]:
-    """The partition values of a file, as the log has them in text."""
+    """Return a file's partition values as text, as the log has them."""
     return {name: _spelled(values[place].as_py()) for name, values in active.partitions.items()}
 
 
@@ -134,7 +134,7 @@ _DECODER = msgspec.json.Decoder(_Stats)
 
 
 def bounds_in(stats: str | None, column: str) -> tuple[str | None, str | None, int | None]:
-    """Return what the statistics of one file say of a text column."""
+    """Return the bounds of a text column in one file's statistics."""
     try:
         found = _Stats() if stats is None else _DECODER.decode(stats)
     except (msgspec.MsgspecError, RecursionError):

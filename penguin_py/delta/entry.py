@@ -71,7 +71,7 @@ def append(
 
 
 def _evolved(before: Schema, plan: CommitPlan) -> Schema:
-    """The table's schema with the plan's changes; untouched columns keep their metadata."""
+    """Return the table's schema with the plan's changes; other columns keep their metadata."""
     old = {field.name: field for field in before.fields}
     changed = Schema.from_arrow(pa.schema([plan.schema.field(name) for name in plan.changed]))
     new = {field.name: field for field in changed.fields}
@@ -80,7 +80,7 @@ def _evolved(before: Schema, plan: CommitPlan) -> Schema:
 
 
 def _nothing(handle: DeltaTable) -> list[tuple[str, str, list[str]]]:
-    """A filter that is false for every file, whatever its values and statistics.
+    """Return a filter that is false for every file, whatever its values and statistics.
 
     On a column that is not nested, the only kind that delta-rs takes; the plan has
     seen to it that there is one.
@@ -112,7 +112,7 @@ def _has_plain_timestamp(kind: pa.DataType) -> bool:
 
 
 def action_of(add: Add) -> AddAction:
-    """Return what delta-rs makes an ``add`` of; it percent-encodes the path."""
+    """Return delta-rs's ``add`` action for a file; it percent-encodes the path."""
     return AddAction(
         path=add.entry.path,
         size=add.entry.size,

@@ -99,7 +99,7 @@ class LogReader:
         return self._beginning(version, 1) is not None
 
     def stamp(self, version: int) -> bytes | None:
-        """Return what tells a version's commit from another of the same number; None if it is gone.
+        """Return a fingerprint of a version's commit; None if it is gone.
 
         A table may be deleted and made anew under a running process. One GET.
         """
@@ -112,11 +112,11 @@ class LogReader:
             return None
 
     def anchor(self, version: int) -> str:
-        """A commit's `stamp` in few digits (`anchored`)."""
+        """Return a commit's `stamp` as a short hash (`anchored`)."""
         return anchored(self.stamp(version))
 
     def features(self) -> list[str]:
-        """The table features of the newest protocol that the log has; a last resort.
+        """Return the table features of the log's newest protocol; a last resort.
 
         For a log that delta-rs does not open, to tell by name why.
         """
@@ -131,7 +131,7 @@ class LogReader:
     def known_paths(
         self, version: int, transactions: dict[str, int] | None = None
     ) -> Iterator[LoggedPath]:
-        """Every path that the log up to ``version`` adds or removes.
+        """Yield every path that the log up to ``version`` adds or removes.
 
         Times are 0 where the log does not say. Files outside the table's directory
         are left out. ``transactions`` is filled on the way with the newest ``txn`` of
@@ -147,7 +147,7 @@ class LogReader:
     def last_own_commit(
         self, app_id: str, txn: int, version: int, hint: int | None = None
     ) -> OwnCommit | None:
-        """Our commit with ``txn`` at or before ``version``; None once its JSON was cleaned up.
+        """Find our commit with ``txn`` at or before ``version``; None if its JSON was cleaned up.
 
         ``hint`` is where it is thought to be: then it costs one GET, however many
         commits of others came after it.
@@ -168,7 +168,7 @@ class LogReader:
     def newest_first(
         self, version: int, read: Callable[[int], T], least: int = 0
     ) -> Iterator[tuple[int, T]]:
-        """Yield what ``read`` says of each version from this to ``least``; ever more at once."""
+        """Yield ``read``'s result for each version down to ``least``, in growing batches."""
         sizes = iter(SEARCHED_AT_ONCE)
         size = 1
         while version >= least:
@@ -178,19 +178,19 @@ class LogReader:
             version -= size
 
     def _commit_columns(self, version: int) -> Columns | None:
-        """Return what a commit says of itself and of transactions; None if it is gone."""
+        """Return a commit's commitInfo and transactions; None if it is gone."""
         actions = read_commit(self._storage, version, (_INFO, "txn"))
         where = f"{self._storage.uri}/{commit_path(version)}"
         return None if actions is None else columns_in(actions, (_INFO, *TRANSACTION), where)
 
     def commit_info(self, version: int) -> Mapping[str, object]:
-        """Read what a commit says of itself; empty for one that is gone. Raises `StateError`."""
+        """Read a commit's commitInfo; empty if it is gone. Raises `StateError`."""
         # Without parsing the adds, of which there may be 100,000.
         actions = read_commit(self._storage, version, (_INFO,)) or ()
         return next((info for each in actions if isinstance(info := each.get(_INFO), dict)), {})
 
     def penguin_news(self, after: int, version: int) -> News:
-        """Return what Penguins say in commits ``after < v <= version``, but for paths and ``txn``.
+        """Collect the output ids and the newest document in commits ``after < v <= version``.
 
         As far as the log goes. The mirror has that of one instance only, and may be lost.
         """
@@ -200,7 +200,7 @@ class LogReader:
         return found
 
     def news(self, after: int, version: int) -> News:
-        """Return what versions ``after < v <= version`` tell. Raises `StateError`."""
+        """Collect the news of versions ``after < v <= version``. Raises `StateError`."""
         found = News()
         wanted = (*_PATHS, *TRANSACTION, _INFO)
         tail = Tail(after, (), ())
@@ -212,7 +212,7 @@ class LogReader:
         return found
 
     def paths_of(self, output_ids: Collection[str], version: int) -> list[str]:
-        """Return what the commits add that brought these output ids, and more of the same commits.
+        """Return the paths added by the commits that brought these output ids.
 
         Among the newest `COMMITS_SEARCHED` and as far as the log goes.
         """
@@ -233,7 +233,7 @@ class LogReader:
 
 
 def anchored(stamped: bytes | None) -> str:
-    """A commit's stamp in twelve digits, to be kept beside what is known of the log up to it.
+    """Return a commit's stamp as twelve digits, to identify the log that a state belongs to.
 
     Empty where there is none.
     """
@@ -241,7 +241,7 @@ def anchored(stamped: bytes | None) -> str:
 
 
 def _known(columns: Columns, root: str) -> Iterator[LoggedPath]:
-    """Return what the columns `_PATHS` say of paths in the table's directory ``root``."""
+    """Yield the paths of the columns `_PATHS` that lie in the table's directory ``root``."""
     for path, millis, change in zip(*(columns[name] for name in _ADD), strict=True):
         if (plain := relative(path, root)) is not None:
             yield LoggedPath(plain, 0, _seconds(millis), "rewrite" if change is False else "data")
@@ -251,7 +251,7 @@ def _known(columns: Columns, root: str) -> Iterator[LoggedPath]:
 
 
 def _seconds(millis: Any) -> float:
-    """A time of the log; 0 for what is none, also where it has more digits than any time."""
+    """Return a time of the log in seconds; 0 if it is missing or out of range."""
     return millis / 1000 if isinstance(millis, int) and abs(millis) < _LATEST else 0.0
 
 
@@ -270,7 +270,7 @@ def _take_document(found: News, info: Mapping[str, object]) -> None:
 
 
 def ids_in(info: Mapping[str, object]) -> list[str]:
-    """The output ids that a commit of any Penguin tells of; none for other writers."""
+    """Return the output ids in a Penguin's commitInfo; none for other writers."""
     ids = _own_document(info).get("output_ids")
     return [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
 
@@ -281,7 +281,7 @@ def _own_document(info: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def sweep_leftovers(storage: Storage, older_than: float) -> int:
-    """Delete what killed writers left in the log: staged commits and temporary files.
+    """Delete leftovers of killed writers: staged commits and temporary files.
 
     Only names that are neither commit nor checkpoint, and only if they were last
     written before ``older_than`` (epoch seconds), so that nobody still writes

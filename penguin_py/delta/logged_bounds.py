@@ -28,7 +28,7 @@ class LoggedBounds:
         self._bounds: dict[str, tuple[str | None, str | None, int | None]] = {}
 
     def at(self, version: int) -> Logged:
-        """The bounds of all files that the log adds up to ``version``, and has not removed."""
+        """Return the bounds of all files that are active at ``version``."""
         if version == self._version:
             return self._bounds
         tail = Tail(self._version, (), ())

@@ -51,12 +51,12 @@ _LOOKED_AT = 20_000
 
 
 def is_failure(error: BaseException) -> bool:
-    """Return whether something failed, delta-rs giving up included, with no end wanted."""
+    """Return whether this is a failure, a panic of delta-rs included, and not a requested end."""
     return isinstance(error, Exception) or type(error).__name__ == _PANIC
 
 
 def clean_message(error: BaseException) -> str:
-    """delta-rs's message without colours, credentials and the stack frames it appends.
+    """Return delta-rs's message without colours, credentials and stack frames.
 
     Its beginning and its end, where the reason stands, if it is long.
     """
@@ -65,12 +65,12 @@ def clean_message(error: BaseException) -> str:
 
 
 def is_passing(told: str) -> bool:
-    """Return whether it is the store that failed and not the commit."""
+    """Return whether the store failed, and not the commit."""
     return _PASSING.search(told) is not None
 
 
 def is_unsupported(told: str) -> bool:
-    """Return whether the table asks for what delta-rs cannot do."""
+    """Return whether the table needs a feature that delta-rs lacks."""
     return _UNSUPPORTED in told
 
 
@@ -81,7 +81,7 @@ def commit_remedy(told: str, uri: str) -> str:
 
 
 def interval_secs(text: str | None) -> float | None:
-    """Delta's ``interval 1 week 2 days`` in seconds, as Spark reads one; its default if not set.
+    """Parse Delta's ``interval 1 week 2 days`` to seconds as Spark does; the default if not set.
 
     None if it is not understood or negative.
     """

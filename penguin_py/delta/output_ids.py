@@ -55,23 +55,23 @@ _NAME = re.compile(
 
 
 def digests_of(output_ids: Iterable[str]) -> Digests:
-    """Return what stands for ids: at a billion of them two agree once in 10²⁰ tables."""
+    """Return the digests of ids: among a billion of them two agree once in 10²⁰ tables."""
     return digested(output_id.encode("utf-8", "replace") for output_id in output_ids)
 
 
 def discard_mark(output_id: str) -> str:
-    """Return the mark among output ids of one of which no row is in the table, nor comes."""
+    """Return the output-id mark of a discarded id: no row of it is or will be in the table."""
     return f"discarded/{output_id}"
 
 
 def replaced_mark(output_id: str) -> str:
-    """Return what stands among the output ids for one of which a group has brought rows again."""
+    """Return the output-id mark of an id whose rows a group has brought again."""
     return f"replaced/{output_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Union:
-    """What is in one of two containers."""
+    """The union of two containers."""
 
     one: Container[object]
     other: Container[object]
@@ -105,7 +105,7 @@ class OutputIds:
         return self._left_out
 
     def check(self, version: int | None, anchor: Callable[[int], str]) -> None:
-        """Refuse segments that a log of this table, up to ``version``, cannot have led to.
+        """Raise `StateError` for segments that a log of this table up to ``version`` contradicts.
 
         None stands for a table that has no log. Those that go up to a commit which is another
         one by now are left out, so that `folded` is lower; ``anchor`` tells a version's commit
@@ -135,7 +135,7 @@ class OutputIds:
         self._folded = _version_of({*self._paths} - {*self._left_out})
 
     def __contains__(self, output_id: object) -> bool:
-        """Return whether it is in a segment.
+        """Return whether the id is in a segment.
 
         Raises `StateError` and `StorageError` when first asked.
         """
@@ -145,7 +145,7 @@ class OutputIds:
         return any(among(wanted, digests)[0] for digests in self._loaded().values())
 
     def with_recent(self, recent: Iterable[str]) -> Container[str]:
-        """Both these and the ids in the segments."""
+        """Return the union of these ids and the ids in the segments."""
         return _Union(frozenset(recent), self)
 
     def are_due(self, recent: Sequence[str], version: int) -> bool:
@@ -154,7 +154,7 @@ class OutputIds:
         return many or bool(self._left_out)
 
     def fold(self, output_ids: Iterable[str], version: int, anchor: str = "") -> None:
-        """Add ids, those of all commits up to ``version`` that are in no segment yet.
+        """Add the ids of all commits up to ``version`` that are in no segment yet.
 
         ``anchor`` tells that version's commit from others. Durable on return. Dying in
         between leaves ids in two segments, or some that are left out again.
@@ -193,13 +193,13 @@ def _listed(storage: Storage) -> list[str]:
 
 
 def _parse_name(path: str) -> dict[str, str | None]:
-    """What a segment's name says: its version, and the commit and the table if it is so new."""
+    """Parse a segment's name: its version and, in newer ones, the commit and the table."""
     match = _NAME.fullmatch(path.removeprefix(f"{FOLDER}/"))
     return {} if match is None else match.groupdict()
 
 
 def _unique(anchor: str) -> str:
-    """Thirty-two digits that no other segment has; a UUID in either case."""
+    """Return 32 unique hex digits, beginning with the anchor if there is one."""
     drawn = uuid.uuid4().hex
     return f"{anchor}8{drawn[len(anchor) + 1 :]}" if anchor else drawn
 

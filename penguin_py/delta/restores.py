@@ -19,7 +19,7 @@ _GROUP_MARK = re.compile(r"[^/]+/\d+")
 
 
 class RestoreRemovals:
-    """The ids that RESTORE has taken out, as of one version. Reads the log as far as it is asked.
+    """The output ids that RESTORE removed, as of one version. Reads the log lazily.
 
     Among the newest `COMMITS_SEARCHED`. Of a RESTORE to a time the version is not known, so what
     came before it counts as in the table. Not thread-safe.
@@ -36,7 +36,7 @@ class RestoreRemovals:
         self._out: set[str] = set()
 
     def has(self, output_id: str) -> bool:
-        """Return whether its commit counts no more. Raises `StateError`, `StorageError`."""
+        """Return whether a RESTORE removed the id's commit. Raises `StateError`, `StorageError`."""
         while output_id not in self._there and (told := next(self._infos, None)) is not None:
             self._take(*told)
         return output_id in self._out and output_id not in self._there
@@ -57,7 +57,7 @@ class RestoreRemovals:
 
 
 class BarredIds:
-    """Output ids that must not be committed: those that are, but for what a RESTORE took out.
+    """Output ids that must not be committed: all committed ones except those a RESTORE removed.
 
     Ids that were given up, or whose rows a group has brought again, stay barred for ever.
     ``admitted`` are those that were asked for and are known and not barred.

@@ -82,7 +82,7 @@ class DeltaLog(LogReader):
         self._logged: dict[str, LoggedBounds] = {}
 
     def refresh(self) -> TableState | None:
-        """The table as it is now, None if there is none.
+        """Read the table as it is now; None if there is none.
 
         Raises `StateError` for a log that cannot be understood, `StorageError`
         if the store does not answer.
@@ -113,7 +113,7 @@ class DeltaLog(LogReader):
         return self._current
 
     def _forget_replaced(self) -> None:
-        """Have the log opened anew if the one that was read has gone: another may be there."""
+        """Reopen the log if the one that was read is gone: another may be there."""
         if self._handle is None or self._current is None:
             return
         if self.stamp(self._current.version) != self._stamp:
@@ -121,7 +121,7 @@ class DeltaLog(LogReader):
             self.replaced += 1
 
     def unchanged(self) -> TableState | None:
-        """The table as of the last `refresh` if it has no later version since.
+        """Return the table of the last `refresh` if there is no later version.
 
         None if it has, or if there is nothing to compare with. One request, where
         `refresh` makes two and more; it does not notice a log that went back, so
@@ -135,13 +135,13 @@ class DeltaLog(LogReader):
     def own_commit(
         self, txn_version: int, version: int, hint: int | None = None
     ) -> OwnCommit | None:
-        """Our commit of this ``txn``, at or before ``version``; see `last_own_commit`."""
+        """Find our commit of this ``txn``, at or before ``version``; see `last_own_commit`."""
         if not txn_version:
             return None
         return self.last_own_commit(self._table.app_id, txn_version, version, hint)
 
     def active_files(self) -> ActiveFiles:
-        """The files of the table as of the last `refresh`. Raises `StateError`, `StorageError`."""
+        """Return the files as of the last `refresh`. Raises `StateError`, `StorageError`."""
         handle, state = self._opened()
         found = self._guarded(lambda: pa.table(handle.get_add_actions(flatten=True)))
         lacks = lacking(found, state.schema, state.partition_columns)
@@ -152,7 +152,7 @@ class DeltaLog(LogReader):
         return active_files(found, state.schema, state.partition_columns, logged)
 
     def replace_objections(self) -> list[str]:
-        """Return what speaks against removing files from this table, as of the last `refresh`."""
+        """Return the objections to removing files from this table, as of the last `refresh`."""
         handle, _state = self._opened()
         declared = self._guarded(lambda: declared_by(handle))
         may_have = "deletionVectors" in declared.features
@@ -164,11 +164,11 @@ class DeltaLog(LogReader):
         return self._handle, self._current
 
     def optimize(self, target_bytes: int) -> dict[str, Any]:
-        """Compact small files; what delta-rs says of it. Raises `CommitError`."""
+        """Compact small files; return delta-rs's metrics. Raises `CommitError`."""
         return self._chore(lambda handle: handle.optimize.compact(target_size=target_bytes))
 
     def vacuum(self, retention_secs: float | None) -> int:
-        """Delete files that the table let go long enough ago; how many. Raises `CommitError`.
+        """Delete files removed long enough ago; return their number. Raises `CommitError`.
 
         By the property as it is read here: delta-rs takes its default for an interval of several
         units. Never a full vacuum: that one takes files that wait for their commit.
@@ -195,7 +195,7 @@ class DeltaLog(LogReader):
             raise CommitError(f"{self._table.uri}: {clean_message(error)}") from error
 
     def commit(self, plan: CommitPlan, marks: Marks, now: float) -> None:
-        """Make the plan's adds visible, and what they change in the schema with them.
+        """Commit the plan's adds and its schema changes.
 
         Raises `CommitError` unless it landed for sure, `CommitConflict` if another came first.
         """
@@ -218,7 +218,7 @@ class DeltaLog(LogReader):
             self._checkpoint(self._table.advanced.delta_checkpoint_interval, before)
 
     def _failure(self, marks: Marks, error: BaseException, before: int) -> CommitError:
-        """Return what it is that a commit failed by, which the log does not have."""
+        """Return the error for a commit that is not in the log."""
         where = f"{self._table.uri}: commit {marks.txn_version} did not land: "
         if self._current is not None and self._current.txn_version >= marks.txn_version:
             return CommitConflict(
@@ -334,7 +334,7 @@ class DeltaLog(LogReader):
 
 
 def declared_by(handle: DeltaTable) -> TableDeclaration:
-    """The protocol and the metadata of the table's version. Raises what delta-rs does."""
+    """Return the protocol and metadata of the table's version. Raises delta-rs's errors."""
     protocol, metadata = handle.protocol(), handle.metadata()
     return TableDeclaration(
         protocol.min_reader_version,

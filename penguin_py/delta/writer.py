@@ -64,7 +64,7 @@ class LogWriter:
     def transactions(
         self, handle: DeltaTable | None, marks: Marks, now: float
     ) -> list[Transaction]:
-        """Our ``txn``, and what makes a commit of any Penguin in between a conflict.
+        """Return our ``txn`` and others that make a concurrent Penguin's commit a conflict.
 
         delta-rs rebases commits of different applications over each other. Two
         Penguins that planned the same file must not be, whatever they are called: so

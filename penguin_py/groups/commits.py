@@ -52,7 +52,7 @@ class GroupCommits:
         self._log = get_logger(table=table.name)
 
     def land(self, snapshot: Snapshot, commit: GroupCommit) -> None:
-        """The commit lands on the snapshot's version, or raises `CommitError`."""
+        """Land the commit on the snapshot's version. Raises `CommitError`."""
         now = self._clock()
         memory, plan = snapshot.memory, commit.plan
         ids = [add.output_id for add in plan.adds if add.output_id is not None]

@@ -23,7 +23,7 @@ from penguin_py.groups.commits import GroupCommit, GroupCommits
 from penguin_py.groups.group_planner import (
     GroupPlanner,
     Removals,
-    outputs_removed_whole,
+    fully_removed_outputs,
     require_replaced_outputs,
 )
 from penguin_py.groups.group_status import commit_mark, last_committed
@@ -78,7 +78,7 @@ class Discarder:
         *,
         dry_run: bool,
     ) -> DiscardResult:
-        """Give up these outputs and, of a ``source``, the next group; once both are in the log.
+        """Discard these outputs and, of a ``source``, the next group; both are then in the log.
 
         Only groups of sources that are ``blocked`` are. Of outputs that are given up already
         nothing is written: a command that died is given again. Raises `DiscardRefused`,
@@ -109,7 +109,7 @@ class Discarder:
         source: str | None,
         blocked: Container[str],
     ) -> tuple[DiscardResult, GroupCommit | None]:
-        """Return what is given up, and the entry that says so; None where the log does already."""
+        """Plan the discard; return it and its log entry, None if the log has it already."""
         state, memory = snapshot.state, snapshot.memory
         if state is None:
             raise DiscardRefused(
@@ -156,7 +156,7 @@ class Discarder:
         return found, GroupCommit(plan, 0, going, (), tuple(marks), groups, unreplaced)
 
     def _next(self, source: str, seq: int) -> Group | None:
-        """The source's next group; None if its manifest was lost. Raises `DiscardRefused`."""
+        """Return the source's next group; None if its manifest is lost. Raises `DiscardRefused`."""
         data = self._manifests.read({source: seq}).get(source)
         path = group_path(source, seq)
         if data is not None:
@@ -166,8 +166,8 @@ class Discarder:
         raise DiscardRefused(f"{path} is not there, and none after it: no group of {source} waits")
 
     def _plan_removes(self, state: TableState, group: Group, known: Container[str]) -> Removals:
-        """The outputs that go as a whole with a group that is given up. Raises `DiscardRefused`."""
-        if not outputs_removed_whole(group):
+        """Plan the removal of a discarded group's whole outputs. Raises `DiscardRefused`."""
+        if not fully_removed_outputs(group):
             return Removals()
         try:
             require_replaced_outputs(group, known)

@@ -43,7 +43,7 @@ _ANEW = (
 
 @dataclass(frozen=True, slots=True)
 class Removals:
-    """The rows that leave the table: files as a whole, and files of which some rows stay.
+    """The removals of a group: whole files, and files that keep some rows.
 
     ``rows`` counts the rows that are replaced.
     """
@@ -54,7 +54,7 @@ class Removals:
 
 
 class GroupPlanner:
-    """Judges groups of one table. What it finds out of files that never change is kept."""
+    """A planner for the groups of one table. It caches facts about files, which never change."""
 
     def __init__(self, table: Table, storage: Storage, log: DeltaLog, pool: Executor) -> None:
         self._table = table
@@ -90,9 +90,9 @@ class GroupPlanner:
         return replace(plan, replaces=True), rows
 
     def plan_removes(self, state: TableState, group: Group, known: Container[str]) -> Removals:
-        """Return what the group takes out of the table. Raises `SchemaMismatch`, `StorageError`."""
+        """Plan the rows that the group removes. Raises `SchemaMismatch`, `StorageError`."""
         wanted = replaced_ranges(group)
-        whole_outputs = outputs_removed_whole(group)
+        whole_outputs = fully_removed_outputs(group)
         if not wanted and not whole_outputs:
             return Removals()
         active = self._delta.active_files()
@@ -117,13 +117,13 @@ class GroupPlanner:
         return Removals(tuple(removes), tuple(mixed), rows)
 
     def find_outputs(self, outputs: Sequence[str], version: int) -> dict[str, list[str]]:
-        """Return the outputs that lie in files of their own, with these."""
+        """Return the outputs that have files of their own, with these files."""
         return self._locate(self._delta.active_files(), outputs, version)[0] if outputs else {}
 
     def _locate(
         self, active: ActiveFiles, outputs: Sequence[str], version: int
     ) -> tuple[dict[str, list[str]], dict[str, int]]:
-        """The files of each of these outputs, and the places of all active files."""
+        """Return the files of each output, and the positions of all active files."""
         names = [unquote(path) for path in active.paths.to_pylist()]
         sizes = dict(zip(names, active.sizes.to_pylist(), strict=True))
         there = self._outputs.places(outputs, sizes, version)
@@ -132,7 +132,7 @@ class GroupPlanner:
     def _places(
         self, active: ActiveFiles, outputs: Sequence[str], version: int, known: Container[str]
     ) -> Iterable[int]:
-        """The files that these outputs are, each as a whole. Raises `SchemaMismatch`."""
+        """Return the positions of the outputs' whole files. Raises `SchemaMismatch`."""
         if not outputs:
             return []
         there, numbers = self._locate(active, outputs, version)
@@ -174,7 +174,7 @@ class GroupPlanner:
 
 
 def require_replaced_outputs(group: Group, known: Container[str]) -> None:
-    """Raise `SchemaMismatch` while outputs whose rows a group replaces may come after it."""
+    """Raise `SchemaMismatch` while an output that the group replaces is not committed."""
     missing = [output for output in group.outputs if output not in known]
     if missing:
         raise SchemaMismatch(
@@ -184,13 +184,13 @@ def require_replaced_outputs(group: Group, known: Container[str]) -> None:
         )
 
 
-def outputs_removed_whole(group: Group) -> tuple[str, ...]:
-    """The outputs that go as a whole, since no column says which of their rows do."""
+def fully_removed_outputs(group: Group) -> tuple[str, ...]:
+    """Return the outputs that are removed whole, since no column selects their rows."""
     return group.outputs if not group.source_files else ()
 
 
 def _removable(active: ActiveFiles, place: int) -> str:
-    """The path of a file that is to be removed. Raises `SchemaMismatch`."""
+    """Return the path of a file to remove. Raises `SchemaMismatch`."""
     spelled = active.paths[place].as_py()
     if not is_removable(spelled):
         raise SchemaMismatch(
@@ -200,10 +200,10 @@ def _removable(active: ActiveFiles, place: int) -> str:
 
 
 def _is_of_no_unit(spelled: str) -> bool:
-    """Return whether the name says so: what has units travels by manifest, under other names."""
+    """Return whether the name excludes units: files with units travel by manifest."""
     return is_blizzards(spelled)
 
 
 def data_columns(plan: CommitPlan) -> pa.Schema:
-    """The columns that have statistics: all but the partition columns."""
+    """Return the columns with statistics: all but the partition columns."""
     return pa.schema([f for f in plan.schema if f.name not in plan.partition_columns])

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """One source: the number of its last group in the table, 0 if none, and what is next.
+    """The status of one source: its last group in the table (0: none), and the next one.
 
     ``blocked`` says why the next one waits; ``due`` is its number where it can be applied.
     """
@@ -19,17 +19,17 @@ class GroupStatus:
     due: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As ``status`` shows it."""
+        """Return the status as the command ``status`` shows it."""
         return {"last": self.last, "blocked": self.blocked}
 
 
 def commit_mark(source: str, seq: int) -> str:
-    """Return what stands for a group among the output ids, which nothing makes unknown again."""
+    """Return a group's mark among the output ids, which is never forgotten."""
     return f"{source}/{seq}"
 
 
 def last_committed(source: str, groups: Mapping[str, int], output_ids: Container[str]) -> int:
-    """The number of the source's last group that is committed, by any Penguin.
+    """Return the number of the source's last group committed by any Penguin.
 
     ``groups`` is what is remembered, which may lack what others committed or what came
     before a loss; the marks among the output ids tell of those.

@@ -38,7 +38,7 @@ def _there(file: GroupFile, entry: Entry | None) -> Entry:
 
 
 def _footers(storage: Storage, left: Sequence[Entry], pool: Executor | None) -> Iterator[Footer]:
-    """All of them, or the first thing that is wrong with one."""
+    """Yield all footers, or raise the first error."""
     while left:
         found = read_footers(storage, left, pool)
         if found.failed:

@@ -31,7 +31,7 @@ class Outputs:
     def places(
         self, wanted: Collection[str], active: Mapping[str, int], version: int
     ) -> dict[str, list[str]]:
-        """The active files of each of these ids, by path; ``active`` has their sizes."""
+        """Return the active files of each of these ids; ``active`` maps paths to sizes."""
         for path in self._ids.keys() - active.keys():
             del self._ids[path]
         brought = self._delta.paths_of(wanted, version)

@@ -54,7 +54,7 @@ class RewriteNotes:
         self._path = note_path(state_name)
 
     def announce(self, key: str | None, version: int, paths: Sequence[str]) -> str | None:
-        """These are about to be written for a commit on ``version``; returns the plan's key.
+        """Note files before they are written for a commit on ``version``; return the plan's key.
 
         With a ``key`` the plan is made anew on a later version: None says that its files have
         been given up since.
@@ -74,7 +74,7 @@ class RewriteNotes:
         return None if given_up else name
 
     def forget(self, key: str) -> None:
-        """The plan's commit has landed, and nothing is left of it that is not in the log."""
+        """Forget a plan whose commit has landed."""
         self._change(
             lambda note: replace(
                 note, planned={name: p for name, p in note.planned.items() if name != key}
@@ -82,7 +82,7 @@ class RewriteNotes:
         )
 
     def clear(self, version: int, known: Callable[[], Collection[str]]) -> int:
-        """Delete what no commit can have any more; returns how many files that were.
+        """Delete files that no commit can use any more; return their number.
 
         ``version`` is the log's, and ``known`` tells all paths that the log has by then.
         """

@@ -53,7 +53,7 @@ class Rewriter:
     def adds(
         self, files: Sequence[PartlyReplacedFile], columns: pa.Schema, state: TableState
     ) -> list[Add]:
-        """The files written anew, for a commit on ``state``. Raises `Misfit`, `StorageError`.
+        """Return the rewritten files for a commit on ``state``. Raises `SchemaMismatch`.
 
         ``columns`` are the table's without its partition columns.
         """
@@ -73,7 +73,7 @@ class Rewriter:
         return found
 
     def landed(self, adds: Sequence[Add]) -> None:
-        """The commit is in the log, with these; what else was rewritten goes."""
+        """Delete rewritten files that the landed commit does not use."""
         if self._key is None:
             return
         kept = {add.entry.path for add in adds}
@@ -94,6 +94,6 @@ class Rewriter:
 
 
 def _target(path: str) -> str:
-    """A new name in the same directory, that no listing takes for a file that arrived."""
+    """Return a new name in the same directory that listings ignore."""
     folder, slash, _name = path.rpartition("/")
     return f"{folder}{slash}{UNIT_FILE_PREFIX}part-{uuid.uuid4()}.parquet"

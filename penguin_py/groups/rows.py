@@ -40,7 +40,7 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class ReplacedRows:
-    """The rows of a file that are replaced, of how many; and whether it lacks all the columns."""
+    """The number of replaced rows of a file, of how many, and whether it lacks the columns."""
 
     leaving: int
     rows: int
@@ -50,7 +50,7 @@ class ReplacedRows:
 def count_replaced(
     storage: Storage, path: str, size: int, wanted: Mapping[str, TextRanges]
 ) -> ReplacedRows:
-    """Read the columns of one file that say which of its rows go. Raises `SchemaMismatch`."""
+    """Count the replaced rows of one file from its columns. Raises `SchemaMismatch`."""
     with _opened(storage, path, size, wanted) as file:
         columns = _text_columns(file.schema_arrow, wanted)
         if not columns:
@@ -121,7 +121,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _without_view_columns(schema: pa.Schema) -> pa.Schema:
-    """The schema without views, which delta-rs notes and Arrow has no filter for."""
+    """Return the schema without view types, which delta-rs writes and Arrow cannot filter."""
     fields = [field.with_type(_without_views(field.type)) for field in schema]
     return pa.schema(fields, schema.metadata)
 
@@ -148,7 +148,7 @@ def _writer(
     schema: pa.Schema,
     collected: list[pq.FileMetaData],
 ) -> pq.ParquetWriter:
-    """A writer of files like the one that is read."""
+    """Return a writer with the settings of the file that is read."""
     group = file.metadata.row_group(0)
     columns = [group.column(index) for index in range(group.num_columns)]
     codecs = [str(column.compression) for column in columns]
@@ -167,7 +167,7 @@ def _writer(
 def _opened(
     storage: Storage, path: str, size: int, dictionaries: Iterable[str] = ()
 ) -> Iterator[pq.ParquetFile]:
-    """A Parquet file in the store. What is wrong with it leaves as a `SchemaMismatch`.
+    """Open a Parquet file of the store. Raises `SchemaMismatch` if it cannot be read.
 
     Columns in ``dictionaries`` are read as such, which costs a fraction where values repeat.
     """

@@ -26,7 +26,7 @@ from penguin_py.groups.group_planner import (
     GroupPlanner,
     Removals,
     data_columns,
-    outputs_removed_whole,
+    fully_removed_outputs,
     require_replaced_outputs,
 )
 from penguin_py.groups.group_status import GroupStatus, commit_mark, last_committed
@@ -92,7 +92,7 @@ class GroupRunner:
         return discarding.discard(outputs, source, blocked, dry_run=dry_run)
 
     def forget(self) -> None:
-        """Have the next turn look at everything again, as after an error."""
+        """Make the next turn read everything again, as after an error."""
         self._newest = None
         self._blocked.clear()
 
@@ -158,7 +158,7 @@ class GroupRunner:
                 self._log.info("rewritten_files_cleared", files=count)
 
     def pending(self, snapshot: Snapshot) -> set[str] | None:
-        """The files that manifests name which are not applied; None if one is not understood."""
+        """Return the files of unapplied manifests; None if one is not understood."""
         memory, known = snapshot.memory, self._view.output_ids(snapshot.memory)
         found: set[str] = set()
         for source, listed in self._manifests.listed().items():
@@ -173,7 +173,7 @@ class GroupRunner:
         return found
 
     def outlook(self, snapshot: Snapshot) -> dict[str, GroupStatus]:
-        """Return how far each source is and whether its next group can be applied.
+        """Return each source's progress, and whether its next group can be applied.
 
         Writes nothing.
         """
@@ -190,7 +190,7 @@ class GroupRunner:
             try:
                 group = self._decoded(source, seq, data)
                 self._planner.plan_adds(snapshot.state, group, known)
-                if snapshot.state is not None and outputs_removed_whole(group):
+                if snapshot.state is not None and fully_removed_outputs(group):
                     self._planner.plan_removes(snapshot.state, group, known)
                 due[source] = seq
             except (StateError, SchemaMismatch) as error:
@@ -203,7 +203,7 @@ class GroupRunner:
     def _gaps(
         self, last: Mapping[str, int], there: Mapping[str, bytes]
     ) -> Sequence[tuple[str, str]]:
-        """Sources of which a later manifest is there and the next is not, and what to do."""
+        """Return the sources with a missing next manifest, and what to do."""
         newest = self._newest or {}
         absent = [(s, seq + 1) for s, seq in last.items() if s not in there]
         missing = [(source, seq) for source, seq in absent if newest.get(source, 0) > seq]
@@ -218,7 +218,7 @@ class GroupRunner:
         return decode_group(data, f"{self._storage.uri}/{group_path(source, seq)}", source, seq)
 
     def _advance(self, snapshot: Snapshot) -> None:
-        """Have those count as applied whose marks are among the output ids."""
+        """Advance to the groups whose marks are among the output ids."""
         memory = snapshot.memory
         if snapshot.state is None:
             return
@@ -269,7 +269,7 @@ class GroupRunner:
     def _tried(
         self, snapshot: Snapshot, source: str, group: Group, rewriting: Rewriter
     ) -> bool | None:
-        """One try: whether it was applied; None if the table had to be changed for it first."""
+        """Try once; return whether it was applied, None if the table had to change first."""
         state, memory = snapshot.state, snapshot.memory
         ahead = [group]
         if state is None:
@@ -307,7 +307,7 @@ class GroupRunner:
         return True
 
     def _until_files(self, group: Group) -> list[Group]:
-        """The group, and those behind it up to the first that has files."""
+        """Return the group and those behind it, up to the first with files."""
         found = [group]
         while not found[-1].files:
             seq = found[-1].seq + 1
@@ -336,13 +336,13 @@ class GroupRunner:
 
 
 def _with_unreplaced(group: Group, memory: Memory) -> Group:
-    """The group with the ranges that discarded groups before it left to be replaced."""
+    """Return the group with the ranges that discarded groups left unreplaced."""
     due = unreplaced_by(group, memory.unreplaced.get(group.source, ())).due
     return replace(group, replace=(*group.replace, *due)) if due else group
 
 
 def _explain(source: str, seq: int, error: Exception) -> str:
-    """Return why a group waits, with the name of its manifest."""
+    """Return why a group waits, with its manifest's name."""
     text = str(error)
     name = group_path(source, seq)
     return text if name in text else f"{name}: {text}"

@@ -27,7 +27,7 @@ Write = Callable[[Any, bool], Any]
 
 
 def bound_writer(table: pa.DataType, file: pa.DataType, characters: int) -> Write | None:
-    """Return how bounds of this pair of types are written; None if they are not.
+    """Return a writer for bounds of this pair of types; None if they have no bounds.
 
     A type of tables that is not written for itself is one that readers look for no bounds of.
     """
@@ -57,7 +57,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _float(raw: Any, upper: bool) -> float | None:
-    """Both zeros lie within a bound of zero. JSON has no infinities."""
+    """Write a finite float; both zeros lie within a bound of zero. JSON has no infinities."""
     if not isinstance(raw, float) or not math.isfinite(raw):
         return None
     return raw or (0.0 if upper else -0.0)
@@ -73,7 +73,7 @@ def _integer(bits: int, raw: Any, _upper: bool) -> int | None:
 
 
 def _decimal(precision: int, scale: int, raw: Any, upper: bool) -> msgspec.Raw | None:
-    """A JSON number with all its digits: not every reader takes an exponent."""
+    """Write a JSON number with all its digits: not every reader takes an exponent."""
     if not isinstance(raw, int):
         return None
     digits = decimal.Context(
@@ -108,7 +108,7 @@ def _timestamp(ticks: int, suffix: str, raw: Any, upper: bool) -> str | None:
 
 
 def _last_millisecond(ticks: int, suffix: str, raw: int) -> str | None:
-    """A moment that cannot be rounded: at the end of the year 9999, an "end of time"."""
+    """Write a moment that cannot be rounded up: the end of the year 9999, an "end of time"."""
     try:
         moment = _EPOCH + dt.timedelta(microseconds=raw * 10**6 // ticks)
     except OverflowError:
@@ -130,7 +130,7 @@ def _text(characters: int, raw: Any, upper: bool) -> str | None:
 
 
 def next_text(prefix: str) -> str | None:
-    """The shortest text above everything that starts with ``prefix``; None if there is none."""
+    """Return the shortest text above everything that starts with ``prefix``, if there is one."""
     for end in range(len(prefix), 0, -1):
         code = ord(prefix[end - 1]) + 1
         if code == 0xD800:

@@ -81,7 +81,7 @@ def check_columns(metadata: pq.FileMetaData, note: bytes | None) -> None:
 
 
 def noted(note: bytes) -> pa.Schema:
-    """The Arrow schema that the writer left in the footer. Raises `SchemaMismatch`."""
+    """Decode the Arrow schema that the writer left in the footer. Raises `SchemaMismatch`."""
     try:
         return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(note)))
     except (pa.ArrowException, binascii.Error, OSError, ValueError) as error:
@@ -151,14 +151,14 @@ def check_nulls(table: pa.Schema, footer: Footer) -> None:
 
 
 class _Proof:
-    """Which of a file's flat columns have no nulls, by all row groups' statistics."""
+    """Proof that flat columns of a file have no nulls, from all row groups' statistics."""
 
     def __init__(self, metadata: pq.FileMetaData) -> None:
         self._metadata = metadata
         self._groups = row_groups(metadata)
 
     def any_full(self, columns: range) -> bool:
-        """Return whether one of them has none: what holds it has none either."""
+        """Return whether one of the columns has no nulls: then its parent has none either."""
         return any(self._is_full(index) for index in columns)
 
     def _is_full(self, index: int) -> bool:
@@ -199,7 +199,7 @@ def _requires(field: pa.Field) -> bool:
 
 
 def _numbered(fields: Iterable[pa.Field], start: int = 0) -> dict[str, tuple[pa.Field, range]]:
-    """Each field by name, with the numbers of the flat columns that it is made of."""
+    """Return each field by name, with the numbers of its flat columns."""
     found = {}
     for field in fields:
         stop = start + leaves(field.type)
@@ -255,7 +255,7 @@ def _is_legacy(pairs: Mapping[bytes, bytes]) -> bool:
 
 
 def _oldest(kind: pa.DataType) -> int | None:
-    """The first value of a date or timestamp type that both calendars agree on."""
+    """Return the first value of a date or timestamp type that both calendars share."""
     if pa.types.is_date32(kind):
         return _GREGORIAN_DAY
     if pa.types.is_timestamp(kind):

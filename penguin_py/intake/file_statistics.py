@@ -115,7 +115,7 @@ class StatisticsWriter:
         return bool(alike and self._parquet.equals(metadata.schema))
 
     def __call__(self, metadata: pq.FileMetaData) -> str:
-        """The statistics of a file that this `serves`."""
+        """Return the statistics of a file that this writer `serves`."""
         groups = row_groups(metadata)
         rows = metadata.num_rows
         nan = nan_columns_of(metadata.metadata)
@@ -147,14 +147,14 @@ def file_statistics(
     table: pa.Schema,
     properties: Mapping[str, str] | None = None,
 ) -> str:
-    """The ``stats`` JSON of one file; see `StatisticsWriter`."""
+    """Return the ``stats`` JSON of one file; see `StatisticsWriter`."""
     return StatisticsWriter(metadata, file, table, properties)(metadata)
 
 
 def _found(
     column: _Column, groups: Iterable[pq.RowGroupMetaData], rows: int
 ) -> ColumnBounds | None:
-    """Return what the footer says of a column; one that the file lacks is null in all rows."""
+    """Return a column's bounds in the footer; a missing column is null in all rows."""
     if column.is_absent:
         return ColumnBounds(rows, None, None)
     if column.leaf is None or column.write is None:
@@ -165,7 +165,7 @@ def _found(
 def _written(
     column: _Column, found: ColumnBounds | None, nan: frozenset[int] | None
 ) -> tuple[Any, Any]:
-    """Both bounds as JSON values; None for one that cannot be had."""
+    """Return both bounds as JSON values; None for a bound that is unknown."""
     if found is None or column.leaf is None or column.write is None:
         return None, None
     if pa.types.is_floating(column.type) and (nan is None or column.leaf.index in nan):
@@ -176,7 +176,7 @@ def _written(
 
 
 def indexed_columns(names: Sequence[Name], properties: Mapping[str, str]) -> set[Name]:
-    """The columns that readers look for bounds of, by the properties of the table.
+    """Return the columns whose bounds readers use, by the properties of the table.
 
     Those that are listed, with all that is inside of them; else so many from the first on.
     """
@@ -199,7 +199,7 @@ def indexed_columns(names: Sequence[Name], properties: Mapping[str, str]) -> set
 
 
 def _listed(text: str) -> Iterator[Name]:
-    """The columns of a list; names may stand in backticks, and dots lead into structs."""
+    """Parse a list of columns; names may be in backticks, dots lead into structs."""
     name: list[str] = []
     for part in (*_LISTED.findall(text), ","):
         if part == ",":
@@ -230,7 +230,7 @@ class Leaf:
 
 
 def leaf_columns(metadata: pq.FileMetaData, file: pa.Schema) -> dict[Name, Leaf]:
-    """The file's flat columns, those inside structs included.
+    """Return the file's flat columns, including those inside structs.
 
     Counted through the schema tree: a Parquet path cannot tell a column ``a.b``
     from a field ``b`` of ``a``. Empty if the count does not come out.
@@ -248,7 +248,7 @@ def leaf_columns(metadata: pq.FileMetaData, file: pa.Schema) -> dict[Name, Leaf]
 
 
 def _fields(fields: Iterable[pa.Field], outer: Name) -> Iterator[tuple[Name, pa.DataType]]:
-    """All columns in order, structs taken apart; lists and maps stay whole."""
+    """Yield all columns in order, structs split into fields; lists and maps stay whole."""
     for field in fields:
         name = (*outer, field.name)
         if pa.types.is_struct(field.type):
@@ -262,7 +262,7 @@ def _put(into: dict[str, Any], name: Name, value: Any) -> None:
 
 
 def _inside(into: dict[str, Any], name: Name) -> dict[str, Any]:
-    """Return what stands for the struct that a column is in, made where it is not there."""
+    """Return the object of the struct around a column, made if missing."""
     for outer in name[:-1]:
         into = into.setdefault(outer, {})
     return into
@@ -279,13 +279,13 @@ def _leaves(kind: pa.DataType) -> int:
 
 
 def row_groups(metadata: pq.FileMetaData) -> list[pq.RowGroupMetaData]:
-    """The row groups that have rows."""
+    """Return the row groups that have rows."""
     found = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     return [group for group in found if group.num_rows]
 
 
 def column_bounds(groups: Iterable[pq.RowGroupMetaData], leaf: Leaf) -> ColumnBounds | None:
-    """Null count and raw bounds over all row groups; None unless all of them say."""
+    """Return null count and raw bounds over all row groups; None unless all have them."""
     nulls = 0
     lows: list[Any] = []
     highs: list[Any] = []

@@ -93,7 +93,7 @@ def accepts(file_pattern: str) -> Callable[[str], bool]:
 
 
 class Names:
-    """The same question asked of a listing; remembers the Parquet that it turned away."""
+    """A filter of listed names that remembers the Parquet files that it turned away."""
 
     def __init__(self, accept: Callable[[str], bool]) -> None:
         self._accept = accept
@@ -117,7 +117,7 @@ class _Known:
 
 
 class _Reading:
-    """What the readers of one list of files share; threads may use it at the same time.
+    """The shared state of the readers of one list of files. Thread-safe.
 
     Files that arrive together are alike, so one schema is kept, and replaced in one
     step. Long footers are read one by one.
@@ -136,12 +136,12 @@ class _Reading:
         return self.kept > 0 and self.kept + MOST_DECODED * length > FOOTERS_DECODED_BYTES
 
     def keep(self, size: int) -> None:
-        """A footer that takes so much in memory is kept."""
+        """Count the memory of a footer that is kept."""
         with self._counting:
             self.kept += size
 
     def drop(self, size: int) -> None:
-        """One that takes so much is not needed any more."""
+        """Count the memory of a dropped footer; collect garbage if it adds up."""
         with self._counting:
             self._dropped += size
             if self._dropped > LARGE_BYTES:
@@ -149,7 +149,7 @@ class _Reading:
                 gc.collect()
 
     def schema_of(self, metadata: pq.FileMetaData, pairs: Mapping[bytes, bytes]) -> pa.Schema:
-        """The schema of the Parquet columns and the writer's note. Raises `SchemaMismatch`."""
+        """Return the schema of the columns and the writer's note. Raises `SchemaMismatch`."""
         columns, note = metadata.schema, pairs.get(ARROW_KEY)
         known = self._latest
         if known is None or known.note != note or not known.columns.equals(columns):
@@ -207,7 +207,7 @@ def _outcome(
 def _read_footer(
     storage: Storage, entry: Entry, reading: _Reading
 ) -> Footer | Rejection | _Outcome:
-    """One file's footer, or why it cannot be used. Raises `SchemaMismatch` and `StorageError`."""
+    """Read one file's footer, or reject it. Raises `SchemaMismatch` and `StorageError`."""
     size = entry.size
     if size < SHORTEST_BYTES:
         raise SchemaMismatch(f"is not Parquet: {size} bytes is too short")
@@ -233,7 +233,7 @@ def _read_footer(
 
 
 def _decoded(entry: Entry, tail: bytes, length: int, reading: _Reading) -> Footer | Rejection:
-    """The footer at the end of ``tail``, or why it cannot be used. Raises `SchemaMismatch`."""
+    """Decode the footer at the end of ``tail``, or reject it. Raises `SchemaMismatch`."""
     reading.check(tail[-8 - length : -8], entry.size - length - 8)
     metadata = None
     try:
@@ -255,7 +255,7 @@ def _decoded(entry: Entry, tail: bytes, length: int, reading: _Reading) -> Foote
 
 
 def _checked(entry: Entry, metadata: pq.FileMetaData, reading: _Reading) -> Footer:
-    """The footer, if it is sound. Raises `SchemaMismatch`."""
+    """Return the footer if it is sound. Raises `SchemaMismatch`."""
     pairs = metadata.metadata or {}
     schema = reading.schema_of(metadata, pairs)
     check_rows(metadata, entry.size)

@@ -25,7 +25,7 @@ class Manifests:
         self._pool = pool
 
     def read(self, wanted: Mapping[str, int]) -> dict[str, bytes]:
-        """The manifests of these sources and numbers, as far as they are there."""
+        """Read the manifests of these sources and numbers, as far as they exist."""
         numbers = list(wanted.items())
         if self._pool is None or len(numbers) < 2:
             answers = list(map(self._read, numbers))
@@ -38,7 +38,7 @@ class Manifests:
         }
 
     def listed(self) -> dict[str, dict[int, Entry]]:
-        """All manifests that are there, by source and number."""
+        """List all manifests, by source and number."""
         found: dict[str, dict[int, Entry]] = {}
         try:
             for page in self._storage.list_range(f"{GROUPS_FOLDER}/", f"{GROUPS_FOLDER}0"):

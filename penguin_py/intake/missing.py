@@ -35,10 +35,10 @@ AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True)
 class MissingOutputs:
-    """The missing outputs, and the time before which no batch needs a look any more."""
+    """The missing outputs, and the time before which all batches are checked."""
 
     missing: tuple[Rejection, ...]
-    settled: float
+    checked_until: float
 
 
 class PublishedOutputs:
@@ -84,7 +84,7 @@ class PublishedOutputs:
         records: Mapping[str, QuarantineRecord],
         missing: list[Rejection],
     ) -> bool:
-        """Whether an output still waits for its commit; those that are gone are ``missing``."""
+        """Return whether an output waits for its commit; add those that are gone to ``missing``."""
         waits = False
         for output in () if batch.group is not None else batch.outputs:
             if output.output_id in known or any(spelled(p) in records for p in output.places):
@@ -120,7 +120,7 @@ def find_resolved(
     known: Container[str],
     pool: Executor | None,
 ) -> set[str]:
-    """Return the paths of refused files of which nothing is missing: the log knows their output id.
+    """Return the rejected files of which nothing is missing: the log knows their output id.
 
     Their output was given up (`penguin discard`, which `blizzard replay --refused` does first), or
     came by another file. They stay on record for as long as they lie there, or the sweep would

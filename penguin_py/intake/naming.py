@@ -42,7 +42,7 @@ def is_grouped(path: str) -> bool:
 
 
 def behind_grouped(path: str) -> str | None:
-    """Return where the names of groups' files end in the directory of one; None for other files."""
+    """Return the end of the names of groups' files in a file's folder; None for other files."""
     if not is_grouped(path):
         return None
     folder, slash, _name = path.rpartition("/")
@@ -56,7 +56,7 @@ def is_blizzards(name: str) -> bool:
 
 
 def movers(now: float) -> Callable[[PartitionProgress], Callable[[str], bool]]:
-    """For a partition, which of its names may move its watermark at ``now`` (epoch seconds)."""
+    """Return, per partition, a filter of the names that may move its watermark at ``now``."""
 
     def of(known: PartitionProgress) -> Callable[[str], bool]:
         names = known.done if known.before is None else (known.before, *known.done)
@@ -71,7 +71,7 @@ def movers(now: float) -> Callable[[PartitionProgress], Callable[[str], bool]]:
 def lower_scans(
     progress: Progress, stragglers: Iterable[str], refused: Collection[str], now: float
 ) -> Progress:
-    """The progress with scans starting below Blizzard's files that another's name hid.
+    """Return the progress with scans starting below Blizzard files hidden by other names.
 
     The same progress if there are none, or if more would have to be kept by name than is:
     ``refused`` are the paths on record. The watermarks stay: below them every file is
@@ -101,7 +101,7 @@ def lower_scans(
 
 
 def _written(name: str) -> float:
-    """The time in one of Blizzard's names, 0 for others."""
+    """Return the time in one of Blizzard's names, 0 for others."""
     found = _OURS.fullmatch(name)
     return 0.0 if found is None else int(found[1] + found[2], 16) / 1000
 

@@ -49,7 +49,7 @@ class Owners:
         return self.min_age_secs is not None and now - entry.modified >= self.min_age_secs
 
     def sorted(self, footers: Sequence[Footer], now: float) -> SortedFiles:
-        """Return what these files count for now."""
+        """Sort files into accepted, waiting and rejected ones."""
         taken: list[Footer] = []
         young: list[Entry] = []
         refused: list[Rejection] = []
@@ -71,7 +71,7 @@ class ForeignFiles:
         self._waiting: dict[str, Entry] = {}
 
     def due(self, found: Iterable[Entry], now: float) -> list[Entry]:
-        """Return what is to be looked at, of everything a poll found: all but those still waiting.
+        """Return the files to read, of everything that a poll found: all but those still waiting.
 
         Those that the poll did not find any more are forgotten.
         """
@@ -86,9 +86,9 @@ class ForeignFiles:
         return ready
 
     def waiting(self) -> list[str]:
-        """The paths that wait: found, and not done."""
+        """Return the waiting paths."""
         return list(self._waiting)
 
     def wait(self, young: Iterable[Entry]) -> None:
-        """These were looked into and have to wait."""
+        """Add files that were read and have to wait."""
         self._waiting.update({entry.path: entry for entry in young})

@@ -55,7 +55,7 @@ class Quarantine:
         self._recorded: dict[str, QuarantineRecord] = {}
 
     def records(self) -> dict[str, QuarantineRecord]:
-        """All that is on record, by path as the record spells it. Damaged lines are left out."""
+        """Return all records by path, as spelled in the record. Damaged lines are left out."""
         found: dict[str, QuarantineRecord] = {}
         for path in self._segments():
             applied(found, self._storage.read(path).splitlines())
@@ -84,7 +84,7 @@ class Quarantine:
         return {path for path in paths if spelled(path) in self._recorded}
 
     def release(self, paths: Collection[str]) -> None:
-        """Take files off the record that are committed now; durable on return."""
+        """Remove committed files from the record; durable on return."""
         names = {spelled(path) for path in paths}
         lines = self._lines()
         kept = _without(lines, names)
@@ -101,7 +101,7 @@ class Quarantine:
             return []
 
     def _segments(self) -> list[str]:
-        """Those that were moved, in the order they were moved in."""
+        """List the moved segments, in the order of their moves."""
         try:
             pages = self._storage.list_range(f"{self._folder}/", f"{self._folder}0")
             return [entry.path for page in pages for entry in page.entries]
@@ -109,7 +109,7 @@ class Quarantine:
             return []
 
     def _write(self, lines: Sequence[bytes], added: Sequence[bytes]) -> None:
-        """The short object anew; dying after its lines were moved leaves them in both places."""
+        """Replace the short object. A crash after the move leaves its lines in both places."""
         if sum(map(len, added)) > QUARANTINE_BYTES:
             lines, added = [*lines, *added], ()
         if sum(map(len, lines)) > QUARANTINE_BYTES:

@@ -170,7 +170,7 @@ def _element(data: bytes, at: int) -> tuple[_Element, int]:
 def _leaves(
     walk: Iterator[_Element], children: int, path: list[bytes], repetition: int, definition: int
 ) -> Iterator[_Leaf]:
-    """The flat columns of the next so many elements and what belongs to them."""
+    """Yield the flat columns of the next ``children`` elements and their descendants."""
     if len(path) > FOOTER_LEVELS:
         raise unreadable(f"its columns are nested more than {FOOTER_LEVELS} levels deep")
     for _ in range(children):
@@ -244,7 +244,7 @@ def _check_place(found: dict[int, int], end: int) -> None:
 
 
 def _chunk(data: bytes, at: int, leaf: _Leaf) -> tuple[dict[int, int], int, int]:
-    """Return what a column chunk says in numbers, and its nulls (0 if it does not say)."""
+    """Return the numbers of a column chunk, and its nulls (0 if unknown)."""
     found: dict[int, int] = {}
     nulls, number = 0, 0
     while data[at]:
@@ -308,7 +308,7 @@ def _path(data: bytes, at: int, leaf: _Leaf) -> int:
 
 
 def _statistics(data: bytes, at: int, leaf: _Leaf) -> tuple[int, int]:
-    """Return how many nulls there are (0 if it does not say); the bounds must be values."""
+    """Return the number of nulls (0 if unknown); check the size of the bounds."""
     nulls, number = 0, 0
     while data[at]:
         number, kind, at = read_field(data, at, number)
@@ -342,7 +342,7 @@ def _encoding_counts(data: bytes, at: int, leaf: _Leaf) -> int:
 
 
 def _sizes(data: bytes, at: int, leaf: _Leaf) -> int:
-    """The histograms of levels have as many entries as there are levels, or none."""
+    """Check that histograms of levels have as many entries as there are levels, or none."""
     number = 0
     while data[at]:
         number, kind, at = read_field(data, at, number)
@@ -376,7 +376,7 @@ def _name(leaf: _Leaf) -> str:
 
 
 def _pairs(data: bytes, at: int) -> int:
-    """The writer's notes: some readers take none that are not text."""
+    """Check that the writer's notes are text, since some readers require it."""
     size, at = read_count(data, at, STRUCT)
     for _ in range(size):
         number = 0

@@ -61,7 +61,7 @@ class Findings:
 
 
 def copied_at(pairs: Iterable[tuple[Entry, LoggedPath]], now: float) -> float:
-    """Until when files were written anew by a copy of the directory, in epoch seconds.
+    """Return until when a copy of the directory rewrote files, in epoch seconds; 0 if none did.
 
     ``pairs`` are files as listed and as the log knows them. 0 if most of them still have
     the times that the log has; such as were never told, made up, or ahead of ``now``, where
@@ -86,12 +86,12 @@ def copied_at(pairs: Iterable[tuple[Entry, LoggedPath]], now: float) -> float:
 
 
 def beyond_horizon(entry: Entry) -> Rejection:
-    """The refusal of a file that is too old to be taken: the log may have had and removed it."""
+    """Return the rejection of a file that is too old: the log may have removed it."""
     return Rejection(entry, "horizon", BEYOND)
 
 
 def came_since(chores: Mapping[str, int], copied: float) -> float:
-    """From when on a file was in no sweep yet, by its time.
+    """Return the time after which a file was in no sweep yet.
 
     Never, if nobody knows of a sweep, since without a mirror ids may be unknown that were in
     log entries which are gone; and never if the directory was ``copied``, when times say nothing.

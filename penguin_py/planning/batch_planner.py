@@ -22,7 +22,7 @@ from penguin_py.settings import Table
 
 
 @dataclass(frozen=True, slots=True)
-class BatchDecision:
+class BatchPlan:
     """The content of the next commit, with ``rows`` rows, and why other files are left out.
 
     ``waiting`` are files of others that are too young, ``failed`` could not be read just
@@ -41,7 +41,7 @@ class BatchDecision:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The fate of files if it were to happen now.
+    """The outcome of files if they were processed now.
 
     ``unread`` is how many of them were not looked into: they come after the first commit.
     """
@@ -53,13 +53,13 @@ class Forecast:
 
 
 def schema_rules(table: Table) -> SchemaRules:
-    """The part of a table's settings that decides what becomes of its files."""
+    """Return the schema rules in a table's settings."""
     most = table.advanced.max_new_columns
     return SchemaRules(table.partition_types, table.settings.schema_evolution, most)
 
 
 class BatchPlanner:
-    """The rules of one table. Footers are read at the same time if there is a ``pool``."""
+    """A planner of one table's batches. Reads footers concurrently if there is a ``pool``."""
 
     def __init__(self, table: Table, storage: Storage, pool: Executor, owners: Owners) -> None:
         self._storage = storage
@@ -75,8 +75,8 @@ class BatchPlanner:
         known_output_ids: Container[str],
         now: float,
         overdue: Collection[str],
-    ) -> BatchDecision:
-        """Return what is to become of the files, oldest first, on top of ``state``.
+    ) -> BatchPlan:
+        """Decide the outcome of the files, oldest first, on top of ``state``.
 
         Those that are ``overdue`` count only if they carry an output id.
         """
@@ -92,13 +92,13 @@ class BatchPlanner:
         known_output_ids: Container[str],
         now: float,
         overdue: Collection[str],
-    ) -> tuple[BatchDecision, int]:
+    ) -> tuple[BatchPlan, int]:
         footers = read_footers(self._storage, batch, self._pool)
         old = {f.path: f for f in footers.sound if f.path in overdue and f.output_id is None}
         sorted_ = self.owners.sorted([f for f in footers.sound if f.path not in old], now)
         plan = make_plan(state, sorted_.taken, known_output_ids, self._rules)
         added = {add.entry.path for add in plan.adds}
-        found = BatchDecision(
+        found = BatchPlan(
             plan,
             sum(f.metadata.num_rows for f in sorted_.taken if f.path in added),
             (
@@ -122,7 +122,7 @@ class BatchPlanner:
         now: float,
         overdue: Collection[str],
     ) -> Forecast:
-        """The verdict on as many of the files as one commit takes."""
+        """Decide about as many files as one commit takes."""
         batch = files[: self._most]
         found = self.decide(state, batch, known_output_ids, now, overdue)
         unread = len(files) - len(batch) + len(found.left)

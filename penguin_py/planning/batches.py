@@ -30,23 +30,23 @@ class Batches:
         return iter(self._queue)
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """These come last."""
+        """Append files to the queue."""
         self._queue.extend(entries)
 
     def put_back(self, entries: Sequence[Entry]) -> None:
-        """These come first again, in their order."""
+        """Put files back to the front, in their order."""
         self._queue.extendleft(reversed(entries))
 
     def take(self) -> list[Entry]:
-        """The next batch."""
+        """Take the next batch."""
         return [self._queue.popleft() for _ in range(min(len(self._queue), self._size))]
 
     def landed(self) -> None:
-        """The latest batch was worked off."""
+        """Record that the latest batch was committed or rejected."""
         self._size = min(2 * self._size, self._most)
 
     def refused(self, batch: Sequence[Entry]) -> bool:
-        """Return whether the latest batch, whose commit was refused, is one file that is to blame.
+        """Return whether the refused batch is one file that is to blame.
 
         If not, it is put back.
         """
@@ -58,7 +58,7 @@ class Batches:
         return False
 
     def clear(self) -> None:
-        """Nothing waits, and nothing is known of what was refused."""
+        """Forget the queue and the suspect."""
         self._queue.clear()
         self._size = self._most
         self._suspect = None

@@ -54,7 +54,7 @@ def make_plan(
     known_output_ids: Container[str],
     rules: SchemaRules,
 ) -> CommitPlan:
-    """The commit for these files; ``table`` is None if there is no table yet.
+    """Plan the commit of these files; ``table`` is None if there is no table yet.
 
     ``known_output_ids`` are those of all commits: a second file with one of them
     holds the same rows again. A new table gets its columns from the first
@@ -86,7 +86,7 @@ def make_plan(
 
 
 class _Taking:
-    """What fits so far, file by file; ``stage`` is where the latest one was looked at last."""
+    """The files that fit so far; ``stage`` is the latest check of the latest file."""
 
     def __init__(
         self, table: TableState | None, known_output_ids: Container[str], rules: SchemaRules
@@ -142,7 +142,7 @@ def _grown(
     partitions: Mapping[str, pa.DataType],
     rules: SchemaRules,
 ) -> pa.Schema:
-    """The table's schema with this file in it. Raises `SchemaMismatch`."""
+    """Return the table's schema with this file. Raises `SchemaMismatch`."""
     if footer.metadata.num_rows == 0:
         raise SchemaMismatch("has no rows")
     schema = fitting.schema
@@ -168,7 +168,7 @@ def _check_identity(output_id: str | None, seen: Container[str]) -> None:
 
 
 def _check_writer(footer: Footer, table: TableState | None) -> None:
-    """Refuse what a Delta writer made for this table and has not committed (or never will).
+    """Raise `SchemaMismatch` for an uncommitted file that a Delta writer made for this table.
 
     Its rows are in the table by other files (a compaction) or become visible by
     that writer's own commit. Files older than the table cannot be such.
@@ -195,7 +195,7 @@ def _adds(
 
 
 def _flat(schema: pa.Schema, partitions: Collection[str]) -> pa.Schema:
-    """The columns that have statistics: all but the partition columns."""
+    """Return the columns with statistics: all but the partition columns."""
     return pa.schema([field for field in schema if field.name not in partitions])
 
 

@@ -25,7 +25,7 @@ AT_ONCE = 256
 def ids_of_mirrors(
     storage: Storage, log: DeltaLog, state: TableState, after: int
 ) -> tuple[str, ...] | None:
-    """The output ids that mirrors of other instances have of commits behind version ``after``.
+    """Return the output ids in other instances' mirrors, of commits behind version ``after``.
 
     None if no mirror of this log covers the commits that are gone. Raises `StorageError`.
     """
@@ -45,7 +45,7 @@ def ids_of_mirrors(
 def ids_of_files(
     storage: Storage, log: DeltaLog, accept: Callable[[str], bool]
 ) -> tuple[tuple[str, ...], int]:
-    """The output ids in the footers of the table's files, and how many files were read.
+    """Return the output ids in the footers of the table's files, and the number of files read.
 
     Rows that a compaction has rewritten carry none. Raises `StorageError`.
     """

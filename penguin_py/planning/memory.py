@@ -107,7 +107,7 @@ def mirror_path(state_name: str) -> str:
 
 
 def mirror_to_json(memory: Memory, now: float) -> dict[str, Any]:
-    """The mirror: the reference's checkpoint format plus what ties it to a commit."""
+    """Return the mirror as JSON: the checkpoint format plus what ties it to a commit."""
     return {
         **progress_to_json(memory.progress, now),
         "txn_version": memory.txn_version,
@@ -136,7 +136,7 @@ class MirrorDocument(ProgressDocument):
 
 
 def mirror_from_json(document: Any, where: str) -> Memory:
-    """The memory in a mirror. Raises `StateError`."""
+    """Decode the memory in a mirror. Raises `StateError`."""
     check_version(document, where, PROGRESS_VERSIONS)
     found = decode_document(MirrorDocument, document, where, _REMEDY, open_=True)
     return Memory(
@@ -178,7 +178,7 @@ def _unreplaced_document(memory: Memory) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _CommitDocument:
-    """What `commit_document` makes, as it is read; ``progress`` is decoded by its version."""
+    """The result of `commit_document` as it is read; ``progress`` is decoded by its version."""
 
     commit_id: str
     output_ids: tuple[str, ...]
@@ -190,7 +190,7 @@ class _CommitDocument:
 def memory_of_commit(
     document: Mapping[str, object], txn_version: int, earlier_ids: Sequence[str], where: str
 ) -> Memory:
-    """The memory in a commitInfo of ours. Raises `StateError`."""
+    """Decode the memory in one of our commitInfos. Raises `StateError`."""
     found = decode_document(_CommitDocument, document, where, open_=True)
     place = f"{where}: progress"
     progress = progress_document(found.progress, place)
@@ -215,7 +215,7 @@ class _Left:
 def add_commits(
     memory: Memory, output_ids: Sequence[str], document: Mapping[str, object] | None
 ) -> Memory:
-    """Add what the commits of all Penguins say to the memory of one.
+    """Add the output ids and ranges of all Penguins' commits to one memory.
 
     ``document`` is of the newest of them; no two are made on one version, so it knows all before
     it. Raises `StateError` if it is not understood.
@@ -230,14 +230,14 @@ def add_commits(
 
 
 def merged_ids(earlier: Sequence[str], later: Sequence[str]) -> tuple[str, ...]:
-    """Both lists in order without repeats."""
+    """Merge both lists in order without repeats."""
     return tuple(dict.fromkeys([*earlier, *later]))
 
 
 def rebuild_memory(
     known: Sequence[Entry], depth: int, txn_version: int, now: float, grace: float
 ) -> Memory:
-    """The memory that the log's paths alone give.
+    """Rebuild the memory from the log's paths alone.
 
     Files of the last day keep their grace period anew, since nobody knows when they
     were first seen; a slower writer's file that sorts below an older one is the sweep's.
@@ -252,11 +252,11 @@ def rebuild_memory(
 
 
 def _nothing_waits(_partition: str) -> None:
-    """Every path is done."""
+    """Return None: no path is pending."""
 
 
 def drop_logged_names(progress: Progress, refused: Iterable[str]) -> Progress:
-    """The progress without the done names that the log has; ``refused`` are the others."""
+    """Drop done names that the log has from the progress; ``refused`` ones stay."""
     partitions = {name: replace(known, done={}) for name, known in progress.partitions.items()}
     for path in refused:
         partition, name = split(path, progress.depth or 0)
@@ -268,7 +268,7 @@ def drop_logged_names(progress: Progress, refused: Iterable[str]) -> Progress:
 
 
 def add_logged_names(progress: Progress, known: Iterable[Entry], now: float) -> Progress:
-    """The inverse of `drop_logged_names`: ``known`` are the log's paths that the progress lacks.
+    """Add logged names to the progress: the inverse of `drop_logged_names`.
 
     Their grace period starts again, since nobody knows when they were done. Those
     above a watermark stay out: something below them is pending.
@@ -279,7 +279,7 @@ def add_logged_names(progress: Progress, known: Iterable[Entry], now: float) -> 
 
 
 def done_paths(progress: Progress) -> set[str]:
-    """All done names as paths."""
+    """Return all done names as paths."""
     return {
         joined(partition, name)
         for partition, known in progress.partitions.items()

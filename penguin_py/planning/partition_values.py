@@ -33,7 +33,7 @@ _MISREAD = re.compile(r"[*=]")
 
 
 def columns_of(path: str) -> tuple[str, ...]:
-    """The partition columns that a ``key=value/…/file`` path suggests. Raises `SchemaMismatch`."""
+    """Return the partition columns of a ``key=value/…/file`` path. Raises `SchemaMismatch`."""
     names = [_key_and_text(folder)[0] for folder in path.split("/")[:-1]]
     for name in names:
         if [other.lower() for other in names].count(name.lower()) > 1:
@@ -44,7 +44,7 @@ def columns_of(path: str) -> tuple[str, ...]:
 
 
 def partition_values(path: str, columns: Mapping[str, pa.DataType]) -> dict[str, str | None]:
-    """The path's partition values, checked and in canonical form. Raises `SchemaMismatch`.
+    """Return the path's partition values in canonical form. Raises `SchemaMismatch`.
 
     ``columns`` are the table's partition columns in order. A missing value
     (Hive's name for null) is None.
@@ -114,7 +114,7 @@ def _key_and_text(folder: str) -> tuple[str, str]:
 
 
 def _canonical(name: str, text: str, kind: pa.DataType) -> str:
-    """``text`` as Delta writes a value of this type."""
+    """Return ``text`` as Delta writes a value of this type."""
     parsed: str | None = None
     if pa.types.is_string(kind):
         parsed = text
@@ -160,7 +160,7 @@ def _date(text: str) -> str | None:
 
 
 def _timestamp(text: str, *, zoned: bool) -> str | None:
-    """ISO 8601 in UTC for a moment: readers cast a text without zone in their session's."""
+    """Format a moment in UTC as ISO 8601: readers cast a text without zone in their session's."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         return None
@@ -176,6 +176,6 @@ def _timestamp(text: str, *, zoned: bool) -> str | None:
 def typed_columns(
     names: Sequence[str], configured: Mapping[str, str] | None
 ) -> dict[str, pa.DataType]:
-    """Types for the partition columns of a new table: as configured, else strings."""
+    """Return types for the partition columns of a new table: as configured, else strings."""
     given = configured or {}
     return {name: PARTITION_TYPES[given.get(name, "string")] for name in names}

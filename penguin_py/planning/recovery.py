@@ -39,7 +39,7 @@ def recover(
     folded: int,
     now: float,
 ) -> Memory:
-    """The memory for ``state``, in the order that `penguin_py.planning.memory` gives.
+    """Recover the memory for ``state``, from the places in `penguin_py.planning.memory`'s order.
 
     ``accept`` tells which of the log's names could be files of ours; all of them
     are read only if nothing else is left; then `Memory.commit_id` is empty. Output
@@ -81,7 +81,7 @@ def gather_output_ids(
     storage: Storage,
     accept: Callable[[str], bool],
 ) -> Memory:
-    """The memory with the output ids of all commits that no segment has.
+    """Add the output ids of all commits that no segment has.
 
     ``transactions`` are the newest of every application in the log. Where they are
     those that the memory has seen, no Penguin committed since, and nothing is read. Where
@@ -120,7 +120,7 @@ def gather_output_ids(
 
 
 def check_no_state(table: Table, storage: Storage) -> None:
-    """Refuse to start a table anew where its log is gone and its state is not.
+    """Raise `StateError` if the log is gone and the state is not.
 
     Files that it had removed would come back with the others. Raises `StateError`.
     """
@@ -195,7 +195,7 @@ def _check_own_commits(
     folded: int,
     where: str,
 ) -> None:
-    """Refuse a mirror whose own later commits the log had, and has no more.
+    """Raise `StateError` for a mirror older than commits that the log no longer has.
 
     It was put back from a copy. The output ids of these commits are in nothing that is left, so
     rows that come again would not be recognised. Raises `StateError`.
@@ -216,7 +216,7 @@ def _check_own_commits(
 def _contradiction(
     mirror: Memory, log: DeltaLog, state: TableState, own: OwnCommit | None
 ) -> str | None:
-    """Return why the mirror is not of this log, which may have been restored, or be another's."""
+    """Return why the mirror is not of this log, which may be restored or another table's."""
     seen = mirror.seen
     if seen.table_id not in ("", state.table_id):
         return "is of another table that was in this place"

@@ -57,7 +57,7 @@ class TextRanges:
 
 
 def ranges_of(pairs: Iterable[tuple[str, str]]) -> TextRanges:
-    """The ranges in order, with those that meet as one."""
+    """Merge the ranges in order, those that touch into one."""
     firsts: list[str] = []
     behinds: list[str] = []
     for first, behind in sorted(pairs):
@@ -70,7 +70,7 @@ def ranges_of(pairs: Iterable[tuple[str, str]]) -> TextRanges:
 
 
 def replaced_ranges(group: Group) -> dict[str, TextRanges]:
-    """Return what the group replaces, by the column whose values say so."""
+    """Return the ranges that the group replaces, by column."""
     found = {
         UNIT_COLUMN: ranges_of(group.replace),
         SOURCE_FILE_COLUMN: ranges_of((name, f"{name}\0") for name in group.source_files),
@@ -90,7 +90,7 @@ class Unreplaced:
 
 
 def unreplaced_by(group: Group, left: Iterable[tuple[str, str]]) -> Unreplaced:
-    """Choose the ranges that a group has to replace in the place of a discarded one.
+    """Split ranges left by discarded groups into those due with this group and the rest.
 
     A reading begins where a slice of the reading before it begins. If that one was discarded, no
     slice of the table begins there, and the rows of an older slice would stay beside the new
@@ -118,7 +118,7 @@ class AffectedFiles:
 def find_affected(
     active: ActiveFiles, wanted: Mapping[str, TextRanges], never: Callable[[str], bool]
 ) -> AffectedFiles:
-    """Return which files may hold rows that are replaced.
+    """Return the files that may hold replaced rows.
 
     ``never`` tells of a path, as the log spells it, that its rows are of no unit, so that
     lacking bounds of `UNIT_COLUMN` say nothing. It is not asked of files of which the log does
@@ -149,7 +149,7 @@ def find_affected(
 
 
 def _near(active: ActiveFiles, bounds: Bounds, ranges: TextRanges) -> tuple[pa.Array, pa.Array]:
-    """Places of files between the first and the last range, and of those without bounds."""
+    """Return the positions of files near the ranges, and of those without bounds."""
     first = ranges.firsts[0]
     # A cut bound may be any beginning of the first value.
     prefixes = pa.array([first[:end] for end in range(len(first) + 1)], bounds.high.type)
@@ -163,7 +163,7 @@ def _near(active: ActiveFiles, bounds: Bounds, ranges: TextRanges) -> tuple[pa.A
 
 
 def mask_replaced(values: Mapping[str, Any], wanted: Mapping[str, TextRanges], rows: int) -> Any:
-    """Return which rows of a file are replaced, as a boolean array.
+    """Return a boolean array of the replaced rows of a file.
 
     ``values`` has the text columns that the file has; each is a chunked array of ``rows``.
     """

@@ -28,7 +28,7 @@ from blizzard_core.storage.protocol import Storage
 from penguin_py.delta.log import LogReader
 from penguin_py.delta.table import DeltaLog
 from penguin_py.model import CommitConflict
-from penguin_py.planning.batch_planner import BatchDecision, BatchPlanner
+from penguin_py.planning.batch_planner import BatchPlan, BatchPlanner
 from tests.support.faulty_log import alone, around
 from tests.support.penguin_world import World, parquet
 from tests.support.s3_server import S3Server
@@ -731,7 +731,7 @@ def test_a_file_that_another_penguin_commits_while_it_is_looked_into_is_not_refu
 
     def overtaken(
         judge: BatchPlanner, state: Any, batch: Any, _known: Any, *more: Any
-    ) -> BatchDecision:
+    ) -> BatchPlan:
         monkeypatch.undo()
         assert world.run() == 1
         return verdict(judge, state, batch, {"p/s/2/1/0"}, *more)

@@ -75,7 +75,7 @@ def test_nulls_where_the_table_has_none_are_told_and_refuse_nothing() -> None:
     table = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     found = fit(table, columns(id=pa.int64()))
     assert found.refused == ()
-    assert "nullable: false" in found.told[0]
+    assert "nullable: false" in found.warnings[0]
     assert fit(table, table) == Fit()
     # Spark calls nullable what it cannot prove otherwise, which says nothing.
     assert fit(table, columns(id=pa.int64()), exact_nulls=False) == Fit()

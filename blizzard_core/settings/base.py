@@ -1,8 +1,8 @@
-"""Blocks and durations: what every block of the configuration has in common.
+"""Blocks and durations: the common part of every block of the configuration.
 
 A duration is ``30s``, ``5m``, ``1h30m`` or ``7d``, the same in words (``10 minutes``), ISO 8601
-(``PT5M``, ``P30D``), and ``months=1`` where months may be said at all, since they differ in
-length. A number without a unit is refused: nobody who reads it knows what it counts. 0 needs none.
+(``PT5M``, ``P30D``), or ``months=1`` where months are allowed; they differ in length. A number
+without a unit is refused, because its unit would be a guess. 0 needs none.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _UNITS = {"secs": "s", "hours": "h", "days": "d"}
 
 
 def _one_spelling(uri: str) -> str:
-    """A place as everything behind the settings compares, stores and shows it.
+    """Return a URI in the one spelling in which it is compared, stored and shown.
 
-    One that something is wrong with stays as written, for the error that names it.
+    An invalid URI stays as written, for the error message that names it.
     """
     return uri if not uri or problems_of(uri, {}) else normalize_uri(uri)
 
@@ -49,9 +49,9 @@ Uri = Annotated[str, AfterValidator(_one_spelling)]
 
 
 class Settings(BaseModel):
-    """Unknown keys are refused, values never change, and no error quotes one (secrets).
+    """Base of all blocks: unknown keys are refused and values never change.
 
-    No number is endless: nothing can wait for that long, or be cut into that many.
+    No error quotes a value, since it may be a secret. Infinite numbers are refused.
     """
 
     model_config = ConfigDict(
@@ -65,7 +65,7 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _with_units(cls, data: Any) -> Any:
-        """Keys that said the unit of their number, as `poll_interval_secs`, before 0.1.0."""
+        """Accept keys of before 0.1.0 that named their unit, such as `poll_interval_secs`."""
         if not isinstance(data, dict):
             return data
         found, said = dict(data), dict[str, str]()
@@ -83,7 +83,7 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _with_advanced(cls, data: Any) -> Any:
-        """Keys that stood beside `advanced` before 0.1.0, as `order_guard`, go into it."""
+        """Move keys of before 0.1.0, such as `order_guard`, into `advanced`."""
         field = cls.model_fields.get("advanced")
         if field is None or not isinstance(data, dict):
             return data
@@ -104,7 +104,7 @@ class Settings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _check_no_truth(cls, value: Any, info: ValidationInfo) -> Any:
-        """`true` is no number, though Python counts it as 1."""
+        """Refuse `true` for a number, although Python counts it as 1."""
         if isinstance(value, bool):
             kinds = list(_kinds(cls.model_fields[str(info.field_name)].annotation))
             number = next((kind for kind in ("int", "float") if kind in kinds), None)
@@ -116,9 +116,9 @@ class Settings(BaseModel):
 def check_kind(
     settings: Settings, kind: str, needed: Mapping[str, Sequence[str]], free: Sequence[str] = ()
 ) -> None:
-    """Raise `ValueError` for keys that the kind needs and has not, or that only others have.
+    """Raise `ValueError` for keys that the kind lacks, or that belong to another kind.
 
-    Those in ``free`` may be given with any kind.
+    Keys in ``free`` are allowed with any kind.
     """
     missing = [key for key in needed[kind] if getattr(settings, key) is None]
     if missing:
@@ -130,7 +130,7 @@ def check_kind(
 
 
 def _without_unit(key: Any) -> tuple[str, str]:
-    """A key's name and the unit that was a part of it, if it names one."""
+    """Return a key's name and the unit that was part of it, ``""`` without a unit."""
     name, _, unit = str(key).rpartition("_")
     if unit not in _UNITS:
         return str(key), ""
@@ -138,7 +138,7 @@ def _without_unit(key: Any) -> tuple[str, str]:
 
 
 def _kinds(annotation: Any) -> Iterator[str]:
-    """The names of the types that a value may have."""
+    """Yield the names of the types that a value may have."""
     if get_origin(annotation) in {Union, UnionType, Annotated}:
         for each in get_args(annotation):
             yield from _kinds(each)
@@ -182,14 +182,17 @@ _EXAMPLES = "`30s`, `5m`, `1h`, `7d` or `P30D`"
 
 @dataclass(frozen=True, slots=True)
 class CalendarSpan:
-    """A duration in two parts: months differ in length, and microseconds do not."""
+    """A duration in two parts: months, which differ in length, and microseconds."""
 
     months: int
     micros: int
 
 
 def parse_duration(text: str) -> CalendarSpan:
-    """Take a duration apart. Raises `ValueError` for what is none, or longer than 100 years."""
+    """Return a duration as months and microseconds.
+
+    Raises `ValueError` for text that is no duration, or longer than 100 years.
+    """
     months = micros = Decimal(0)
     for amount, unit in duration_parts(text):
         months += amount * _MONTHS.get(unit, 0)
@@ -204,7 +207,10 @@ def parse_duration(text: str) -> CalendarSpan:
 
 
 def duration_parts(text: str) -> list[tuple[Decimal, str]]:
-    """The amounts of a duration, each with its unit (``day``, ``month``). Raises `ValueError`."""
+    """Return the amounts of a duration, each with its unit (``day``, ``month``).
+
+    Raises `ValueError`.
+    """
     found = []
     for number, named in _parts(text.strip()):
         unit = _SHORT.get(named, named.lower().removesuffix("s"))
@@ -216,7 +222,7 @@ def duration_parts(text: str) -> list[tuple[Decimal, str]]:
 
 
 def _parts(text: str) -> list[tuple[str, str]]:
-    """The numbers of a duration, each with its unit as written."""
+    """Return the numbers of a duration, each with its unit as written."""
     if _WORDS.fullmatch(text):
         return _PART.findall(text)
     if _PAIRS.fullmatch(text):
@@ -236,7 +242,7 @@ def _parts(text: str) -> list[tuple[str, str]]:
 
 
 def to_micros(text: str) -> int:
-    """A duration that always takes as long, in microseconds. Raises `ValueError`."""
+    """Return a duration of fixed length in microseconds. Raises `ValueError`."""
     found = parse_duration(text)
     if found.months:
         raise ValueError("has months or years, which differ in length; give days")
@@ -244,13 +250,16 @@ def to_micros(text: str) -> int:
 
 
 def to_signed_micros(text: str) -> int:
-    """The same, where a minus in front makes all of it less than nothing. Raises `ValueError`."""
+    """Return a duration in microseconds; a leading minus makes it negative.
+
+    Raises `ValueError`.
+    """
     bare = text.strip()
     return -to_micros(bare[1:]) if bare.startswith("-") else to_micros(bare)
 
 
 def format_seconds(secs: float) -> str:
-    """So many seconds as a configuration says them: ``90s``, ``5m``, ``1h``, ``2d``."""
+    """Return seconds in the notation of a configuration: ``90s``, ``5m``, ``1h``, ``2d``."""
     for unit, length in (("d", DAY), ("h", HOUR), ("m", MINUTE)):
         if secs and secs % length == 0:
             return f"{secs / length:.15g}{unit}"
@@ -259,7 +268,10 @@ def format_seconds(secs: float) -> str:
 
 
 def check_milliseconds(text: str, found: int) -> str:
-    """The text of so many microseconds. Raises `ValueError` if a watermark cannot follow it."""
+    """Return ``text`` if its microseconds are whole milliseconds.
+
+    Raises `ValueError` otherwise, because a watermark moves by milliseconds.
+    """
     if found % _MILLI:
         raise ValueError(f"{text!r}: a watermark moves by whole milliseconds")
     return text
@@ -268,7 +280,7 @@ def check_milliseconds(text: str, found: int) -> str:
 def parse_look_back(given: Any) -> dict[str, int]:
     """Parse a look-back: ``2d``, ``months=1, closing_day=5``, or a block of the same; 0 is none.
 
-    Raises `ValueError` for what is neither.
+    Raises `ValueError` for anything else.
     """
     if isinstance(given, dict):
         given = ", ".join(f"{unit}={amount}" for unit, amount in given.items()) or "0"
@@ -333,7 +345,7 @@ def is_duration(metadata: Iterable[Any]) -> bool:
 
 
 def as_written(field: FieldInfo, value: Any) -> Any:
-    """A default as a file has it: seconds with their unit."""
+    """Return a default as a file has it: seconds with their unit."""
     duration_parts = [
         *field.metadata,
         *chain.from_iterable(map(_metadata, get_args(field.annotation))),

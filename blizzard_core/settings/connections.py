@@ -1,4 +1,4 @@
-"""The settings of connections: databases, lakes and APIs that sources of a pipeline read."""
+"""Settings of connections to databases, lakes and APIs."""
 
 from __future__ import annotations
 
@@ -14,40 +14,35 @@ LakeDriver = Literal["delta", "iceberg", "parquet", "csv", "json"]
 
 
 class WithBackward(Settings):
-    """A block with a look-back: how far below its watermark a source is read again."""
+    """A block with a look-back below the watermark."""
 
     backward: LookBack | None = Field(default=None, examples=["3d"])
-    """What is read again below the watermark: `3d`, `months=1`, or with `closing_day=5` all of
-    last month up to and with that day, later this month."""
+    """Re-read this far: `3d`, `months=1`; with `closing_day=5` all of last month until the 5th."""
 
 
 class DatabaseConnectionSettings(WithBackward):
-    """A database. ``uri`` is the driver's own, such as ``postgresql://reader@db:5432/shop``.
-
-    ``user`` and ``password`` are put into it, so that a password needs no quoting there.
-    The account should be able to read and nothing else; sessions are read-only anyway.
-    """
+    """A database. Use an account that can only read; sessions are read-only as well."""
 
     driver: DatabaseDriver = Field(examples=["postgresql"])
-    """What reads it: docs/reference/tables.md."""
+    """See docs/reference/tables.md."""
     uri: str = Field(min_length=1, examples=["postgresql://reader@db:5432/shop"])
-    """Where it is; for sqlite a path, for jdbc a `jdbc:` URL."""
+    """The driver's own URI; for sqlite a path, for jdbc a `jdbc:` URL."""
     user: str | None = Field(default=None, examples=["reader"])
-    """By default the one in `uri`."""
+    """Default: the one in `uri`."""
     password: str | None = Field(default=None, repr=False, examples=["${PGPASSWORD:-}"])
-    """By default the one in `uri`."""
+    """Default: the one in `uri`; needs no quoting here."""
     options: Options = Field(default_factory=dict, repr=False, examples=[{"sslmode": "require"}])
-    """The driver's own; for jdbc those of `spark.read.jdbc`."""
+    """The driver's options; for jdbc those of `spark.read.jdbc`."""
 
     @property
     def reader_options(self) -> dict[str, Any]:
-        """The options of whatever reads it, with the account."""
+        """The options of its reader, with the account."""
         account = {"user": self.user, "password": self.password}
         return {**self.options, **{k: v for k, v in account.items() if v is not None}}
 
 
 class LakeConnectionSettings(WithBackward):
-    """A folder of tables or files. A source's ``table`` is a path below ``uri``."""
+    """A folder of tables or files. A source's `table` is a path below `uri`."""
 
     driver: LakeDriver = Field(examples=["delta"])
     """The format."""
@@ -56,59 +51,54 @@ class LakeConnectionSettings(WithBackward):
     storage_options: Options = Field(
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
-    """For the store; what is not given comes from its standard credential chain."""
+    """Options of the store; missing ones come from its credential chain."""
     options: Options = Field(default_factory=dict, repr=False, examples=[{"warehouse": "main"}])
-    """The format's own: the catalog's properties for iceberg, the dialect for csv."""
+    """The format's options: catalog properties for iceberg, the dialect for csv."""
 
     @property
     def reader_options(self) -> dict[str, Any]:
-        """The options of whatever reads it, with those of the store."""
+        """The options of its reader, with those of the store."""
         return {**self.options, "storage_options": dict(self.storage_options)}
 
 
 class AuthAdvanced(Settings):
-    """Settings that few token servers need."""
+    """Options of `oauth2_client_credentials`."""
 
     scope: str | None = Field(default=None, examples=["orders.read"])
-    """oauth2_client_credentials."""
+    """Requested scope."""
     audience: str | None = Field(default=None, examples=["https://api.example.com"])
-    """oauth2_client_credentials."""
+    """Requested audience."""
     send_as: Literal["basic", "form"] = "basic"
-    """oauth2_client_credentials: how the client shows itself at `token_url`."""
+    """How the client authenticates at `token_url`."""
 
 
 class AuthSettings(Settings):
-    """Credentials for an API.
-
-    ``bearer`` sends ``token``, ``basic`` ``username`` and ``password``, ``api_key`` its ``value``
-    under ``name`` in a header or a parameter; ``oauth2_client_credentials`` gets its
-    tokens from ``token_url``. Nothing of it is ever sent to another host.
-    """
+    """Credentials of an API. They are never sent to another host."""
 
     kind: Literal["bearer", "basic", "api_key", "oauth2_client_credentials"] = Field(
         examples=["bearer"]
     )
-    """What is sent."""
+    """Decides which keys below are required."""
     token: str | None = Field(default=None, repr=False, examples=["${CRM_TOKEN:-}"])
-    """bearer."""
+    """For `bearer`."""
     username: str | None = Field(default=None, examples=["reader"])
-    """basic."""
+    """For `basic`."""
     password: str | None = Field(default=None, repr=False, examples=["${CRM_PASSWORD:-}"])
-    """basic."""
+    """For `basic`."""
     name: str | None = Field(default=None, examples=["X-Api-Key"])
-    """api_key: of the header or parameter."""
+    """For `api_key`: name of the header or parameter."""
     value: str | None = Field(default=None, repr=False, examples=["${CRM_KEY:-}"])
-    """api_key."""
+    """For `api_key`."""
     location: Literal["header", "query"] = Field(default="header", alias="in")
-    """api_key: where it stands."""
+    """For `api_key`: where to send it."""
     token_url: str | None = Field(default=None, examples=["https://login.example.com/token"])
-    """oauth2_client_credentials."""
+    """For `oauth2_client_credentials`."""
     client_id: str | None = Field(default=None, examples=["blizzard"])
-    """oauth2_client_credentials."""
+    """For `oauth2_client_credentials`."""
     client_secret: str | None = Field(default=None, repr=False, examples=["${CRM_SECRET:-}"])
-    """oauth2_client_credentials."""
+    """For `oauth2_client_credentials`."""
     advanced: AuthAdvanced = AuthAdvanced()
-    """What few have to set."""
+    """Rarely needed."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -125,33 +115,29 @@ _AUTH: Mapping[str, tuple[str, ...]] = {
 
 
 class HttpAdvanced(Settings):
-    """Time limits of answers, and the hosts of pages."""
+    """Timeout and hosts."""
 
     timeout: Seconds = Field(default=MINUTE, gt=0)
-    """For one answer, to its last byte."""
+    """Time limit of one response, to its last byte."""
     allowed_hosts: list[str] = Field(default_factory=list, examples=[["files.example.com"]])
-    """Where pages may lie besides the host of `base_url`."""
+    """Other hosts to which links to next pages may lead."""
 
 
 class HttpConnectionSettings(WithBackward):
-    """An API. A source's ``request.path`` is below ``base_url``.
-
-    Credentials and headers are sent to its host alone, and pages are followed to other
-    hosts only where ``allowed_hosts`` names them.
-    """
+    """An API. Credentials and headers are sent to its host only."""
 
     driver: Literal["http"] = Field(examples=["http"])
     """JSON over HTTP."""
     base_url: str = Field(pattern=r"^https?://[^/?#]+", examples=["https://api.example.com/v2"])
-    """What paths are below."""
+    """A source's `request.path` is below it."""
     auth: AuthSettings | None = Field(
         default=None, examples=[{"kind": "bearer", "token": "${CRM_TOKEN:-}"}]
     )
-    """Who asks; nobody without it."""
+    """Credentials; default: none."""
     headers: Options = Field(default_factory=dict, repr=False, examples=[{"Accept-Language": "en"}])
     """Sent with each request."""
     advanced: HttpAdvanced = HttpAdvanced()
-    """What few have to set."""
+    """Rarely needed."""
 
 
 def _family(data: Any) -> str:

@@ -1,7 +1,7 @@
-"""The settings of the one YAML file that both daemons read, and what each may be.
+"""The settings of the one YAML file that both daemons read.
 
-Every default stands beside its field. `blizzard_core.settings.load` reads the
-file; what a single setting or block can get wrong is checked here.
+Every default stands beside its field. `blizzard_core.settings.load` reads the file. This module
+checks single settings and blocks.
 """
 
 from __future__ import annotations
@@ -46,72 +46,56 @@ AnySource: TypeAlias = Annotated[
 
 
 class ErrorAdvanced(Settings):
-    """Limits of a file that fails, or beyond which it is quarantined: docs/reference/limits.md."""
+    """Limits of failing files: docs/reference/limits.md."""
 
     max_retries: int = Field(default=3, ge=0)
-    """Further tries after a failure that may pass (a time-out, a 5xx)."""
+    """Retries after a temporary failure (a timeout, a 5xx)."""
     max_expansion: int = Field(default=EXPANSION, ge=1)
-    """Bytes that a stored byte of a file may become, beyond the first 16 MiB."""
+    """Decompressed bytes per stored byte, beyond the first 16 MiB."""
     max_directories_per_file: int = Field(default=DIRECTORIES, ge=1)
-    """Directories of the table that a file's rows may go to."""
+    """Table directories that the rows of one file may go to."""
 
 
 class ErrorSettings(Settings):
-    """Handling of records and files that fail.
-
-    ``on_bad_record``: a line that is not a record of the schema goes to the
-    dead-letter queue alone (``quarantine_record``), takes its file along
-    (``quarantine_file``) or stops the pipeline before anything of its batch is
-    passed over (``fail``). A file of which more than ``max_bad_fraction`` (of the
-    lines that are not blank) is bad is quarantined whole: one in ten, because
-    that is no slip any more but a wrong file or a wrong schema. 1 sets no limit.
-
-    ``max_failures`` stops the pipeline before that many files have been quarantined since
-    its start; 0 sets no limit, and files that were deleted do not count. ``dlq_path`` defaults
-    to ``_blizzard/dlq`` in the table.
-    """
+    """Handling of bad records and files."""
 
     on_bad_record: OnBadRecord = "quarantine_record"
-    """The line alone, its whole file, or stop the pipeline."""
+    """Dead-letter the record, dead-letter its whole file, or stop the pipeline."""
     max_bad_fraction: float = Field(default=0.1, ge=0, le=1)
-    """A file with more bad lines is quarantined whole; 1: no limit."""
+    """Dead-letter a whole file with more bad lines than this (blank ones excluded); 1: no limit."""
     max_failures: int = Field(default=0, ge=0)
-    """Stop the pipeline at so many bad files; 0: never."""
+    """Stop the pipeline before this many files are dead-lettered since its start; 0: no limit.
+    Deleted files do not count."""
     dlq_path: Uri | None = Field(default=None, examples=["s3://lake/dlq"])
-    """Where dead letters go; by default `_blizzard/dlq` in the table."""
+    """Directory of dead letters; default: `_blizzard/dlq` in the table."""
     advanced: ErrorAdvanced = ErrorAdvanced()
-    """What few have to set."""
+    """Rarely needed."""
 
 
 class PipelineSettings(Settings):
-    """Sources that feed one table.
-
-    ``deduplicate_by`` keeps one record of each batch for every value of these fields,
-    the first by path and line; a record with a null in them is always kept.
-    ``transform`` is a Spark SQL query over ``source``, the records that are left. What
-    a row becomes may depend on that row alone, since batches are cut anywhere; its
-    columns are the table's.
-    """
+    """Sources that feed one table."""
 
     sources: dict[Name, AnySource] = Field(min_length=1, examples=["main", "erp", "crm"])
-    """By names of your choice; each has a checkpoint of its own."""
+    """Sources by name, each with its own checkpoint."""
     sink: SinkSettings
-    """The table that all of them feed."""
+    """The table."""
     schema_: SchemaSettings = Field(alias="schema", examples=[{"fields": COLUMNS}])
-    """docs/reference/schema.md has the table of types."""
+    """The columns; docs/reference/schema.md."""
     deduplicate_by: list[str] = Field(default_factory=list)
-    """Fields; within a batch the first record of a key stays."""
+    """Within a batch, keep the first record (by path and line) for each value of these fields;
+    records with a null stay."""
     transform: str | None = Field(
         default=None,
         min_length=1,
         examples=["SELECT time, upper(user) AS user, added FROM source"],
     )
-    """A query over `source`, row by row; docs/design/engine.md."""
+    """Spark SQL over `source`, after deduplication. Each result row may depend on one record only;
+    docs/design/engine.md."""
     event_time: EventTimeSettings | None = Field(default=None, examples=[EVENT_TIME])
-    """Windows, duplicates and joins by the time that rows tell, or only how far that has come;
+    """Windows, deduplication and joins by event time, or only its watermark;
     docs/reference/event-time.md."""
     error_handling: ErrorSettings = ErrorSettings()
-    """What happens to records and files that fail."""
+    """Handling of bad records and files."""
 
     @model_validator(mode="after")
     def _metadata_columns_fit(self) -> Self:
@@ -196,12 +180,12 @@ class PipelineSettings(Settings):
 
     @property
     def query(self) -> EventTimeSettings | None:
-        """The query over event time, if there is one and not only a watermark to be told."""
+        """The query over event time; None without one, and where only a watermark is reported."""
         given = self.event_time
         return given if given is not None and given.computes else None
 
     def watch_of(self, source_name: str) -> WatchedColumn | None:
-        """Return what a source's watermark is told by, where it is only told."""
+        """Return a source's watermark column where nothing is computed, else None."""
         given = self.event_time
         if given is None or given.computes:
             return None
@@ -214,7 +198,7 @@ class PipelineSettings(Settings):
 
     @property
     def branches(self) -> tuple[Branch, ...]:
-        """Each source's part of a query over event time, by source name; none without a query.
+        """Each source's part of a query over event time, by source name; empty without a query.
 
         A source's own ``event_time`` replaces the pipeline's column and delay.
         """
@@ -237,17 +221,17 @@ class PipelineSettings(Settings):
 
     @property
     def field_types(self) -> dict[str, str]:
-        """The declared fields of all sources and their types."""
+        """The declared fields of all sources, with their types."""
         return {field.name: field.type for field in self.fields}
 
     def fields_of(self, source_name: str) -> list[FieldSettings]:
-        """The declared fields of a source: those of the pipeline, then its own."""
+        """Return the declared fields of a source: the pipeline's, then its own."""
         own = self.sources[source_name].schema_
         return [*self.schema_.fields, *([] if own is None else own.fields)]
 
     @property
     def fields(self) -> list[FieldSettings]:
-        """The declared fields of all sources; what not all have may be null."""
+        """The declared fields of all sources; fields that not all have are nullable."""
         found = {field.name: field for field in self.schema_.fields}
         for name in sorted(self.sources):
             for field in self.fields_of(name):
@@ -259,55 +243,48 @@ SESSION_ZONE = "spark.sql.session.timeZone"
 
 
 class SparkSettings(Settings):
-    """The Spark session.
-
-    ``master`` is ``local[N]``, ``spark://host:7077``, ``k8s://https://host:443`` or, for
-    Spark Connect, ``sc://host:15002``; see docs/design/engine.md. ``conf`` is Spark's own
-    configuration and wins over ours.
-    """
+    """The Spark session."""
 
     master: str = "local[*]"
-    """Or `spark://host:7077`, `k8s://https://host`, `sc://host:15002`; docs/design/engine.md."""
+    """`local[N]`, `spark://host:7077`, `k8s://https://host:443` or, for Spark Connect,
+    `sc://host:15002`; docs/design/engine.md."""
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Spark's own configuration, which wins over ours."""
+    """Spark's configuration; it overrides Blizzard's."""
 
     @property
     def zone(self) -> str:
-        """The time zone of sessions, as they are configured."""
+        """The configured time zone of sessions."""
         return self.conf.get(SESSION_ZONE, "UTC")
 
 
 class GlobalAdvanced(Settings):
-    """Concurrency and pauses of a process."""
+    """Concurrency and polling."""
 
     total_concurrency: int = Field(default=8, ge=1, le=256)
-    """Requests at the same time, per source."""
+    """Concurrent storage requests per source."""
     poll_jitter: Seconds = Field(default=5, ge=0)
-    """Polls are up to this much later, so that sources do not poll together."""
+    """Random delay of polls, so that sources do not poll together."""
 
 
 class GlobalSettings(Settings):
-    """Limits that all pipelines of a process share.
-
-    ``shutdown_grace`` is how long a batch may go on after SIGTERM before
-    it is cancelled; keep it below the container's termination grace period.
-    """
+    """Limits that all pipelines of a process share."""
 
     shutdown_grace: Seconds = Field(default=25, ge=0)
-    """Then a running batch is cancelled, to run again."""
+    """How long a batch may run on after SIGTERM; keep it below the container's termination grace
+    period."""
     advanced: GlobalAdvanced = GlobalAdvanced()
-    """What few have to set."""
+    """Rarely needed."""
 
 
 class MetricsSettings(Settings):
-    """Address of the status page, ``/metrics``, ``/health`` and ``/ready``: ``host:port``."""
+    """HTTP address of the status page, `/metrics`, `/health` and `/ready`."""
 
     address: str = Field(pattern=r"^[^:\s]+:\d{1,5}$", examples=["0.0.0.0:9090"])
     """`host:port`."""
     penguin_address: str | None = Field(
         default=None, pattern=r"^[^:\s]+:\d{1,5}$", examples=["0.0.0.0:9091"]
     )
-    """Penguin's own, where both daemons run on one machine; without it, `address`."""
+    """Penguin's address if both daemons run on one machine; default: `address`."""
 
 
 class Config(Settings):
@@ -316,26 +293,26 @@ class Config(Settings):
     connections: dict[Name, ConnectionSettings] = Field(
         default_factory=dict, examples=["shop", "lake", "crm"]
     )
-    """Databases, lakes and APIs that sources read, by names of your choice."""
+    """Databases, lakes and APIs, by names of your choice."""
     pipelines: dict[Name, PipelineSettings] = Field(default_factory=dict, examples=["events"])
-    """By names of your choice: letters, digits, `_`, `.` and `-`."""
+    """Pipelines, by names of your choice."""
     tables: dict[Name, TableSettings] = Field(default_factory=dict, examples=["events"])
-    """What Penguin commits to; without it every sink is a table."""
+    """Tables that Penguin commits to; default: every sink."""
     spark: SparkSettings = SparkSettings()
-    """The master and what executors need: docs/design/engine.md."""
+    """The Spark session; docs/design/engine.md."""
     global_: GlobalSettings = Field(default=GlobalSettings(), alias="global")
     """Limits that all pipelines of a process share."""
     metrics: MetricsSettings | None = None
-    """Status page, /metrics, /health, /ready; off without it."""
+    """Status page, /metrics, /health and /ready; default: off."""
     _secrets: SecretFiles = PrivateAttr(default_factory=SecretFiles)
 
     @property
     def secrets(self) -> SecretFiles:
-        """The files that it was filled in from."""
+        """The files from which secrets were read."""
         return self._secrets
 
     def filled_from(self, secrets: SecretFiles) -> Self:
-        """The same, with the files that it was filled in from."""
+        """Return a copy that knows the files from which secrets were read."""
         found = self.model_copy()
         found._secrets = secrets  # noqa: SLF001 - its own, of the copy
         return found

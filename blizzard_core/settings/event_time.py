@@ -1,7 +1,7 @@
-"""Event time: a watermark over a column, and what is computed behind it.
+"""Settings of event time: a watermark over a column, and the query over it.
 
-What one key may be is checked here; what it makes of the rest of a configuration is in
-`blizzard_core.settings.checks`.
+This module checks single keys. `blizzard_core.settings.checks` checks them with the rest of a
+configuration.
 """
 
 from __future__ import annotations
@@ -48,31 +48,30 @@ _JOIN = {"left": "main", "right": "erp", "on": ["user"]}
 
 
 class JoinSettings(Settings):
-    """Rows of two sources that belong together: the same ``on``, and times that are near enough.
+    """A join of two sources on equal keys and near times.
 
-    A row of ``right`` matches one of ``left`` if its time lies between that one's plus ``lower``
-    and that one's plus ``upper``, both included; either may be below nothing (``-5 minutes``).
-    Both are required, or rows would be kept for ever. A null in ``on`` matches nothing. Each pair
-    is published once, with the batch that brings the later of the two; a row without a match by
-    an outer join, once the watermark says that none will come.
+    A row of `right` matches a row of `left` if its time is between `left` time + `lower` and `left`
+    time + `upper`, both included. Negative values (`-5 minutes`) are allowed. Null keys match
+    nothing. Each pair is published once. An outer join publishes a row without a match once the
+    watermark rules a match out.
     """
 
     left: str = Field(min_length=1, examples=["main"])
-    """The source whose time `lower` and `upper` count from."""
+    """Source from whose time `lower` and `upper` count."""
     right: str = Field(min_length=1, examples=["erp"])
-    """The other source of the pipeline."""
+    """The other source."""
     type: Annotated[JoinType, BeforeValidator(_spelled_out)] = "inner"
-    """Pairs; with rows of one side or both that have no match; or rows of left that have one."""
+    """As in SQL."""
     on: list[str] = Field(min_length=1, examples=[["user"]])
-    """Fields of both sides that have to be equal."""
+    """Fields of both sides that must be equal."""
     lower: Bound = Field(examples=["0 seconds"])
-    """So long after that of the left row the right one's time is at least."""
+    """Earliest time of the right row, relative to the left row."""
     upper: Bound = Field(examples=["5 minutes"])
-    """So long after that of the left row the right one's time is at most."""
+    """Latest time of the right row, relative to the left row."""
     columns: dict[str, str] = Field(
         min_length=1, examples=[{"user": "main.user", "seen": "main.time", "done": "erp.time"}]
     )
-    """Column of the table: source and field."""
+    """Column of the table: `source.field`."""
 
     @property
     def lower_us(self) -> int:
@@ -85,7 +84,7 @@ class JoinSettings(Settings):
         return to_signed_micros(self.upper)
 
     def split_field_name(self, place: str) -> tuple[str, str] | None:
-        """Source and field of ``web.id``; None if it begins with neither source."""
+        """Return source and field of ``web.id``; None if it begins with neither source."""
         # Names of sources may have dots, so of two that fit the longer one is meant.
         for source in sorted({self.left, self.right}, key=len, reverse=True):
             field = place.removeprefix(f"{source}.")
@@ -94,14 +93,14 @@ class JoinSettings(Settings):
         return None
 
     def fields(self) -> dict[str, set[str]]:
-        """The fields of each source that are compared or published."""
+        """Return the fields of each source that are compared or published."""
         found = {self.left: set(self.on), self.right: set(self.on)}
         for source, field in self.placed(self.columns.values()):
             found[source].add(field)
         return found
 
     def placed(self, places: Iterable[str]) -> list[tuple[str, str]]:
-        """Source and field of each that has them."""
+        """Return source and field of each name that has both."""
         return [at for at in map(self.split_field_name, places) if at is not None]
 
 
@@ -118,20 +117,17 @@ OURS = "_blizzard_"
 
 
 class WindowSettings(Settings):
-    """Windows of event time; as plain text it is their ``size``.
-
-    With ``size`` alone they lie side by side; a ``slide`` that is shorter makes them overlap.
-    ``gap`` makes sessions instead: rows of a group with less than that between them.
-    """
+    """Windows of event time. As plain text it is `size` alone."""
 
     size: Length | None = Field(default=None, examples=["5m"])
-    """How long a window is."""
+    """Length of a window."""
     slide: Length | None = Field(default=None, examples=["1m"])
-    """From the beginning of one to that of the next; by default `size`."""
+    """Time between two window starts; shorter than `size` means overlapping windows; default
+    `size`."""
     offset: Duration = "0"
-    """How far behind 1970-01-01 00:00 UTC one begins; windows of a day in another zone."""
+    """Shift of the starts from 1970-01-01 00:00 UTC, such as for days of another zone."""
     gap: Length | None = Field(default=None, examples=["30m"])
-    """Instead of `size`: a session ends when its group is silent for that long."""
+    """Sessions instead of windows: a session ends after this long without a row of its group."""
 
     @model_validator(mode="before")
     @classmethod
@@ -154,19 +150,14 @@ class WindowSettings(Settings):
 
 
 class SourceEventTime(Settings):
-    """A source's own event time, where a pipeline with ``event_time`` has several.
-
-    ``column`` and ``delay`` replace the pipeline's for rows of this source. A source that has
-    brought no file for ``idle_after`` holds nobody back: it follows the newest time of the others
-    until it brings one again.
-    """
+    """A source's own values, where several sources share `event_time`."""
 
     column: str | None = Field(default=None, min_length=1, examples=["seen_at"])
-    """The field that says when something happened, if it is another one here."""
+    """Event-time column of this source."""
     delay: Delay | None = Field(default=None, examples=["5m"])
-    """How much later than the source's newest a row of it may come."""
+    """Delay of this source."""
     idle_after: Length | None = Field(default=None, examples=["1h"])
-    """So long without a file, and the watermark waits for this source no more."""
+    """After this long without a file, the watermark follows the other sources only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +171,9 @@ class Branch:
 
 
 def times_of_all(branches: Iterable[Branch]) -> str | None:
-    """Give the column that has the event time of every source, None if they differ.
+    """Return the one event-time column of all sources, None if they differ.
 
-    Rows of sources that differ in it are watched by a column of ours, so no field is the time.
+    Sources that differ are watched by a column of ours, so no field is the time.
     """
     columns = {branch.column for branch in branches}
     return columns.pop() if len(columns) == 1 else None
@@ -190,7 +181,7 @@ def times_of_all(branches: Iterable[Branch]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class WatchedColumn:
-    """The watermark of a source where nothing is computed; lengths in microseconds."""
+    """The watermark of a source where nothing is computed; durations in microseconds."""
 
     column: str
     delay_us: int
@@ -206,69 +197,67 @@ EXAMPLE = {
 
 
 class EventTimeAdvanced(Settings):
-    """Running of a query, and handling of rows that it cannot take."""
+    """Execution of the query, and rows that it cannot use."""
 
     policy: Literal["min", "max"] = "min"
-    """Which source the watermark follows, of several: the slowest or the fastest."""
+    """Follow the slowest or the fastest source."""
     max_ahead: Duration = "1d"
-    """Rows later than the batch's beginning by more than that are dead letters."""
+    """Dead-letter rows that are later than the start of the batch by more than this."""
     emit: Emit = "each_batch"
-    """Whether what a batch has closed comes with it, or cheaper, with the next."""
+    """Publish closed windows with the batch that closes them or, cheaper, with the next one."""
     late_rows: LateRows = "quarantine"
-    """Whether each is a dead letter, or only their number is told."""
+    """Dead-letter late rows, or only count them."""
     partitions: int = Field(default=2, ge=1, le=1000)
-    """Of the state; fixed with the first batch."""
+    """Partitions of the state; fixed at the first batch."""
     state_path: str | None = Field(default=None, examples=["/mnt/shared/blizzard"])
-    """With `spark://`: a directory that the daemon and all executors share, for state at work."""
+    """With `spark://`: a directory for working state that the daemon and all executors share."""
 
 
 class EventTimeSettings(Settings):
-    """A watermark over a column, and what is computed behind it: docs/reference/event-time.md.
+    """A watermark over a column, and a query behind it: docs/reference/event-time.md.
 
-    The watermark is the newest time seen, less ``delay``. It is what the pipeline believes to
-    be over: what lies behind it is published once and forgotten, and a row that comes for it
-    later is late. Late rows become dead letters, and so do rows more than ``max_ahead`` later
-    than now, each of which would make all others late.
+    The watermark is the newest time seen minus `delay`. Results behind it are published once and
+    dropped from the state; later rows for them are late.
 
-    ``deduplicate`` comes first, then ``window``, ``group_by`` and ``aggregates``. The table then
-    has the columns ``window_start``, ``window_end``, those of ``group_by`` and ``aggregates``. Or
-    ``join`` puts rows of two sources together.
+    Order: `deduplicate`, `window`, `group_by`, `aggregates`. The table then has `window_start`,
+    `window_end` and the columns of `group_by` and `aggregates`. `join` combines two sources
+    instead.
 
-    Modes ``update`` and ``complete`` publish results that may still change, as new rows: the table
-    is only ever added to. Of ``update`` the newest row of each key is the answer, of ``complete``
-    all rows of the highest batch; so both need ``_emitted_batch`` in ``sink.metadata_columns``.
+    Modes `update` and `complete` add changed results as new rows, so they need `_emitted_batch` in
+    `sink.metadata_columns`. The newest row of each key (`update`) or all rows of the highest batch
+    (`complete`) are the answer.
 
-    With ``column`` and ``delay`` alone, and ``max_ahead``, nothing is computed and no row held
-    back: the watermark and the rows behind it are only told, of each source its own.
+    With `column`, `delay` and `max_ahead` alone nothing is computed: each source's watermark is
+    reported, and no row is held back.
     """
 
     column: str = Field(min_length=1, examples=["time"])
-    """The field that says when something happened: a timestamp with `nullable: false`."""
+    """Event time: a timestamp field with `nullable: false`."""
     delay: Delay = Field(examples=["10m"])
-    """How much later than the newest a row may come."""
+    """How much later than the newest row a row may arrive."""
     deduplicate: list[str] = Field(default_factory=list, examples=[["id"]])
-    """One row for these fields, as long as the watermark has not passed it."""
+    """Keep one row for each value of these fields until the watermark passes it."""
     window: WindowSettings | None = Field(default=None, examples=["5m"])
-    """A size, or `size`, `slide` and `offset`, or `gap` for sessions."""
+    """A size; or `size`, `slide` and `offset`; or `gap` for sessions."""
     group_by: list[str] = Field(default_factory=list, examples=[["user"]])
-    """Fields; each of their values has windows of its own."""
+    """Fields whose values have windows of their own."""
     aggregates: dict[str, str] = Field(
         default_factory=dict, examples=[{"n": "count(*)", "added": "sum(added)"}]
     )
     """Column: Spark SQL over the rows of a window."""
     mode: Mode = "append"
-    """Publish a window once it is over, what a batch has changed, or everything each time."""
+    """Publish closed windows, changed ones, or all of them each time."""
     join: JoinSettings | None = Field(default=None, examples=[_JOIN])
-    """Rows of two sources that belong together; it goes with none of the keys that group rows."""
+    """A join of two sources; not with the keys that group rows."""
     advanced: EventTimeAdvanced = EventTimeAdvanced()
-    """What few have to set."""
+    """Rarely needed."""
 
     @property
     def computes(self) -> bool:
-        """Return whether there is a query over event time, or the watermark is only told."""
+        """True if there is a query over event time, not only a reported watermark."""
         asked = (self.deduplicate, self.window, self.group_by, self.aggregates, self.join)
         return any(asked)
 
     def groups_by_time(self, branches: Iterable[Branch]) -> bool:
-        """Return whether each group is of one event time, so that the watermark ends it."""
+        """Return whether each group has one event time, so that the watermark ends it."""
         return self.window is None and times_of_all(branches) in self.group_by

@@ -1,7 +1,7 @@
-"""The settings of sources that are asked: tables of databases and lakes, and APIs.
+"""Settings of query sources: tables of databases and lakes, and APIs.
 
-What a single block can get wrong is checked here, what it and its connection or its pipeline
-can in `blizzard_core.settings.checks.sources`.
+This module checks each block by itself. `blizzard_core.settings.checks.sources` checks it together
+with its connection and pipeline.
 """
 
 from __future__ import annotations
@@ -40,42 +40,43 @@ def _checked_columns(names: list[str]) -> list[str]:
 
 
 class WatermarkAdvanced(Settings):
-    """Time for transactions, and handling of rows without a value."""
+    """Open transactions and rows without a value."""
 
     settle: Seconds = Field(default=MINUTE, ge=0)
-    """For `clock`: how long a transaction may take."""
+    """For `clock`: the longest duration of a transaction."""
     nulls: Literal["first", "never", "fail"] = "first"
-    """Rows without a value in any of the columns: with the first window, never, or stop."""
+    """Rows with null in all watermark columns: read with the first window, never, or stop."""
 
 
 class QueryWatermark(WithBackward):
-    """The watermark of tables and APIs, as far as they have it in common."""
+    """The common part of the watermarks of tables and APIs."""
 
     columns: list[str] = Field(default_factory=list, examples=[["updated_at"]])
-    """Required but where versions are read."""
+    """Required, except with bound `version`."""
     bound: BoundKind | None = Field(default=None, examples=["settled"])
-    """By default by driver and type."""
+    """End of a window; default by driver and type."""
     reread: Literal["replace", "new_only"] | None = Field(default=None, examples=["new_only"])
-    """What becomes of rows that a look-back reads again."""
+    """For rows that the look-back reads again: replace the published rows, or skip those already
+    published."""
     key: list[str] = Field(default_factory=list, examples=[["id"]])
-    """What tells one row from another; by default all columns."""
+    """Columns that identify a row for `new_only`; default: all."""
     advanced: WatermarkAdvanced = WatermarkAdvanced()
-    """What few have to set."""
+    """Rarely needed."""
 
     _columns = field_validator("columns", "key")(_checked_columns)
 
 
 class QuerySource(CommonSource):
-    """Settings that tables and APIs have in common."""
+    """Common settings of tables and APIs."""
 
     connection: Name = Field(examples=["shop"])
-    """A name of `connections`."""
+    """A name from `connections`."""
     units: UnitSettings | None = Field(default=None, examples=[{"partition": "monthly"}])
-    """Read work units instead of windows."""
+    """Work units instead of a watermark."""
     snapshot: bool = False
-    """Instead of a watermark: each poll reads all, and replaces what the one before read."""
+    """true, instead of a watermark: each poll reads everything and replaces the previous result."""
     watermark: QueryWatermark | None = None
-    """What tells new rows."""
+    """How new rows are found."""
 
     # What only file sources have.
     event_time: ClassVar[None] = None
@@ -85,7 +86,7 @@ class QuerySource(CommonSource):
     @model_validator(mode="before")
     @classmethod
     def _polls_less(cls, data: Any) -> Any:
-        """What is read again at each poll is read once an hour, where nothing else is said."""
+        """Poll a source that reads the same again once an hour by default."""
         if not isinstance(data, dict):
             return data
         mark = data.get("watermark")
@@ -108,7 +109,7 @@ class QuerySource(CommonSource):
 
     @property
     def replaces(self) -> bool:
-        """Return whether a second reading replaces the first's rows; then rows have `_unit`."""
+        """True if a second reading replaces the rows of the first; then rows have `_unit`."""
         return self.units is not None or self.snapshot or self.marks.reread == "replace"
 
     has_unit_column = replaces
@@ -120,12 +121,12 @@ class QuerySource(CommonSource):
 
 
 class SplitSettings(Settings):
-    """Into how many tasks a window is cut, and by which column."""
+    """Parallel tasks of a window."""
 
     by: str = Field(default="", examples=["id"])
-    """A column, best an indexed number; by default the connection chooses."""
+    """Column to split by, best an indexed number; default: chosen by the connection."""
     tasks: int = Field(default=0, ge=0, le=1024, examples=[4])
-    """0: by size, one unless large."""
+    """Number of tasks; 0: by size, one unless large."""
 
     @field_validator("by")
     @classmethod
@@ -134,19 +135,16 @@ class SplitSettings(Settings):
 
 
 class TableWatermark(QueryWatermark):
-    """Columns that only grow, by which new rows are told.
+    """Columns whose values only grow. A row is new if any of them is.
 
-    With several columns a row is new if any of them is. ``bound`` is where a window ends,
-    fixed before it is read: below the oldest open transaction (``settled``), ``settle``
-    before the server's time (``clock``), a version of the table (``version``), the highest
-    value there is (``max``) or that was read (``rows``); docs/reference/tables.md says what
-    each can miss. With a look-back rows are read again, and ``reread: new_only`` keeps those
-    apart by ``key`` that were published before; ``reread: replace`` puts what is read in the
-    place of what was published.
+    `bound` fixes the end of a window before it is read: below the oldest open transaction
+    (`settled`), `settle` before the server's time (`clock`), a table version (`version`), the
+    highest value present (`max`) or read (`rows`). docs/reference/tables.md says what each can
+    miss.
     """
 
     zone: str | None = Field(default=None, examples=["America/Los_Angeles"])
-    """Whose wall times the columns hold, where they are times without a zone; by default UTC."""
+    """Time zone of columns without one; default UTC."""
 
     @field_validator("zone")
     @classmethod
@@ -157,10 +155,9 @@ class TableWatermark(QueryWatermark):
 
 
 class TableSourceSettings(QuerySource):
-    """A table, or what a query gives, of a database or a lake.
+    """A table or a query of a database or a lake.
 
-    ``id`` names its state and its rows for ever, so give one. ``query`` is one SELECT without
-    its end, and ``filter`` a condition on its rows; both are the server's own SQL.
+    Set `id`: it names the state and the rows permanently.
     """
 
     model_config = ConfigDict(
@@ -170,15 +167,15 @@ class TableSourceSettings(QuerySource):
     kind: Literal["table"] = Field(examples=["table"])
     """A table or a query."""
     table: str | None = Field(default=None, min_length=1, examples=["public.orders"])
-    """Its name, with its schema; for a lake its path."""
+    """Name with schema; for a lake its path."""
     query: str | None = Field(default=None, min_length=1, examples=["SELECT * FROM orders"])
-    """Instead of `table`."""
+    """One SELECT in the server's SQL, without `;`; instead of `table`."""
     filter: str = Field(default="", examples=["status <> 'draft'"])
-    """Only rows for which it holds."""
+    """Condition on the rows, in the server's SQL."""
     watermark: TableWatermark | None = Field(default=None, examples=[{"columns": ["updated_at"]}])
-    """What tells new rows."""
+    """How new rows are found."""
     split: SplitSettings = SplitSettings()
-    """Into how many tasks a window is cut."""
+    """Parallel tasks of a window."""
 
     @property
     def uri(self) -> str:
@@ -196,7 +193,7 @@ class RequestSettings(Settings):
     """The request to an API."""
 
     method: Literal["GET", "POST"] = "GET"
-    """POST where the parameters are a body."""
+    """POST sends parameters in the body."""
     path: str = Field(default="", examples=["/orders"])
     """Below `base_url`."""
     params: dict[str, str | int | float | bool] = Field(
@@ -204,7 +201,7 @@ class RequestSettings(Settings):
     )
     """Sent with each request."""
     headers: Options = Field(default_factory=dict, repr=False, examples=[{"Accept-Language": "en"}])
-    """Besides the connection's."""
+    """Added to the connection's."""
     body: dict[str, Any] | None = Field(default=None, repr=False, examples=[{"state": "all"}])
     """JSON, for POST."""
 
@@ -216,40 +213,39 @@ class RequestSettings(Settings):
 
 
 class PagesAdvanced(Settings):
-    """Numbering of pages, and their end."""
+    """Page numbers and the last page."""
 
     first: int = Field(default=1, ge=0)
-    """page: the first one's number."""
+    """For `page`: number of the first page."""
     total: str | None = Field(default=None, examples=["meta.total"])
-    """Where in the answer the number of records stands; fewer is an error."""
+    """Path to the number of records in the response; fewer records are an error."""
     max: int = Field(default=10_000, ge=1)
-    """More pages are an error: it would not end."""
+    """More pages are an error."""
     end_on: list[Literal["repeat", "empty", "short"]] = Field(default=[], examples=[["empty"]])
-    """Other ends: a page that came before, one without records, one of fewer than `size`."""
+    """Further ends: a repeated page, an empty one, or one with fewer than `size` records."""
 
 
 class PagesSettings(Settings):
-    """Paging of an API. Nothing of it is guessed.
+    """Paging of an API. Nothing is guessed.
 
-    ``offset`` and ``page`` count in ``param``; ``cursor`` sends what the answer has at ``next``
-    in ``param``; ``next_link`` follows the address there, ``link_header`` the one in the
-    header ``Link``.
+    `offset` and `page` count in `param`. `cursor` sends the value at `next` in `param`. `next_link`
+    follows the link at `next`, `link_header` the one in the `Link` header.
     """
 
     kind: Literal["none", "offset", "page", "cursor", "next_link", "link_header"] = "none"
-    """none: one answer has all."""
+    """`none`: one response has everything."""
     next: str | None = Field(default=None, examples=["meta.next"])
-    """cursor, next_link: where in the answer it stands."""
+    """For `cursor` and `next_link`: path in the response."""
     param: str | None = Field(default=None, examples=["cursor"])
-    """offset, page, cursor: the parameter."""
+    """For `offset`, `page` and `cursor`: the parameter."""
     limit_param: str | None = Field(default=None, examples=["limit"])
-    """The parameter that `size` is sent in."""
+    """Parameter for `size`."""
     size: int | None = Field(default=None, ge=1, examples=[500])
-    """Records in a page."""
+    """Records per page."""
     in_: Literal["params", "body"] = Field(default="params", alias="in")
-    """Where `param` and `limit_param` are sent."""
+    """Where to send `param` and `limit_param`."""
     advanced: PagesAdvanced = PagesAdvanced()
-    """What few have to set."""
+    """Rarely needed."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -275,34 +271,34 @@ _PAGES: dict[str, tuple[str, ...]] = {
 
 
 class PushParam(Settings):
-    """A parameter that one end of a window is sent in."""
+    """A parameter for one end of a window."""
 
     param: str = Field(min_length=1, examples=["since"])
     """Its name."""
     format: ParamFormat = "iso"
-    """How a time is written; in UTC where the format has no zone."""
+    """Time format; UTC if it has no zone."""
 
 
 class PushEnd(PushParam):
-    """As the lower end's, but for APIs that return what is at the end as well."""
+    """The upper end of a window."""
 
     inclusive: Literal["1ms", "1s", "1day"] | None = Field(default=None, examples=["1ms"])
-    """The API counts its end in, so so much less is sent."""
+    """The API includes the end, so this much less is sent."""
 
 
 class PushSettings(Settings):
     """The window in the request.
 
-    It has to keep to it: rows outside are dropped only where it cannot be told exactly,
-    without ``to`` or with a ``from`` that is coarser.
+    The API must respect it. Rows outside the window are dropped, except where `to` is missing or
+    `from` is coarser.
     """
 
     from_: PushParam = Field(alias="from", examples=[{"param": "since"}])
-    """The lower end; nothing is sent for the first window."""
+    """Lower end; not sent for the first window."""
     to: PushEnd | None = Field(default=None, examples=[{"param": "until"}])
-    """The upper end."""
+    """Upper end."""
     in_: Literal["params", "body", "headers"] = Field(default="params", alias="in")
-    """Where they stand."""
+    """Where to send them."""
 
     @model_validator(mode="after")
     def _two_parameters(self) -> Self:
@@ -312,14 +308,14 @@ class PushSettings(Settings):
 
 
 class RangeSettings(Settings):
-    """Windows are asked for in ranges of so long, each a task."""
+    """Split windows into calendar ranges, one task each."""
 
     unit: Literal["hour", "day", "week", "month", "year"] = "day"
-    """Of the calendar."""
+    """Calendar unit."""
     amount: int = Field(default=1, ge=1)
-    """How many of them."""
+    """Units per range."""
     start: str = Field(examples=["2023-07-01"])
-    """Where the first window begins: a date or a time."""
+    """Start of the first window: a date or a time."""
 
     @field_validator("start", mode="before")
     @classmethod
@@ -333,12 +329,12 @@ class RangeSettings(Settings):
 
 
 class HttpWatermark(QueryWatermark):
-    """As a table's; ``push`` tells the API the window, and ``split`` cuts it."""
+    """A time column by which an API is read in windows."""
 
     push: PushSettings = Field(examples=[{"from": {"param": "since"}}])
-    """How the window is said; an API cannot be asked for it otherwise."""
+    """How the window is sent to the API."""
     split: RangeSettings | None = Field(default=None, examples=[{"start": "2023-07-01"}])
-    """Needs `push.to`."""
+    """Split windows; needs `push.to`."""
 
     @field_validator("columns")
     @classmethod
@@ -362,10 +358,7 @@ class HttpWatermark(QueryWatermark):
 
 
 class HttpSourceSettings(QuerySource):
-    """A source that reads an API.
-
-    ``records`` is where in the answer the records stand, ``""`` if it is an array of them.
-    """
+    """An API."""
 
     model_config = ConfigDict(
         json_schema_extra={"connection": "crm", "watermark": {"columns": ["time"]}}
@@ -374,13 +367,13 @@ class HttpSourceSettings(QuerySource):
     kind: Literal["http"] = Field(examples=["http"])
     """An API."""
     request: RequestSettings = RequestSettings()
-    """What is asked."""
+    """The request."""
     records: str = Field(examples=["data.items"])
-    """Keys with dots between them; `""` is the root."""
+    """Path to the records in the response, with dots; `""` is the root."""
     pages: PagesSettings = PagesSettings()
-    """How there is more."""
+    """How to read further pages."""
     watermark: HttpWatermark | None = Field(default=None, examples=[{"columns": ["time"]}])
-    """What tells new rows."""
+    """How new rows are found."""
 
     @property
     def uri(self) -> str:

@@ -168,15 +168,15 @@ _HEAD = """\
 One YAML file for both daemons. Generated from the settings by `make docs`; edit
 the docstrings of `blizzard_core/settings/document.py` and of what it imports.
 
-- `${VAR}` and `${VAR:-default}` are filled in from the environment, `$${` is a literal `${`.
+- `${VAR}` and `${VAR:-default}` are replaced by environment variables; `$${` is a literal `${`.
   Inside `{ }` and `[ ]` such a value needs quotes.
-- `${file:/run/secrets/NAME}` is filled in from that file, without the line break at its end. When
-  it is renewed a daemon ends its batch and exits with 4, to be started again with the new one. So
-  it does for a key file that storage options, `GOOGLE_APPLICATION_CREDENTIALS` or
-  `AWS_SHARED_CREDENTIALS_FILE` name.
+- `${file:/run/secrets/NAME}` is replaced by the content of that file, without its last line break.
+  When the file changes, a daemon ends its batch and exits with 4, to be restarted with the new
+  secret. The same holds for key files named by storage options, `GOOGLE_APPLICATION_CREDENTIALS`
+  or `AWS_SHARED_CREDENTIALS_FILE`.
 - `blizzard validate FILE` reports every problem at once, with its line. Unknown keys are errors.
 - `blizzard init` writes a first file, `configs/example.yaml` shows every key.
-- What few have to set stands in the block `advanced` of the block it belongs to, below each.
+- Rarely needed settings stand in a block `advanced`. Without a default a key is not set.
 - Names of pipelines, sources and tables consist of letters, digits, `_`, `.` and `-`.
 - A duration is written as `30s`, `5m`, `1h`, `7d`, `1h30m` or `10 minutes`, or as in ISO 8601
   (`PT5M`, `P30D`). A number without a unit is refused; 0 needs none.
@@ -303,9 +303,9 @@ def _default(field: FieldInfo) -> str:
         return "**required**"
     value = field.get_default(call_default_factory=True, validated_data={})
     if isinstance(value, BaseModel):
-        return "as below"
+        return ""
     if value is None:
-        return "not set"
+        return ""
     return f"`{json.dumps(as_written(field, value))}`"
 
 

@@ -1,4 +1,4 @@
-"""The settings under ``schema``: types that nest, and what happens beside them."""
+"""The settings under ``schema``: nested types, inference and unexpected fields."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MAX_DECIMAL_DIGITS = 38
 
 
 def decimal_digits(text: str) -> tuple[int, int]:
-    """Precision and scale of ``decimal(p,s)``. Raises `ValueError` for anything else."""
+    """Return precision and scale of ``decimal(p,s)``. Raises `ValueError` for other text."""
     found = _DECIMAL.fullmatch(text)
     precision, scale = (int(found[1]), int(found[2] or 0)) if found else (0, 0)
     if not 1 <= precision <= _MAX_DECIMAL_DIGITS or scale > precision:
@@ -56,29 +56,22 @@ def _known_type(text: str) -> str:
 
 
 class TypeSettings(Settings):
-    """The type of a value; as plain text it is the ``type`` alone.
-
-    ``fields`` belong to a struct, ``items`` to a list and ``values`` to a map,
-    whose keys are text. ``unit`` makes a timestamp a number of seconds,
-    milliseconds or microseconds since 1970 instead of ISO 8601 text. ``coerce``
-    makes a string take any value: what is not text is kept as its JSON text.
-    A ``nullable: false`` value is required at every level.
-    """
+    """The type of a value. As plain text it is `type` alone."""
 
     type: Annotated[str, AfterValidator(_known_type)]
-    """One of the table in docs/reference/schema.md."""
+    """A type from docs/reference/schema.md."""
     nullable: bool = True
-    """false: a record without it is bad."""
+    """false: a record without the value is bad, at every level."""
     fields: list[FieldSettings] | None = None
-    """Of a struct."""
+    """For a struct."""
     items: TypeSettings | None = None
-    """Of a list."""
+    """For a list."""
     values: TypeSettings | None = None
-    """Of a map, whose keys are text."""
+    """For a map; its keys are text."""
     unit: TimeUnit = "iso"
-    """Of a timestamp: ISO 8601 text, or a number since 1970."""
+    """For a timestamp: ISO 8601 text, or seconds, milliseconds or microseconds since 1970."""
     coerce: bool = False
-    """true: a string that takes any value, as its JSON text."""
+    """true: a string accepts any value, as JSON text."""
 
     @model_validator(mode="before")
     @classmethod
@@ -102,20 +95,20 @@ class TypeSettings(Settings):
 
 
 class FieldSettings(TypeSettings):
-    """One column of the declared schema, or one field of a struct."""
+    """A column of the schema, or a field of a struct."""
 
     name: str = Field(min_length=1)
-    """As in the records, case and all."""
+    """Name in the records, case-sensitive."""
 
 
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 
 
 def check_readable(fields: list[FieldSettings], *, by_name: bool) -> None:
-    """Raise `ValueError` for names that JSON has to escape, where a reader looks for names.
+    """Raise `ValueError` for names that JSON has to escape, where readers search by name.
 
-    It does for values that are taken out of the line as text; ``by_name`` for all, since it has to
-    know which fields have no column.
+    Values that stay JSON text need the check; with ``by_name`` every field needs it, because the
+    reader must know which fields have no column.
     """
     for field in fields:
         if (by_name or _needs_conversion(field)) and _ESCAPED.search(field.name):
@@ -135,7 +128,7 @@ def _needs_conversion(of: TypeSettings) -> bool:
 
 
 def check_unique(fields: list[FieldSettings]) -> None:
-    """Raise `ValueError` for a name that is given twice."""
+    """Raise `ValueError` for a repeated name."""
     seen: set[str] = set()
     for field in fields:
         if field.name.lower() in seen:
@@ -164,13 +157,13 @@ COLUMNS = [
 
 
 class OwnSchema(Settings):
-    """Fields that one of several sources has beside those of the pipeline's ``schema``.
+    """Fields that only one of several sources has; null in rows of the others.
 
-    In rows of the others they are null. What two sources have under one name has one type.
+    Fields of two sources with the same name need the same type.
     """
 
     fields: list[FieldSettings] = Field(min_length=1)
-    """Its further columns."""
+    """Additional columns."""
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
@@ -179,51 +172,38 @@ class OwnSchema(Settings):
 
 
 class SchemaAdvanced(Settings):
-    """Inference of columns, and reading of lines.
-
-    Inference reads up to ``sample_bytes_per_file`` (decompressed) of up to ``sample_files``
-    files; 16 MiB in all take a second or two and see what a day of files has in common. Values
-    of different types become a string that takes anything, or with ``coerce_conflicts_to_utf8:
-    false`` an error that names the field.
-    """
+    """Schema inference and the reading of lines."""
 
     sample_files: int = Field(default=16, ge=1, le=1000)
-    """The oldest, the newest and some between."""
+    """Files in the sample: the oldest, the newest and some between."""
     sample_bytes_per_file: int = Field(default=1 << 20, ge=1024)
-    """Decompressed."""
+    """Decompressed bytes per file."""
     coerce_conflicts_to_utf8: bool = True
-    """false: values of different types are an error."""
+    """Values of different types become a string; false: they are an error."""
     infer_timestamps: bool = False
-    """true: text that is ISO 8601 throughout becomes a timestamp."""
+    """true: text that is always ISO 8601 becomes a timestamp."""
     fast_path: bool = True
-    """false: every line is read by the slower reader alone; the rows are the same."""
+    """false: use only the slower reader; the rows are the same."""
 
 
 class SchemaSettings(Settings):
-    """The table's columns: ``fields`` are declared, with ``infer`` the rest is found out.
+    """The table's columns: declared in `fields`, inferred, or both.
 
-    Inference reads a sample, the oldest files, the newest and some between, once; the result is
-    kept beside the checkpoint.
-
-    ``unexpected_fields`` says what happens to JSON fields without a column:
-    ``ignore`` drops them, which costs nothing; ``capture`` keeps them as one JSON
-    object in the column ``_rescued``; ``fail`` makes the line a bad record.
-
-    ``evolve: add`` makes a column of each such field, with the first record that has a value for
-    it: its type is what inference makes of the values of that batch, and it stays. Fields
-    inside of structs are not added.
+    Inference reads a sample once and stores the result beside the checkpoint. `evolve: add` infers
+    the type of a new column from the batch in which it first has a value; the type then stays.
+    Fields inside structs are not added.
     """
 
     fields: list[FieldSettings] = Field(default_factory=list)
-    """Declared columns; required unless the rest is inferred."""
+    """Declared columns; required without `infer`."""
     unexpected_fields: UnexpectedFields = "ignore"
-    """What becomes of others: dropped, kept as JSON in `_rescued`, or the line is bad."""
+    """Fields without a column: drop them, store them as JSON in `_rescued`, or reject the line."""
     evolve: Evolve = "never"
-    """add: others become columns, of sources of files."""
+    """add: new fields of file sources become columns."""
     infer: bool = False
-    """true: find columns beside `fields` in a sample, once."""
+    """true: infer columns that are not in `fields` from a sample."""
     advanced: SchemaAdvanced = SchemaAdvanced()
-    """What few have to set."""
+    """Rarely needed."""
 
     @model_validator(mode="after")
     def _check_columns(self) -> Self:
@@ -243,5 +223,5 @@ class SchemaSettings(Settings):
 
     @property
     def is_found_out(self) -> bool:
-        """Return whether columns are kept beside the checkpoint that are not declared."""
+        """True if undeclared columns are stored beside the checkpoint."""
         return self.infer or self.evolve == "add"

@@ -1,7 +1,7 @@
-"""Sources of files, and work units.
+"""Settings of file sources and of work units.
 
-What a range or a list of values means is known to `blizzard_py.slices.units`, with which
-`blizzard` checks them before anything runs; here is what each may look like.
+The meaning of a range or a list of values is in `blizzard_py.slices.units`; `blizzard` checks them
+with it before anything runs. This module checks their form.
 """
 
 from __future__ import annotations
@@ -27,18 +27,16 @@ _SORTABLE_CODES = frozenset({"%Y", "%m", "%d", "%j", "%F", "%H", "%%"})
 
 
 class PartitionFilter(Settings):
-    """Partitions that a cold start looks at.
+    """The partitions that a cold start reads.
 
-    ``prefix_template`` is a strftime template such as ``date=%Y-%m-%d/hour=%H``;
-    ``lookback`` counts back from now in the template's finest unit: hours, days,
-    months or years. Without ``lookback`` everything is read. The floor moves
-    with time, but never over a file that was found and is not done.
+    The start moves with time, but never past a file that was found and is not done.
     """
 
     prefix_template: str = Field(examples=["date=%Y-%m-%d/hour=%H"])
-    """A strftime template of fixed width, as the folders are named."""
+    """A strftime template of fixed width for the folder names, such as `date=%Y-%m-%d/hour=%H`."""
     lookback: int | None = Field(default=None, ge=0, examples=[48])
-    """How far back, in the finest unit of the template; without it: everything."""
+    """How far back from now, in the template's finest unit (hours, days, months, years); default:
+    everything."""
 
     @model_validator(mode="after")
     def _sorts_in_time(self) -> Self:
@@ -55,38 +53,32 @@ class PartitionFilter(Settings):
 
     @property
     def depth(self) -> int:
-        """Return how many components a partition has."""
+        """The number of path components of a partition."""
         return self.prefix_template.count("/") + 1
 
 
 class CheckpointSettings(Settings):
-    """Limits of a batch, between two saves; it never exceeds any of the three.
-
-    ``interval`` bounds a batch by the throughput of the one before it; not of the first one
-    of a process, for which Spark is started.
-    """
+    """Limits of one batch. A batch exceeds none of them."""
 
     interval_files: int = Field(default=100, ge=1)
-    """Files in a batch."""
+    """Maximum number of files."""
     interval: Seconds = Field(default=MINUTE, gt=0)
-    """How long a batch may take, by the throughput of the one before it."""
+    """Maximum duration, estimated from the previous batch of the process."""
     max_bytes_per_batch: int = Field(default=1 << 30, ge=1)
-    """Stored bytes of a batch's files."""
+    """Maximum total size of the files, as stored."""
 
 
 class FileUnits(Settings):
-    """Each file is a unit that may come again under its name, and then replaces what it had.
+    """Re-read a file that appears again under its name, and replace its rows.
 
-    For servers that offer the same files again and again, and now and then a corrected one. A
-    file is taken again if its size or modification time is another one than when it was taken;
-    within ``cooldown`` of that it is left alone, however often it is put there. The journal
-    tells when that was, and keeps thirty days. Needs ``use_watermark: false``, since names of such
-    files do not sort, and ``_source_file`` among the sink's ``metadata_columns``, by which rows
-    are found.
+    For servers that offer the same files repeatedly, sometimes corrected. A file is read again if
+    its size or modification time has changed. Requires `use_watermark: false`, since such names do
+    not sort, and `_source_file` in `sink.metadata_columns`, which identifies the rows.
     """
 
     cooldown: Seconds = Field(default=0, ge=0, examples=["7d"])
-    """How long a file is left alone after it was taken; 28d at most, as journals are kept."""
+    """How long a file is left alone after it was read; at most 28d, because journals are kept for
+    30 days."""
 
     @field_validator("cooldown")
     @classmethod
@@ -97,7 +89,7 @@ class FileUnits(Settings):
 
 
 def _as_written(value: Any) -> Any:
-    """YAML makes dates and times of text that looks like them."""
+    """Return dates and times, which YAML makes of such text, as text again."""
     if isinstance(value, dt.datetime):
         return value.isoformat(" ")
     return value.isoformat() if isinstance(value, dt.date) else value
@@ -107,16 +99,16 @@ AsWritten = Annotated[str, BeforeValidator(_as_written)]
 
 
 class SourceRangeSettings(Settings):
-    """The names below the source's path that it reads, and no others.
+    """The range of names below the source's path that is read.
 
-    Both ends are included. Each is a partition or a file, and stands for all names that begin
-    with it. One of the two may be left out. They stay as they were at the first start.
+    Each end is a partition or a file and covers all names that begin with it. Both ends are
+    included. The range is fixed at the first start.
     """
 
     from_: AsWritten | None = Field(default=None, alias="from", examples=["date=2023-01-01"])
-    """Where it begins; without it: at the first name."""
+    """First name; default: no lower end."""
     to: AsWritten | None = Field(default=None, examples=["date=2023-12-31"])
-    """Where it ends; without it: nowhere."""
+    """Last name; default: no upper end."""
 
     @field_validator("from_", "to")
     @classmethod
@@ -141,89 +133,87 @@ class SourceRangeSettings(Settings):
 
 
 class CommonSource(Settings):
-    """Settings that every source has, whatever it reads."""
+    """Settings of every source."""
 
     id: Name | None = Field(default=None, examples=["events_main"])
-    """Names its state; by default `{pipeline}_{source}`."""
+    """Name of its state; default `{pipeline}_{source}`. Before you rename a source, set it to the
+    present name."""
     poll_interval: Seconds = Field(default=MINUTE, gt=0)
-    """From one look for what is new to the next."""
+    """Time between polls."""
 
 
 class SourceAdvanced(Settings):
-    """Listing of directories, and handling of odd names."""
+    """Directory listing and unusual names."""
 
     compression: SourceCompression = "auto"
-    """Which endings of names are taken; a file's first bytes decide how it is read."""
+    """Name endings that are read; the file's first bytes decide how it is decompressed."""
     partition_depth: int | None = Field(default=None, ge=0, le=16, examples=[2])
-    """Leading folders that make a partition; by default as in the template, or the first file."""
+    """Leading folders in a partition; default: as in the template, or in the first file."""
     max_tracked_partitions: int = Field(default=64, ge=1)
-    """Those with a date, of each key before it; older ones are closed. A poll costs a LIST each."""
+    """Dated partitions that are listed, for each key before the date; older ones are closed. Each
+    costs one LIST a poll."""
     min_age: Seconds = Field(default=0, ge=0)
-    """Leave younger files alone."""
+    """Minimum age of a file."""
     max_ahead: Seconds = Field(default=2 * DAY, ge=0)
-    """Leave partitions alone that are named for a later time than this ahead."""
+    """Ignore partitions whose name is more than this in the future."""
     late_sweep_interval: Seconds = Field(default=DAY, ge=0)
-    """From one full listing for later files to the next; 0: never."""
+    """Time between full listings for late files; 0: never."""
     order_guard: Literal["warn", "fail", "off"] = "warn"
-    """What to do about names that do not sort in time."""
+    """Reaction to names that do not sort by time."""
 
 
 class SourceSettings(CommonSource):
-    """One directory that NDJSON files arrive in.
+    """A directory in which NDJSON files arrive.
 
-    ``id`` names its state instead of ``{pipeline}_{source}``, so that state survives a
-    rename. Give it before the rename, with the name that the state has.
-    ``late_files`` is what becomes of files that appear below the
-    watermark after the grace period: ``quarantine`` writes each a dead letter, from which
-    it can be replayed, ``ingest`` takes it, ``report`` only tells of it. On a local disk
-    links to directories below ``source_uri`` are not followed.
+    Links to directories on a local disk are not followed.
     """
 
     kind: Literal["files"] = "files"
-    """Files that arrive in a directory."""
+    """Files in a directory."""
     source_uri: Uri = Field(validation_alias="source_uri", examples=["${BUCKET:-s3://raw}/events/"])
-    """Where the files arrive; `path` is accepted too."""
+    """The directory; `path` is an alias."""
     use_watermark: bool = True
-    """false: keep the set of names done, for names that do not sort."""
+    """false: track every name instead, for names that do not sort by time."""
     partition_filter: PartitionFilter | None = Field(default=None, examples=[{"lookback": 48}])
-    """Where a cold start begins, and how deep partitions are."""
+    """Start of a cold start, and the depth of partitions."""
     range: SourceRangeSettings | None = Field(
         default=None, examples=[{"from": "date=2023-01-01", "to": "date=2023-12-31"}]
     )
-    """The names that it reads, beside a source that does not read these; without it: all."""
+    """Read only these names; default: all."""
     grace_period: Annotated[Seconds, Field(ge=0)] | Literal["auto"] = Field(default=5 * MINUTE)
-    """How long a file may appear below one that was seen; auto: as measured."""
+    """How long files may still appear below the watermark; `auto`: measured."""
     late_files: Literal["report", "quarantine", "ingest"] = "quarantine"
-    """What becomes of files that come after the grace period."""
+    """For files after the grace period: only report them, write a dead letter for each, or ingest
+    them."""
     units: FileUnits | None = Field(default=None, examples=[{"cooldown": "7d"}])
-    """Files that are put there again under their names take the place of what they had."""
+    """Re-read changed files and replace their rows."""
     event_time: SourceEventTime | None = Field(default=None, examples=[{"delay": "5 minutes"}])
-    """Of a pipeline with `event_time`: what is this source's own."""
+    """This source's own values, in a pipeline with `event_time`."""
     schema_: OwnSchema | None = Field(
         default=None,
         alias="schema",
         examples=[{"fields": [{"name": "amount", "type": "decimal(10,2)"}]}],
     )
-    """Of several sources of a query over `event_time`: fields that only this one has."""
+    """Fields that only this source has, in a query over `event_time` with several sources."""
     checkpoint: CheckpointSettings = CheckpointSettings()
-    """No batch exceeds any of these."""
+    """Limits of one batch."""
     storage_options: Options = Field(
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
-    """For the store; what is not given comes from its standard credential chain."""
+    """Options of the store; missing ones come from its credential chain."""
     advanced: SourceAdvanced = SourceAdvanced()
-    """What few have to set."""
+    """Rarely needed."""
 
     has_unit_column: ClassVar[bool] = False
 
     @property
     def uri(self) -> str:
-        """The directory that the files arrive in."""
+        """The directory in which the files arrive."""
         return self.source_uri
 
     @property
     def replaces(self) -> bool:
-        """Return whether what is read again replaces what was published, without a command."""
+        """True if a second reading replaces published rows without a command."""
         return self.units is not None
 
     @model_validator(mode="before")
@@ -257,7 +247,7 @@ class SourceSettings(CommonSource):
 
     @model_validator(mode="after")
     def _depth_is_the_templates(self) -> Self:
-        """A floor that is deeper than what it closes would close only a part of it."""
+        """Refuse a depth that is not the template's: its floor would close half a partition."""
         depth, known = self.advanced.partition_depth, self.partition_filter
         if depth is not None and known is not None and depth != known.depth:
             raise ValueError(
@@ -272,64 +262,61 @@ MAX_PARTS = 1000
 
 
 class UnitRangeSettings(Settings):
-    """The time that is read, from ``from`` up to ``to`` without it.
+    """The time range that is read, from `from` up to and excluding `to`.
 
-    A date, a time (with a zone behind it, if it is another), ``P30D`` for thirty days before
-    today, ``P0DT2H`` for two hours before this one; for ``to`` also ``-`` for now. Partitions are
-    counted from ``from``.
+    Values: a date, a time (optionally with a zone), `P30D` (30 days before today), `P0DT2H` (two
+    hours before this hour); for `to` also `-` (now). Partitions count from `from`.
     """
 
     from_: AsWritten = Field(default="2019-01-01", alias="from")
-    """Where it begins."""
+    """Start."""
     to: AsWritten = "-"
-    """Where it ends: now."""
+    """End."""
     zone: str = Field(default="UTC", min_length=1)
-    """Where days and months are counted."""
+    """Time zone of days and months."""
 
 
 class UnitPartSettings(Settings):
-    """A stretch of the range with a scheme of its own; parts may not overlap."""
+    """A part of the range with its own scheme; parts may not overlap."""
 
     by: str = Field(examples=["monthly"])
-    """As `partition`."""
+    """A scheme of `partition`."""
     from_: AsWritten = Field(alias="from", examples=["2019-01-01"])
-    """Where it begins."""
+    """Start."""
     to: AsWritten = Field(examples=["-"])
-    """Where it ends."""
+    """End."""
 
 
 class UnitsOfTable(Settings):
-    """Values that stand in a Delta table, one for each row that passes all ``filters``.
+    """Values from a Delta table: one unit for each row that passes all filters.
 
-    A filter is a regular expression that has to match the whole value; null matches none. A table
-    that cannot be read, or that gives no value, fails the source: it never means that
-    there are no units.
+    A table without values, or an unreadable one, fails the source; it never means "no units".
     """
 
     table: str = Field(min_length=1, examples=["../surveys"])
-    """Its place, or its path from the table that is written to."""
+    """URI, or path relative to the sink's table."""
     fields: list[str] = Field(min_length=1, examples=[["id"]])
-    """The columns that a unit's values are in."""
+    """Columns with a unit's values."""
     filters: dict[str, str] = Field(default_factory=dict, examples=[{"status": "OK|Success"}])
-    """Column: regular expression."""
+    """Column: regular expression for the whole value; null never matches."""
     storage_options: Options = Field(default_factory=dict, repr=False)
-    """For its store; by default those of the sink."""
+    """Options of its store; default: those of the sink."""
 
 
 class UnitValuesSettings(Settings):
-    """Values with a unit each in every partition: listed, or in a table."""
+    """Values that get a unit each in every partition: a list, or a table."""
 
     name: str | None = Field(default=None, min_length=1, examples=["surveyId"])
-    """What a listed value is called: `{unit.surveyId}`."""
+    """Name of a listed value: `{unit.surveyId}`."""
     list_: str | list[Any] | None = Field(default=None, alias="list", examples=["id1,id2"])
-    """Values, text with commas or JSON, or objects that name their fields."""
+    """Values: text with commas, JSON, or objects with named fields."""
     from_: UnitsOfTable | None = Field(default=None, alias="from", examples=[{"table": "../s"}])
-    """Instead of `list`."""
+    """A table instead of `list`."""
 
     @field_validator("list_")
     @classmethod
     def _from_json(cls, given: str | list[Any] | None) -> str | list[Any] | None:
-        """Text that is a list in JSON; other text is judged by whoever takes it apart."""
+        """Parse text that is a JSON list; other text is split later."""
         if not isinstance(given, str) or not given.lstrip().startswith("["):
             return given
         try:
@@ -359,42 +346,41 @@ class UnitValuesSettings(Settings):
 
 
 class UnitAdvanced(Settings):
-    """Number and pace of units that are read."""
+    """Number and pace of units."""
 
     inclusive: bool = False
-    """The source counts `{to}` in, so the last value before it is said: the day, second or
-    microsecond before, as its format can."""
+    """true: the source includes `{to}`, so the value before it is sent (a day, second or
+    microsecond less, by format)."""
     partial: bool = True
-    """false: the last partition waits until it is whole."""
+    """false: wait until the last partition is complete."""
     max_units_per_run: int = Field(default=0, ge=-1, le=5000)
-    """In one poll; 0: 500, -1: no limit."""
+    """Units per poll; 0: 500, -1: no limit."""
     min_units: int = Field(default=0, ge=0)
-    """Fewer values are a failure."""
+    """Fewer values are an error."""
     parallel: int = Field(default=4, ge=1, le=256)
-    """Units that are read at the same time."""
+    """Units read at the same time."""
     pacing: Seconds = Field(default=0, ge=0)
-    """How long each of these waits between two units."""
+    """Pause of each reader between two units."""
 
 
 class UnitSettings(Settings):
-    """Work units: each partition of ``range`` with each of ``values`` is read by itself.
+    """Work units: each partition of `range`, for each of `values`, is read by itself.
 
-    Each has a high watermark of its own, is tried again alone, and may be read again: what it
-    published before is then replaced, in one commit. docs/reference/units.md tells what is read
-    when.
+    Each unit has its own high watermark and is retried alone. A second reading replaces the unit's
+    rows in one commit. docs/reference/units.md says when units are read.
     """
 
     range: UnitRangeSettings = UnitRangeSettings()
-    """The time that is read."""
+    """The time range."""
     partition: str | list[UnitPartSettings] = "none"
-    """none, hourly, daily, weekly, monthly, yearly; or parts, each with its own."""
+    """none, hourly, daily, weekly, monthly, yearly; or a list of parts."""
     values: UnitValuesSettings | None = Field(
         default=None, examples=[{"name": "surveyId", "list": "id1,id2"}]
     )
-    """What there is a unit of besides time."""
+    """Values besides time that get a unit each."""
     grace: Seconds = Field(default=0, ge=0, examples=["3d"])
-    """So long before its high watermark a unit is read again."""
+    """Re-read a unit from this long before its high watermark."""
     cooldown: Seconds = Field(default=0, ge=0)
-    """So long behind its high watermark a unit is not read; for downloads of the same files."""
+    """Do not read a unit within this time after its high watermark."""
     advanced: UnitAdvanced = UnitAdvanced()
-    """What few have to set."""
+    """Rarely needed."""

@@ -1,4 +1,4 @@
-"""Tables: how they are partitioned, how their files are made, how they are committed to."""
+"""Settings of tables: partitions, files and commits."""
 
 from __future__ import annotations
 
@@ -30,20 +30,17 @@ IDENTITY_TYPES: Mapping[str, PartitionType] = {
 
 
 class PartitionColumn(Settings):
-    """One partition column made from a column of the rows.
+    """A partition column made from a column of the rows.
 
-    ``identity`` takes the value itself, ``date`` the day (``2024-01-28``) and ``hour``
-    the hour of the day (``00`` to ``23``) of a timestamp, in UTC. ``name`` is what the
-    partition column is called: by default like the column for ``identity``, else like
-    the transform. In YAML a plain column name means its ``identity``.
+    In YAML a plain name means its `identity`.
     """
 
     column: str = Field(min_length=1)
     """A field of the schema."""
     transform: Transform = "identity"
-    """The value, or the day or hour of a timestamp, in UTC."""
+    """The value, the day (`2024-01-28`) or the hour (`00` to `23`) of a timestamp, in UTC."""
     name: str = Field(default="", max_length=100)
-    """Of the partition column; by default like the column or the transform."""
+    """Name of the partition column; default: the column's for `identity`, else the transform's."""
 
     @model_validator(mode="before")
     @classmethod
@@ -63,32 +60,25 @@ class PartitionColumn(Settings):
 
     @property
     def replaces_column(self) -> bool:
-        """Return whether the value moves from the files into the path, as Delta has it."""
+        """True if the value moves from the files into the path, as in Delta."""
         return self.transform == "identity" and self.name == self.column
 
 
 class PartitionBy(Settings):
-    """Partitions of the table: by the rows' ``columns``, or by a template.
-
-    ``prefix_template`` is a strftime template of ``key=value`` components. The
-    time comes from the timestamp column ``column`` of each row or, without it,
-    from the source file's own partition. ``types`` gives partition columns a
-    Delta type; by default a column's ``identity`` has the type of its field,
-    ``%Y-%m-%d`` is a date and anything else a string.
-    """
+    """Partitions of the table, by columns or by a template."""
 
     prefix_template: str | None = None
     """A strftime template of `key=value` components."""
     column: str | None = None
-    """The timestamp that fills it; by default the source file's own partition does."""
+    """The timestamp column for the template; default: the source file's partition."""
     columns: list[PartitionColumn] = Field(
         default_factory=list,
         max_length=8,
         examples=[["country", {"column": "time", "transform": "hour"}]],
     )
-    """Instead of the template: columns of the rows."""
+    """Columns of the rows, instead of the template."""
     types: dict[str, PartitionType] = Field(default_factory=dict)
-    """By default a field's own type, date for `%Y-%m-%d`, string otherwise."""
+    """Types of partition columns; default: the field's type, date for `%Y-%m-%d`, else string."""
 
     @model_validator(mode="after")
     def _is_sound(self) -> Self:
@@ -121,9 +111,9 @@ class PartitionBy(Settings):
         return tuple(part.partition("=")[0] for part in (self.prefix_template or "").split("/"))
 
     def column_types(self, fields: Mapping[str, str]) -> dict[str, PartitionType]:
-        """Partition column names in order, with their types.
+        """Return the partition columns in order, with their types.
 
-        ``fields`` are the declared fields and their types, as far as there are any.
+        ``fields`` are the declared fields with their types.
         """
         by_default: dict[str, PartitionType] = {}
         for column in self.columns:
@@ -139,7 +129,7 @@ class PartitionBy(Settings):
         return {key: self.types.get(key, by_default.get(key, "string")) for key in self.keys}
 
     def problems(self, fields: Mapping[str, str]) -> list[str]:
-        """Return what does not fit the declared fields and their types; empty if all does."""
+        """Return the conflicts with the declared fields and their types, if any."""
         found: list[str] = []
         if self.column is not None and fields.get(self.column) != "timestamp":
             found.append(
@@ -201,51 +191,43 @@ BY_DATE = {"prefix_template": "date=%Y-%m-%d", "column": "time", "types": {"date
 
 
 class SinkAdvanced(Settings):
-    """Layout inside of files.
-
-    ``row_group_size_bytes`` counts rows as they lie in memory (Arrow), not as they are stored,
-    since it is what bounds a task's memory: 64 MiB there are 10 to 30 MB of snappy Parquet.
-    """
+    """Layout inside files."""
 
     row_group_size_bytes: int = Field(default=64 << 20, ge=64 << 10, le=1 << 30)
-    """In memory, before encoding and compression."""
+    """Row group size in memory (Arrow), which bounds a task's memory; 64 MiB are 10 to 30 MB of
+    snappy Parquet."""
 
 
 class SinkSettings(Settings):
-    """The Delta table's directory, and how Parquet files in it are made.
+    """The Delta table's directory and its Parquet files.
 
-    A file is closed when another row group would take it further from
-    ``file_size_mb`` than it is. Each file is sorted by ``sort_by`` as a whole, at the price of
-    local disk, memory and a third more time.
-
-    ``metadata_columns`` adds columns that say where a row comes from:
-    ``_source_file`` (its URI), ``_source_line`` (from 1), ``_ingested_at`` (when
-    its batch began); with ``event_time`` also ``_emitted_batch`` (the number of the batch
-    that a row came out with).
+    `sort_by` costs local disk, memory and about a third more time. Metadata columns: `_source_file`
+    (URI), `_source_line` (from 1), `_ingested_at` (start of the batch); with `event_time` also
+    `_emitted_batch` (batch that published the row).
     """
 
     table_uri: TableUri = Field(examples=["${BUCKET:-s3://lake}/tables/events"])
     """The directory of the Delta table."""
     file_size_mb: int = Field(default=128, ge=1, le=16_384)
-    """As stored; files come out close to it."""
+    """Target file size, as stored."""
     compression: ParquetCompression = "snappy"
-    """Of Parquet pages; `none` means `uncompressed`."""
+    """Parquet compression; `none` means `uncompressed`."""
     metadata_columns: tuple[MetadataColumn | Literal["_emitted_batch"], ...] = ()
-    """Of `_source_file`, `_source_line`, `_ingested_at`, `_emitted_batch`."""
+    """Columns to add."""
     partition_by: PartitionBy | None = Field(default=None, examples=[BY_DATE])
-    """How the table is partitioned; without it, it is not."""
+    """Partitions of the table; default: none."""
     sort_by: list[str] = Field(default_factory=list, max_length=8, examples=[["user", "-time"]])
-    """Within each file; `-` in front: descending."""
+    """Sort order of each file; a leading `-` means descending."""
     storage_options: Options = Field(
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
-    """For the store; what is not given comes from its standard credential chain."""
+    """Options of the store; missing ones come from its credential chain."""
     advanced: SinkAdvanced = SinkAdvanced()
-    """What few have to set."""
+    """Rarely needed."""
 
     @property
     def sort_keys(self) -> list[tuple[str, bool]]:
-        """The column of each part of ``sort_by``, and whether its highest value comes first."""
+        """The columns of ``sort_by``, each with whether its highest value comes first."""
         return [(key.removeprefix("-"), key.startswith("-")) for key in self.sort_by]
 
     @model_validator(mode="before")
@@ -257,72 +239,58 @@ class SinkSettings(Settings):
 
 
 class OptimizeSettings(Settings):
-    """Compaction of small files, every ``interval``, to about ``target_size_mb``."""
+    """Compaction of small files."""
 
     interval: Seconds = Field(default=HOUR, gt=0)
-    """From one compaction to the next."""
+    """Time between compactions."""
     target_size_mb: int = Field(default=128, ge=1)
-    """Files come out close to it."""
+    """Target file size."""
 
 
 class VacuumSettings(Settings):
-    """Deletion of files that the table let go, every ``interval``.
+    """Deletion of files that the table no longer uses.
 
-    ``retention`` is how long such a file is kept for readers of older
-    versions; without it the table's own ``delta.deletedFileRetentionDuration``
-    counts, which it may not be shorter than. Files that wait for their commit
-    are never deleted.
+    Files that wait for their commit are never deleted.
     """
 
     interval: Seconds = Field(default=DAY, gt=0)
-    """From one deletion to the next."""
+    """Time between runs."""
     retention: Seconds | None = Field(default=None, ge=0, examples=["7d"])
-    """By default the table's own; not shorter than that."""
+    """How long unused files are kept for readers of older versions; default and minimum:
+    `delta.deletedFileRetentionDuration` of the table."""
 
 
 class TableAdvanced(Settings):
-    """Times at which files are taken, and care for the table's log.
+    """Selection of files, and maintenance of the log.
 
-    By default every ``*.parquet`` counts whose name does not start with ``_``, ``.`` or
-    ``part-`` (other engines' OPTIMIZE writes ``part-`` files there). Files that carry Blizzard's
-    output id, or whose path starts with one of ``own_prefixes`` (``""`` for the whole table), are
-    committed at once. Others may be what another engine has written and not yet committed: they
-    wait until they are ``foreign_min_age`` old, and without it are not taken at all.
-
-    ``app_id`` is for a second instance beside the live one, a backfill: it keeps progress and
-    quarantine of its own. ``reconcile_interval`` is how often the whole directory is compared
-    with the log (0: never): what is younger than ``reconcile_horizon`` is committed, what is
-    older is reported.
-
-    ``delta_checkpoint_interval`` makes a log checkpoint every so many versions and
-    ``delta_log_cleanup`` says whether log entries past their retention are
-    removed; without them the table's own properties decide.
+    Blizzard's files and files below `own_prefixes` are committed at once. Other files may belong to
+    another engine's open commit, so they wait for `foreign_min_age`.
     """
 
     file_pattern: str = r"(?![_.]|part-).*\.parquet"
-    """A regular expression on the file name."""
+    """Regular expression for file names; other engines' OPTIMIZE writes `part-` files."""
     app_id: Name | None = Field(default=None, examples=["backfill"])
-    """For a second instance beside the live one."""
+    """For a second instance (a backfill): it keeps its own progress and quarantine."""
     max_tracked_partitions: int = Field(default=64, ge=1)
-    """Those with a date; older ones are closed; a poll costs a LIST for each."""
+    """Dated partitions that are listed; older ones are closed. Each costs one LIST a poll."""
     grace_period: Seconds = Field(default=5 * MINUTE, ge=0)
-    """How long a file may appear below one that was seen."""
+    """How long files may still appear below the watermark."""
     reconcile_interval: Seconds = Field(default=HOUR, ge=0)
-    """From one comparison of the directory with the log to the next; 0: never."""
+    """Time between full comparisons of directory and log; 0: never."""
     reconcile_horizon: Seconds = Field(default=2 * DAY, ge=0)
     """Younger stragglers are committed, older ones reported."""
     max_files_per_commit: int = Field(default=1000, ge=1)
-    """Files in one version of the table."""
+    """Files in one commit."""
     own_prefixes: list[str] = Field(default_factory=list)
-    """Paths that no other engine writes to; `""` for all."""
+    """Paths that no other engine writes to; `""`: the whole table."""
     foreign_min_age: Seconds | None = Field(default=HOUR, ge=0)
-    """Others' files wait that long; null: never taken."""
+    """Minimum age of other files; null: never commit them."""
     max_new_columns: int = Field(default=NEW_COLUMNS, ge=0)
-    """That one commit may add."""
+    """New columns in one commit."""
     delta_checkpoint_interval: int | None = Field(default=None, ge=1, examples=[100])
-    """Versions from one to the next; by default the table's own property."""
+    """Versions between log checkpoints; default: the table's property."""
     delta_log_cleanup: bool | None = Field(default=None, examples=[True])
-    """By default the table's own property."""
+    """Remove expired log entries; default: the table's property."""
 
     @field_validator("file_pattern")
     @classmethod
@@ -335,27 +303,27 @@ class TableAdvanced(Settings):
 
 
 class TableSettings(Settings):
-    """One Delta table that Penguin commits to; ``partition_filter`` is how far it looks back."""
+    """A Delta table to which Penguin commits."""
 
     table_uri: TableUri = Field(examples=["${BUCKET:-s3://lake}/tables/events"])
     """The directory of the Delta table."""
     poll_interval: Seconds = Field(default=10, gt=0)
-    """From one look for new files to the next."""
+    """Time between polls."""
     schema_evolution: Literal["merge", "strict", "overwrite"] = "merge"
-    """Whether files may bring new columns, may not, or make the schema theirs."""
+    """New columns in files: add them, refuse them, or replace the schema."""
     partition_by: PartitionBy | None = Field(default=None, examples=[BY_DATE])
-    """By default that of the pipeline with this `table_uri`."""
+    """Default: that of the pipeline with this `table_uri`."""
     partition_filter: PartitionFilter | None = Field(
         default=None, examples=[{"prefix_template": "date=%Y-%m-%d", "lookback": 30}]
     )
     """How far back to look for files."""
     optimize: OptimizeSettings | None = None
-    """Compaction of small files; off without it."""
+    """Compaction of small files; default: off."""
     vacuum: VacuumSettings | None = None
-    """Deletion of files that the table let go; off without it."""
+    """Deletion of unused files; default: off."""
     storage_options: Options = Field(
         default_factory=dict, repr=False, examples=[{"AWS_REGION": "us-east-1"}]
     )
-    """By default those of the pipeline with this `table_uri`."""
+    """Default: those of the pipeline with this `table_uri`."""
     advanced: TableAdvanced = TableAdvanced()
-    """What few have to set."""
+    """Rarely needed."""

@@ -79,7 +79,7 @@ def test_commented_keys_of_the_example_are_valid() -> None:
     lines = []
     for line in example_configuration().splitlines():
         text = line
-        if "# offset, page, cursor: " in line:  # not of kind none
+        if "# For offset, page and cursor: " in line:  # not of kind none
             continue
         while (commented := key.fullmatch(text)) is not None:
             text = f"{commented[1]}{commented[2]}"

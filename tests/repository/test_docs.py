@@ -131,8 +131,8 @@ def test_the_reference_has_every_key_its_type_default_and_remark() -> None:
     text = reference.configuration_reference()
     for line in (
         "## `pipelines.NAME.sources.NAME.checkpoint`",
-        '| `poll_interval` | duration, > 0 | `"1m"` | From one look for what is new to the next. |',
-        '| `order_guard` | `warn` `fail` `off` | `"warn"` | What to do about names that',
+        '| `poll_interval` | duration, > 0 | `"1m"` | Time between polls. |',
+        '| `order_guard` | `warn` `fail` `off` | `"warn"` | Reaction to names that',
         "| `total_concurrency` | whole number, ≥ 1, ≤ 256 | `8` |",
         '| `grace_period` | duration, ≥ 0 or `auto` | `"5m"` |',
         "| `table_uri` | text | **required** |",

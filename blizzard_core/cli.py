@@ -44,13 +44,13 @@ _LOGGING = "blizzard_py.logging"
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 SHELLS = ("bash", "zsh", "fish")
 # The headings of commands, as someone new needs them.
-SECTIONS = ("Set up", "Run", "Look", "Mend", "Commands")
+SECTIONS = ("Set up", "Run", "Inspect", "Repair", "Commands")
 
 config_argument = click.argument(
     "config", type=click.Path(path_type=Path, dir_okay=False), metavar="CONFIG"
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-once_option = click.option("--once", is_flag=True, help="Work off what is there now, then exit.")
+once_option = click.option("--once", is_flag=True, help="Ingest what is there now, then exit.")
 
 
 def _set_level(context: click.Context, _parameter: click.Parameter, level: str) -> None:
@@ -325,7 +325,7 @@ def completion_of(main: click.Group, program: str) -> click.Command:
         "completion",
         params=[click.Argument(["shell"], type=click.Choice(SHELLS))],
         callback=show,
-        help="Print the script that completes commands, options and names in your shell.",
+        help="Print a shell completion script.",
         section="Set up",
         examples=(
             f'eval "$({program} completion bash)"              # this shell, or in ~/.bashrc',

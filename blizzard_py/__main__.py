@@ -68,10 +68,10 @@ from blizzard_py.explain import lines
 @click.version_option(package_name="blizzard-penguin")
 @verbose_option
 def main() -> None:
-    """Ingest NDJSON files that keep arriving: none skipped, none twice.
+    """Ingest files, tables and APIs into Delta Lake, each row exactly once.
 
-    CONFIG is the YAML file that both daemons read. Exit codes: 0 done, 1 a pipeline
-    failed, 2 bad configuration or usage, 3 another daemon has taken over, 130 interrupted.
+    CONFIG is the YAML file that both daemons read. Exit codes: 0 done, 1 a pipeline failed, 2 bad
+    configuration or usage, 3 another daemon took over, 130 interrupted.
     """
 
 
@@ -79,7 +79,7 @@ def main() -> None:
     section="Run",
     examples=(
         "blizzard run config.yaml                     # until SIGTERM or SIGINT",
-        "blizzard run config.yaml --once              # drain what is there, then exit",
+        "blizzard run config.yaml --once              # ingest what is there, then exit",
         "blizzard run config.yaml --fresh             # ingest all again: the checkpoint is gone",
         "blizzard run config.yaml --log-level debug 2>&1 | jq .event",
     ),
@@ -89,26 +89,28 @@ def main() -> None:
 @click.option(
     "--fresh",
     is_flag=True,
-    help="Begin anew where the checkpoint is missing, although there are traces of earlier work.",
+    help="Start from nothing if a checkpoint is missing, even if earlier work exists.",
 )
 @click.option(
     "--take-over",
     is_flag=True,
-    help="Also from a daemon that is running; it ends with exit code 3 at its next save.",
+    help="Replace a running daemon, which stops with exit code 3 at its next save.",
 )
 @log_level_option
 @command
 def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
-    """Poll every source and ingest what is new.
+    """Poll every source and ingest new data.
 
-    Without --once it runs until SIGTERM or SIGINT. A source whose checkpoint is
-    missing, but not its journal or its rows in the table, is refused, since it would
-    ingest everything again; --fresh insists, for one start by hand. A daemon that works on
-    a source already is left alone; --take-over insists. Exit codes: 0 done, 1 a pipeline
-    failed, 2 bad configuration or a source refused, 3 another daemon has a source, or took
-    it over, 4 a secret was renewed, 5 with --once: done, and Penguin has refused what was
-    published before (`blizzard replay --refused`), 7 with --once: done but for work units that
-    could not be read and wait for another try (`blizzard status`), 130 --once was interrupted.
+    Without --once it runs until SIGTERM or SIGINT.
+
+    If a source's checkpoint is missing but its journal or its rows exist, the source is refused,
+    because everything would be ingested again; --fresh starts it from nothing. If another daemon
+    runs a source, that source is skipped; --take-over replaces the daemon.
+
+    Exit codes: 0 done, 1 a pipeline failed, 2 bad configuration or a source refused, 3 another
+    daemon runs a source or took it over, 4 a secret was renewed, 5 with --once: done, but Penguin
+    has refused published files (`blizzard replay --refused`), 7 with --once: done, except for work
+    units that failed and will be retried (`blizzard status`), 130 --once was interrupted.
     """
     admission = allow_takeover if take_over else refuse_if_running(person=sys.stdin.isatty())
     loaded = load_config(config)
@@ -122,12 +124,14 @@ def run(config: Path, once: bool, fresh: bool, take_over: bool) -> int:
 def validate(config: Path) -> int:
     """Check CONFIG and report every problem at once (exit code 2).
 
-    Sources of files are not looked at: `plan` tells whether they can be reached. Tables and
-    APIs are asked for their columns, and what their bounds may miss is told. The columns of each
-    pipeline are held against its Delta table, if there is one, and against Penguin's rules.
-    A start that would be refused since its checkpoint is gone, or has another name, is told.
-    If a pipeline has a transform or event_time, a Spark of this machine (or the Spark Connect
-    server) is asked about it, which takes some seconds; nothing is read or written.
+    Tables and APIs are asked for their columns, and the limits of their read bounds are shown.
+    Columns of each pipeline are compared with its Delta table, if it exists, and with Penguin's
+    rules. A start that would be refused, because a checkpoint is missing or has another name, is
+    reported.
+
+    A transform or event_time is checked by a local Spark (or the Spark Connect server), which takes
+    some seconds. File sources are not read; `plan` checks that they can be reached. Nothing is
+    written.
     """
     loaded = load_config(config)
     notes = validate_query_sources(loaded)
@@ -144,7 +148,7 @@ def validate(config: Path) -> int:
 
 
 @main.command(
-    section="Look",
+    section="Inspect",
     examples=(
         "blizzard plan config.yaml",
         "blizzard plan config.yaml --json | jq -r '.pipelines[].sources[].files[].path'",
@@ -156,21 +160,21 @@ def validate(config: Path) -> int:
     "moment",
     type=click.DateTime(("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z")),
     metavar="TIME",
-    help="Of tables and APIs: as it would be then (UTC, where it has no zone).",
+    help="For tables and APIs: plan as of this time (UTC without a zone).",
 )
-@click.option("--offline", is_flag=True, help="Ask no table and no API: bounds are of --now.")
-@click.option("--all", "everything", is_flag=True, help="List work units that are closed, too.")
+@click.option("--offline", is_flag=True, help="Query no table or API; bounds come from --now.")
+@click.option("--all", "everything", is_flag=True, help="Also list closed work units.")
 @json_option
 @log_level_option
 @command
 def plan(
     config: Path, moment: dt.datetime | None, offline: bool, everything: bool, as_json: bool
 ) -> int:
-    """Show what the next poll would ingest, and what finding it costs. Writes nothing.
+    """Show what the next poll would ingest, and the cost of finding it. Writes nothing.
 
-    Of a table or an API: the window, where it ends and what that may miss, and the statement
-    or request. That asks it two questions; --offline asks nothing. Of work units: each that is
-    open, whether it would be read, from where to where, and why.
+    For a table or an API: the window, its end, rows that the bound may miss, and the statement or
+    request; this costs two queries, none with --offline. For work units: each open unit, whether it
+    would be read, its time range, and why.
     """
     if moment is not None and moment.tzinfo is None:
         moment = moment.replace(tzinfo=dt.UTC)
@@ -179,7 +183,7 @@ def plan(
 
 
 @main.command(
-    section="Look",
+    section="Inspect",
     examples=(
         "blizzard status config.yaml",
         "blizzard status config.yaml --json | jq '.pipelines[].sources[].lag.secs'",
@@ -192,10 +196,9 @@ def plan(
 def status(config: Path, as_json: bool) -> int:
     """Show the state of every source, from storage alone.
 
-    Works from any machine that reaches the stores, whether the daemon runs or not.
-    A + behind a number says that there is more than was looked at. Exit codes: 0 nothing to do,
-    1 the state of a source cannot be read, 2 bad configuration or usage, 5 Penguin has refused
-    what was published (`blizzard replay --refused`).
+    Works from any machine that reaches the stores, even if no daemon runs. A + after a number means
+    "at least". Exit codes: 0 nothing to do, 1 the state of a source cannot be read, 2 bad
+    configuration or usage, 5 Penguin has refused published files (`blizzard replay --refused`).
     """
     found, errors = inspection.status(load_config(config))
     code = answer((found, errors), print_status, as_json=as_json)
@@ -203,28 +206,27 @@ def status(config: Path, as_json: bool) -> int:
 
 
 @main.command(
-    section="Look",
+    section="Inspect",
     examples=(
         "blizzard schema config.yaml",
         "blizzard schema config.yaml --json | jq '.pipelines[].fields'",
-        "blizzard schema config.yaml --diff           # does the source have other fields by now?",
+        "blizzard schema config.yaml --diff           # has the source changed?",
     ),
 )
 @config_argument
-@click.option("--diff", is_flag=True, help="Hold the newest files against columns and table.")
+@click.option("--diff", is_flag=True, help="Compare the newest files with columns and table.")
 @json_option
 @log_level_option
 @command
 def schema(config: Path, diff: bool, as_json: bool) -> int:
-    """Show every pipeline's columns: declared, inferred and kept, or from a sample now.
+    """Show every pipeline's columns: declared, inferred and stored, or from a sample now.
 
-    What is printed is YAML for schema.fields. Writes nothing.
+    Prints YAML for schema.fields. Writes nothing.
 
-    With --diff records of the newest files are looked at, those that are done as well: fields that
-    no column takes, columns that no record has, values that do not fit, with what to write under
-    schema.fields; and columns that only the table has, or that it refuses. Exit codes: 0 no
-    difference, 1 something cannot be read, 2 bad configuration or usage, 6 there is a
-    difference.
+    --diff reads records of the newest files, even if ingested, and shows fields without a column,
+    columns without a value, and values that do not fit, each with a proposal for schema.fields. It
+    also shows columns that only the table has or that it refuses. Exit codes: 0 no difference, 1
+    something cannot be read, 2 bad configuration or usage, 6 there is a difference.
     """
     loaded = load_config(config)
     if not diff:
@@ -236,7 +238,7 @@ def schema(config: Path, diff: bool, as_json: bool) -> int:
 
 
 @main.command(
-    section="Look",
+    section="Inspect",
     examples=(
         "blizzard explain config.yaml s3://raw/events/date=2024-01-28/1.ndjson.gz",
         "blizzard explain config.yaml ./raw/1.ndjson.gz --json | jq -r .verdict",
@@ -249,14 +251,12 @@ def schema(config: Path, diff: bool, as_json: bool) -> int:
 @log_level_option
 @command
 def explain(config: Path, uri: str, as_json: bool) -> int:
-    """Say what became of the file at URI, or what it waits for. Writes nothing.
+    """Show what happened to the file at URI, or why it waits. Writes nothing.
 
-    Of a table or an API URI is PIPELINE/SOURCE or PIPELINE/SOURCE#TASK: its window, what it
-    is read by, and its outputs.
-
-    URI is a local path or one such as s3://bucket/key, taken as it stands:
-    %-escapes are not decoded. Exit codes: 0 explained, whatever the answer is,
-    1 the state or a store cannot be read, 2 bad configuration or usage.
+    URI is a local path or a URI such as s3://bucket/key; %-escapes are not decoded. For a table or
+    an API it is PIPELINE/SOURCE or PIPELINE/SOURCE#TASK; then the window, the statement and the
+    outputs are shown. Exit codes: 0 explained, whatever the answer, 1 the state or a store cannot
+    be read, 2 bad configuration or usage.
     """
     found = inspection.explain(load_config(config), uri)
     if as_json:

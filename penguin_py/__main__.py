@@ -98,7 +98,7 @@ def validate(config: Path) -> int:
 
 
 @main.command(
-    section="Look",
+    section="Inspect",
     examples=("penguin plan config.yaml", "penguin plan config.yaml --json | jq .tables"),
 )
 @config_argument
@@ -114,7 +114,7 @@ def plan(config: Path, as_json: bool) -> int:
 
 
 @main.command(
-    section="Look",
+    section="Inspect",
     examples=("penguin status config.yaml", "penguin status config.yaml --json | jq .tables"),
 )
 @config_argument
@@ -128,7 +128,7 @@ def status(config: Path, as_json: bool) -> int:
 
 
 @main.command(
-    section="Mend",
+    section="Repair",
     examples=(
         "penguin reconcile config.yaml --dry-run      # what was left behind",
         "penguin reconcile config.yaml",
@@ -152,7 +152,7 @@ def reconcile(config: Path, dry_run: bool, as_json: bool) -> int:
 
 
 @main.command(
-    section="Mend",
+    section="Repair",
     examples=(
         "penguin discard config.yaml --table events --group events_main --dry-run",
         "penguin discard config.yaml --table events --output events/main/01a2…/1/00000-0/0",

@@ -33,7 +33,7 @@ from blizzard_py.commands.requests import following, print_result
 
 @click.command(
     cls=GuidedCommand,
-    section="Mend",
+    section="Repair",
     examples=(
         (
             "blizzard backfill config.yaml --pipeline events --source main "
@@ -55,17 +55,26 @@ from blizzard_py.commands.requests import following, print_result
     "last",
     default="",
     metavar="PREFIX",
-    help="Last partition, included; of a table or an API the value that is not included.",
+    help="Last partition, included; for a table or an API the end value, excluded.",
 )
-@click.option("--again", is_flag=True, help="Bring what is in once more, beside its rows.")
-@click.option("--once-more", is_flag=True, help="With --again: although the same was done before.")
+@click.option("--again", is_flag=True, help="Ingest files again and keep their old rows.")
+@click.option(
+    "--once-more", is_flag=True, help="With --again: even if the same request was done before."
+)
 @assume_missing_option
 @request_options(replaces=True)
-@click.option("--chunk", default="", metavar="DURATION", help="Of a table or an API: months=1.")
 @click.option(
-    "--begin-live-at-end", is_flag=True, help="Of one that has not begun: it begins at --to."
+    "--chunk",
+    default="",
+    metavar="DURATION",
+    help="For a table or an API: size of a chunk, such as months=1.",
 )
-@click.option("--values", default="", metavar="A,B", help="Of work units: of these values only.")
+@click.option(
+    "--begin-live-at-end",
+    is_flag=True,
+    help="For a source that has not started: it will start at --to.",
+)
+@click.option("--values", default="", metavar="A,B", help="For work units: only these values.")
 @log_level_option
 @command
 def backfill(
@@ -90,25 +99,23 @@ def backfill(
 ) -> int:
     """Ingest a range of partitions by a request, exactly once.
 
-    The daemon that runs does it, or this command where none runs; live files come first. --from
-    and --to may be files. Taken is what has no rows: what the source began above, and what was
-    given up. What polls have still to do is left to them.
+    The running daemon executes the request; without one this command does. Live files come first.
+    --from and --to may also be files. Ingested are files without rows in the table: those before
+    the source's start, and dead-lettered ones. Files that polls will ingest are left to them.
 
-    With --replace the files of the range that were ingested (mended ones, or after a change of
-    the schema) come again, and in the same commit exactly their rows of before go. What cannot be
-    replaced so is refused before anything is read. With --again they come beside these rows:
-    delete them from the table first.
+    --replace ingests files of the range again, for example corrected ones or after a schema change,
+    and removes exactly their old rows in the same commit. If that is not possible, nothing is read.
+    --again keeps the old rows, so delete them from the table first.
 
-    Of a table or an API it reads from --from up to --to, which is not included, in chunks. Only
-    what has no rows and polls will not read: below where the watermark was set before the source
-    began, or with --begin-live-at-end before it has begun. With --replace, of one whose rows are
-    replaced, everything from --from on is read once more.
+    Tables and APIs are read in chunks from --from up to, but not including, --to: only values below
+    the start of the source, or with --begin-live-at-end before it starts at all. With --replace,
+    for a source that replaces rows, everything from --from on is read again.
 
-    Of a source of work units all that have time from --from up to --to are marked: they are read
-    from their beginning, and replace their rows.
+    For a source of work units, all units between --from and --to are read again from their
+    beginning, and replace their rows.
 
     Exit codes: 0 done, 1 some were refused or failed, 2 bad configuration or usage, 7 no daemon has
-    taken the request yet, 130 interrupted; the request stays.
+    accepted the request yet, 130 interrupted; the request stays.
     """
     loaded, where = load_config(config), (pipeline, source)
     refuse_rows(loaded, where, "a backfill")

@@ -38,18 +38,16 @@ from blizzard_py.edits.checkpoint_store import CheckpointStore
 from blizzard_py.sources.tables.windows import from_stored, to_stored
 from blizzard_py.state.source_state import SourceState
 
-_yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+_yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 _why_option = click.option(
-    "--why", default="", metavar="TEXT", help="The reason, for `checkpoint log`."
+    "--why", default="", metavar="TEXT", help="Reason, shown by `checkpoint log`."
 )
-_dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Say what would change; write nothing."
-)
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change; write nothing.")
 
 
 @click.group(
     cls=GuidedGroup,
-    section="Mend",
+    section="Repair",
     examples=(
         "blizzard checkpoint show config.yaml --pipeline events --source main",
         (
@@ -59,7 +57,7 @@ _dry_run_option = click.option(
     ),
 )
 def checkpoint() -> None:
-    """A source's saved state: show it, move a watermark, start over, make it again, go back."""
+    """Show, edit, reset, rebuild or roll back a source's saved state."""
 
 
 for _command in (log, diff, rollback):
@@ -79,7 +77,7 @@ for _command in (log, diff, rollback):
 @log_level_option
 @command
 def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
-    """Show everything that is known of one source. Writes nothing."""
+    """Show the complete state of one source. Writes nothing."""
     found = owner_of(load_config(config), (pipeline, source))
     store = CheckpointStore(found.sink, found.id)
     seen, where = store.load(), store.where
@@ -106,21 +104,21 @@ def show(config: Path, pipeline: str, source: str, as_json: bool) -> int:
 )
 @config_argument
 @source_options(required=True)
-@click.option("--partition", default="", help="The partition; none for a source without them.")
+@click.option("--partition", default="", help="The partition, if the source has any.")
 @click.option(
     "--watermark",
     metavar="NAME",
-    help="The last name done, relative to the partition; '' for none.",
+    help="Last name done, relative to the partition; '' for none.",
 )
 @click.option(
     "--column",
     "columns",
     multiple=True,
     metavar="NAME=JSON",
-    help="Of a table or an API: a column's value, as `checkpoint show` prints it; repeatable.",
+    help="For a table or an API: a column's value, as `checkpoint show` prints it; repeatable.",
 )
-@click.option("--unit", metavar="NAME", help="Of work units: one, as `blizzard plan` names it.")
-@click.option("--high", metavar="TIME", help="With --unit: up to where it was read, or none.")
+@click.option("--unit", metavar="NAME", help="For work units: name, as `blizzard plan` shows it.")
+@click.option("--high", metavar="TIME", help="With --unit: its high watermark, or none.")
 @_why_option
 @_yes_option
 @_dry_run_option
@@ -139,14 +137,14 @@ def set_watermark(
     yes: bool,
     dry_run: bool,
 ) -> int:
-    """Move a partition's watermark: up to NAME everything counts as done.
+    """Move a partition's watermark: everything up to NAME counts as done.
 
-    Of a table or an API give --column instead, for each column that moves; of work units
-    --unit and --high, where `none` has the unit read again as a whole.
+    For a table or an API use --column, once for each column; for work units use --unit and --high
+    (`none` reads the unit again as a whole).
 
-    Forward, files in between are skipped; back, they are ingested again. What it
-    does to the files that are there is shown first. A daemon that runs stops
-    with exit code 3 at its next save; start it again afterwards.
+    Forward, files in between are skipped; back, they are ingested again. The effect on present
+    files is shown first. A running daemon stops with exit code 3 at its next save; start it again
+    afterwards.
     """
     if (unit is None) != (high is None) or (unit and (watermark is not None or columns)):
         raise click.UsageError("--unit and --high go together, and with neither of the others")
@@ -207,11 +205,9 @@ def _column_value(given: str) -> tuple[str, Any]:
 )
 @config_argument
 @source_options(required=True)
-@click.option("--units", is_flag=True, help="Begin work units anew, cut as they are configured.")
-@click.option("--adopt", is_flag=True, help="With --units: keep rows for ever that are of none.")
-@click.option(
-    "--event-time", "windows", is_flag=True, help="Forget open windows and keys, and nothing else."
-)
+@click.option("--units", is_flag=True, help="Start work units over, as configured now.")
+@click.option("--adopt", is_flag=True, help="With --units: keep rows that belong to no unit.")
+@click.option("--event-time", "windows", is_flag=True, help="Drop open windows and keys only.")
 @_why_option
 @_yes_option
 @_dry_run_option
@@ -230,14 +226,14 @@ def reset(
 ) -> int:
     """Start a source over, as if nothing had been ingested.
 
-    The table keeps its rows, so they come twice unless they are deleted. A daemon
-    that runs stops with exit code 3 at its next save.
+    The table keeps its rows, so they come twice unless you delete them. A running daemon stops with
+    exit code 3 at its next save.
 
-    Of a source of work units the first reading afterwards replaces all that it has published: its
-    rows are missing until their units are read again.
+    For a source of work units, the first reading afterwards replaces everything that the source has
+    published; rows are missing until their units are read again.
 
-    Of a pipeline over event time only what the query remembers can go: its open windows are never
-    published, and it may be another query from then on. Files stay done, and the watermark stays.
+    For a pipeline over event time only the query's state can be reset (--event-time): open windows
+    are never published, and the query may change. Files stay done, and the watermark stays.
     """
     edit: Callable[[SourceState], SourceState] = checkpoint_edit.reset
     if adopt and not units:
@@ -273,7 +269,7 @@ def reset(
 @click.option(
     "--done-before",
     metavar="PARTITION_OR_PATH",
-    help="Your word that every file below it is done, where nothing else tells.",
+    help="Declare every file below it done, where no evidence exists.",
 )
 @_yes_option
 @_dry_run_option
@@ -289,13 +285,12 @@ def rebuild(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Make a lost or damaged checkpoint again from what earlier work left.
+    """Rebuild a lost or damaged checkpoint from the journal, the ledger and the table.
 
-    Journal, ledger and the table's log say what is done; everything else that the
-    source lists is new. Batches that were being published are finished, or their files
-    tried again or put into the dead letters, whichever cannot double rows. Of a query over
-    event time what it remembers stays, and what the checkpoint has passed is done. Stop the
-    daemon first; one that runs is fenced. Exit codes: 0 done, 1 it would be guessing.
+    These say which files are done; all others at the source are new. Unfinished batches are
+    published, or their files are retried or dead-lettered, so that no row comes twice. For a query
+    over event time, its saved state stays, and files that the checkpoint has passed are done. Stop
+    the daemon first; a running one is fenced. Exit codes: 0 done, 1 the evidence is not sufficient.
     """
     if as_json and not (yes or dry_run):
         raise click.UsageError("--json asks nobody; give --dry-run, or --yes if you mean it")

@@ -43,9 +43,9 @@ _SHOWN_FILES = 10
 @log_level_option
 @command
 def log(config: Path, pipeline: str, source: str, as_json: bool) -> int:
-    """Show the checkpoints that changes by hand have kept: until when, who changed it, and why.
+    """List the backups of the checkpoint: valid until when, changed by whom, and why.
 
-    The newest first, 50 at most: older copies are removed by the next change.
+    Each manual change keeps a backup; the newest 50 are kept.
     """
     owner = owner_of(load_config(config), (pipeline, source))
     found = list(CheckpointStore(owner.sink, owner.id).versions())
@@ -114,10 +114,10 @@ def _version_json(found: Version | Unreadable) -> dict[str, object]:
 @log_level_option
 @command
 def diff(config: Path, pipeline: str, source: str, before: str, after: str, as_json: bool) -> int:
-    """Show what differs between two versions, or one and the checkpoint as it is.
+    """Compare two backups of the checkpoint, or one with the present checkpoint.
 
-    And of sources of files, which of those that are there now one would ingest and the other
-    would not. Writes nothing.
+    For file sources it also lists present files that only one of the two would ingest. Writes
+    nothing.
     """
     loaded, where = load_config(config), (pipeline, source)
     with closing(owner_of(loaded, where)) as found:
@@ -162,20 +162,20 @@ def _files(what: str, paths: Sequence[str], when: str) -> None:
 )
 @config_argument
 @source_options(required=True)
-@click.option("--to", "name", metavar="VERSION", required=True, help="As `checkpoint log` says.")
-@click.option("--why", metavar="TEXT", required=True, help="The reason, for `checkpoint log`.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would change; write nothing.")
+@click.option("--to", "name", metavar="VERSION", required=True, help="Name from `checkpoint log`.")
+@click.option("--why", metavar="TEXT", required=True, help="Reason, shown by `checkpoint log`.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show the change; write nothing.")
 @log_level_option
 @command
 def rollback(
     config: Path, pipeline: str, source: str, name: str, why: str, yes: bool, dry_run: bool
 ) -> int:
-    """Undo a change that was made by hand: bring the checkpoint from before it back.
+    """Undo a manual change: restore the checkpoint from before it.
 
-    Refused if anything of the source was published since, which would come twice
-    (`blizzard checkpoint rebuild` is for that), and if what the version counts on is gone. The
-    counts stay. A daemon that runs stops with exit code 3 at its next save.
+    Refused if the source has published anything since, because those rows would come twice (use
+    `blizzard checkpoint rebuild`), or if data that the version needs is gone. Counters stay. A
+    running daemon stops with exit code 3 at its next save.
     """
     if not why.strip():
         raise click.UsageError("--why: say why, for whoever looks at it later")

@@ -38,18 +38,17 @@ from blizzard_py.commands.starter.yaml_text import commented, write_configuratio
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("blizzard.yaml"),
     show_default=True,
-    help="What to write.",
+    help="Path of the new configuration.",
 )
-@click.option("--force", is_flag=True, help="Replace what is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @log_level_option
 @command
 def convert(files: tuple[Path, ...], output: Path, force: bool) -> int:
-    """Make a configuration of FILEs of the original Blizzard and Penguin.
+    """Convert configuration FILEs of the original Blizzard and Penguin.
 
-    Both daemons' files become one. Each key is taken over or named with the reason why not; one
-    that is unknown is refused, and then nothing is written. Secrets that stand in FILEs become
-    references to the environment. Its checkpoints stay in use:
-    docs/guides/move-from-original.md.
+    Both daemons' files become one. Each key is converted or named with a reason; an unknown key is
+    an error, and then nothing is written. Secrets in FILEs become references to the environment.
+    The original's checkpoints stay in use: docs/guides/move-from-original.md.
     """
     if output.exists() and not force:
         raise ConfigError(str(output), ["is there already; give another --output, or --force"])

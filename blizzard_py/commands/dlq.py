@@ -29,7 +29,7 @@ Listed = tuple[str, DeadLetterObject, DeadLetter | UnreadableDeadLetter]
 
 @click.group(
     cls=GuidedGroup,
-    section="Mend",
+    section="Repair",
     examples=(
         "blizzard dlq list config.yaml                     # what was given up, and why",
         "blizzard dlq show config.yaml --pipeline events --source main --letter LETTER_ID",
@@ -37,7 +37,7 @@ Listed = tuple[str, DeadLetterObject, DeadLetter | UnreadableDeadLetter]
     ),
 )
 def dlq() -> None:
-    """Dead letters: list and show what was given up, or close it; `replay` brings it."""
+    """List, show and close dead letters; `replay` ingests them."""
 
 
 dlq.add_command(show)
@@ -59,10 +59,10 @@ dlq.add_command(discard)
     type=click.IntRange(min=0),
     default=100,
     show_default=True,
-    help="Show at most so many letters; 0 shows all.",
+    help="Maximum number of letters; 0: all.",
 )
-@click.option("--replayed", is_flag=True, help="Also those that a replay has dealt with.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per letter and line.")
+@click.option("--replayed", is_flag=True, help="Also show closed letters.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @log_level_option
 @command
 def list_letters(
@@ -73,11 +73,10 @@ def list_letters(
     replayed: bool,
     as_json: bool,
 ) -> int:
-    """Show dead letters: whole files, late files and single records.
+    """List dead letters: whole files, late files and single records.
 
-    The id names the object that a letter is in, for `replay --letter`. Letters
-    are read one at a time, however many there are. Exit code 1: there are
-    objects in the queue that hold something else.
+    `replay --letter` takes the id. Memory use does not depend on the number of letters. Exit code
+    1: the queue holds objects that are not dead letters.
     """
     loaded = load_config(config)
     where = operations.sources_of(loaded, pipeline, source)

@@ -45,21 +45,25 @@ _SHOWN_CHARS = 500
 )
 @config_argument
 @source_options(required=True)
-@click.option("--letter", metavar="ID", required=True, help="One object, as `dlq list` names it.")
-@click.option("--line", type=click.IntRange(min=1), help="Of single records: that of this line.")
+@click.option(
+    "--letter", metavar="ID", required=True, help="One object, by its id from `dlq list`."
+)
+@click.option(
+    "--line", type=click.IntRange(min=1), help="For single records: the one of this line."
+)
 @click.option(
     "--context",
     type=click.IntRange(0, 100),
     default=2,
     show_default=True,
-    help="So many lines before and behind the bad one.",
+    help="Lines before and after the bad one.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="Show at most so many letters.",
+    help="Maximum number of letters.",
 )
 @json_option
 @log_level_option
@@ -74,10 +78,10 @@ def show(
     limit: int,
     as_json: bool,
 ) -> int:
-    """Show letters with the bad line and its neighbours, as the source's file has them now.
+    """Show dead letters with the bad line and its neighbours in the source's file.
 
-    The bad line itself is as the letter has it. Nothing in it can drive a terminal: what one
-    would obey is escaped, and long lines are cut in their middle.
+    The bad line comes from the letter, its neighbours from the file as it is now. Control
+    characters are escaped, and long lines are cut in the middle.
     """
     found = show_letters(load_config(config), (pipeline, source), letter, line, context)
     some = list(islice(found, limit))
@@ -140,10 +144,10 @@ def _print_shown(shown: LetterView) -> None:
 )
 @config_argument
 @source_options(required=True)
-@click.option("--letter", metavar="ID", help="One object, as `dlq list` names it.")
-@click.option("--all", "everything", is_flag=True, help="Every object that is there now.")
-@click.option("--why", metavar="TEXT", required=True, help="The reason, kept with the letters.")
-@click.option("--dry-run", is_flag=True, help="Say what would be closed; write nothing.")
+@click.option("--letter", metavar="ID", help="One object, by its id from `dlq list`.")
+@click.option("--all", "everything", is_flag=True, help="All present objects.")
+@click.option("--why", metavar="TEXT", required=True, help="Reason, stored with the letters.")
+@click.option("--dry-run", is_flag=True, help="Show the letters to close; write nothing.")
 @no_wait_option
 @take_over_option
 @json_option
@@ -161,10 +165,11 @@ def discard(
     take_over: bool,
     as_json: bool,
 ) -> int:
-    """Close letters that are not to be ingested; who, when and why is kept.
+    """Close dead letters without ingesting them, with a reason.
 
-    The files and records stay given up, and `dlq list --replayed` and `explain` tell of the
-    reason. It is a request: the daemon that runs does it, or this command where none runs.
+    The files and records stay out of the table; `dlq list --replayed` and `explain` show who closed
+    them, when and why. It is a request: the running daemon executes it; without one this command
+    does.
     """
     if (letter is None) != everything:
         raise click.UsageError("give either --letter ID or --all")

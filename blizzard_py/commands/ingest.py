@@ -23,7 +23,7 @@ from blizzard_py.commands.requests import following
 
 @click.command(
     cls=GuidedCommand,
-    section="Mend",
+    section="Repair",
     examples=(
         "blizzard ingest config.yaml s3://raw/events/date=2024-01-28/late.ndjson.gz --dry-run",
         "blizzard ingest config.yaml s3://raw/events/date=2024-01-28/late.ndjson.gz",
@@ -49,14 +49,16 @@ def ingest(
     take_over: bool,
     as_json: bool,
 ) -> int:
-    """Ingest the files at the URIs exactly once, whatever their names, by a request.
+    """Ingest the files at the URIs exactly once, by a request.
 
-    Late files, hidden ones, other endings, closed partitions: all are taken. They must
-    lie below a source's root. The daemon that runs does it, or this command where none
-    runs. A file that polls have still to do is left to them, one whose rows are in is left out.
-    Given again the same command finds its request and follows it. Exit codes: 0 all are in or
-    left to polls, 1 some are missing, refused or were given up, 2 bad configuration or
-    usage, 7 no daemon has taken the request yet, 130 interrupted; the request stays.
+    Any file below a source's root is accepted: late or hidden files, other endings, closed
+    partitions. The running daemon executes the request; without one this command does. Files that
+    polls will ingest anyway are left to them; files whose rows are in the table are skipped. The
+    same command again follows its first request.
+
+    Exit codes: 0 all are ingested or left to polls, 1 some are missing, refused or dead-lettered, 2
+    bad configuration or usage, 7 no daemon has accepted the request yet, 130 interrupted; the
+    request stays.
     """
     loaded = load_config(config)
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)

@@ -32,24 +32,26 @@ from blizzard_py.commands.starter.yaml_text import secrets_in, write_configurati
 @click.argument(
     "path", type=click.Path(path_type=Path, dir_okay=False), default=Path("blizzard.yaml")
 )
-@click.option("--source-uri", metavar="URI", help="Where files arrive; by default ./raw.")
+@click.option("--source-uri", metavar="URI", help="Directory of arriving files; default ./raw.")
 @click.option(
     "--table-uri",
     metavar="URI",
-    help="The Delta table; by default below ./lake, named for what it holds.",
+    help="The Delta table; default: below ./lake, named after the data.",
 )
 @click.option("--connection", metavar="URI", help="A database, a lake or an API, instead of files.")
-@click.option("--table", metavar="NAME", help="The table to read, with its schema.")
+@click.option("--table", metavar="NAME", help="Table to read, with its schema.")
 @click.option(
     "--driver",
     type=click.Choice(("postgresql", "mysql", "sqlite", "http", *LAKES)),
-    help="What reads the connection; by default by its beginning.",
+    help="Driver of the connection; default: from its scheme.",
 )
-@click.option("--column", metavar="NAME", help="What tells new rows; by default proposed.")
-@click.option("--records", metavar="PATH", help='Of an API: where its records stand; "" is all.')
-@click.option("--since", metavar="PARAM", help="Of an API: what it calls the time to begin at.")
-@click.option("--token-env", metavar="VAR", help="Of an API: the variable with its bearer token.")
-@click.option("--force", is_flag=True, help="Replace PATH if it is there.")
+@click.option("--column", metavar="NAME", help="Watermark column; default: proposed.")
+@click.option("--records", metavar="PATH", help='For an API: path to the records; "" is the root.')
+@click.option("--since", metavar="PARAM", help="For an API: parameter for the start time.")
+@click.option(
+    "--token-env", metavar="VAR", help="For an API: environment variable with its bearer token."
+)
+@click.option("--force", is_flag=True, help="Replace an existing PATH.")
 @log_level_option
 @command
 def init(
@@ -67,10 +69,9 @@ def init(
 ) -> int:
     """Write a commented starter configuration to PATH (blizzard.yaml).
 
-    If the source can be read, some of its files propose the schema, and all names that are
-    listed the layout; a connection is asked for its columns, and for one that tells new rows. A
-    password is written as a reference to the environment. Asks nothing of you; never replaces
-    a file without --force.
+    If the source can be read, a sample of its files proposes the schema, and their names the
+    layout. A connection is asked for its columns and for a watermark column. Passwords become
+    references to the environment. Asks no questions; replaces an existing file only with --force.
     """
     if path.exists() and not force:
         raise ConfigError(str(path), ["is there already; give another PATH, or --force"])

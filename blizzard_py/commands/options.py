@@ -57,7 +57,7 @@ def _sources(context: click.Context, _parameter: click.Parameter, typed: str) ->
 
 def source_options(*, required: bool) -> Callable[[Body], Body]:
     """``--pipeline`` and ``--source``; without ``required`` none means all."""
-    every = "" if required else " All by default."
+    every = "" if required else " Default: all."
 
     # Options are applied from the last to the first, as decorators are.
     options: list[Any] = [
@@ -65,13 +65,13 @@ def source_options(*, required: bool) -> Callable[[Body], Body]:
             "--source",
             required=required,
             shell_complete=_sources,
-            help=f"The source's name.{every}",
+            help=f"Source name.{every}",
         ),
         click.option(
             "--pipeline",
             required=required,
             shell_complete=_pipelines,
-            help=f"The pipeline's name.{every}",
+            help=f"Pipeline name.{every}",
         ),
     ]
 

@@ -27,7 +27,7 @@ _PRINTED = 200
 assume_missing_option = click.option(
     "--assume-missing",
     is_flag=True,
-    help="Assume the table has no row of a file, even if unverified. Look there first.",
+    help="Assume the table has no row of these files. Check the table first.",
 )
 _ASSUME_NAMED = click.option(
     "--assume-named",
@@ -39,17 +39,15 @@ _ASSUME_NAMED = click.option(
 def request_options(*, replaces: bool) -> Callable[[Body], Body]:
     """Return the options of a command that requests files; ``replaces``: it has --replace."""
     options: list[Any] = [
-        click.option("--why", default="", metavar="TEXT", help="The reason, kept with it."),
-        click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing."),
+        click.option("--why", default="", metavar="TEXT", help="Reason, stored with the request."),
+        click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing."),
         no_wait_option,
         take_over_option,
         json_option,
     ]
     if replaces:
         options = [
-            click.option(
-                "--replace", is_flag=True, help="Replace the rows that the files have in the table."
-            ),
+            click.option("--replace", is_flag=True, help="Replace the files' rows in the table."),
             _ASSUME_NAMED,
             *options,
         ]

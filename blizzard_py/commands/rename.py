@@ -25,7 +25,7 @@ from blizzard_py.edits.rename import Renamed
 
 @click.command(
     cls=GuidedCommand,
-    section="Mend",
+    section="Repair",
     examples=(
         (
             "blizzard rename config.yaml --from events_main "
@@ -48,14 +48,14 @@ from blizzard_py.edits.rename import Renamed
     "--from",
     "old_id",
     metavar="OLD_ID",
-    help="What the state is named by now: {pipeline}_{source}, or an `id`.",
+    help="Present name of the state: {pipeline}_{source}, or an `id`.",
 )
 @click.option(
     "--moved-from",
     metavar="OLD_URI",
-    help="The source_uri before: the same files are under the same names at the new one.",
+    help="Old source_uri; the new one has the same files under the same names.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; write nothing.")
 @json_option
 @log_level_option
 @command
@@ -68,12 +68,11 @@ def rename(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Keep a source's state when its names change, or its files move.
+    """Keep a source's state when its name changes, or its files move.
 
-    CONFIG has the new names already. Checkpoint, journal, ledger and dead letters go over to
-    the new id, and nobody can run under the old one any more. A daemon that runs is fenced.
-    Killed at any moment, the same command goes on. Exit codes: 0 done, 1 refused, 2 bad
-    configuration or usage, 3 somebody else took over.
+    CONFIG already has the new names. Checkpoint, journal, ledger and dead letters move to the new
+    id, and the old id is closed. A running daemon is fenced. If the command is interrupted, run it
+    again. Exit codes: 0 done, 1 refused, 2 bad configuration or usage, 3 another writer took over.
     """
     loaded = load_config(config)
     refuse_edit(loaded, (pipeline, source), "a rename")

@@ -34,7 +34,7 @@ from blizzard_py.commands.requests import following, print_result
 
 @click.command(
     cls=GuidedCommand,
-    section="Mend",
+    section="Repair",
     examples=(
         "blizzard replay config.yaml --pipeline events --source main --all --dry-run",
         "blizzard replay config.yaml --pipeline events --source main --all",
@@ -46,16 +46,24 @@ from blizzard_py.commands.requests import following, print_result
 )
 @config_argument
 @source_options(required=False)
-@click.option("--letter", metavar="ID", help="One object, as `dlq list` names it.")
-@click.option("--all", "everything", is_flag=True, help="Every object that is there now.")
-@click.option("--stage", metavar="STAGE", help="Objects with a letter of this stage, as late.")
-@click.option("--reason", metavar="TEXT", help="Objects with a letter whose error has this text.")
-@click.option("--since", metavar="TIME", help="Objects written since then: 2024-01-28T14:00:00Z.")
-@click.option("--refused", is_flag=True, help="Files of Parquet files that Penguin has refused.")
+@click.option("--letter", metavar="ID", help="One object, by its id from `dlq list`.")
+@click.option("--all", "everything", is_flag=True, help="All present objects.")
+@click.option(
+    "--stage", metavar="STAGE", help="Objects with a letter of this stage, such as `late`."
+)
+@click.option(
+    "--reason", metavar="TEXT", help="Objects with a letter whose error contains this text."
+)
+@click.option(
+    "--since", metavar="TIME", help="Objects written since, such as 2024-01-28T14:00:00Z."
+)
+@click.option(
+    "--refused", is_flag=True, help="Source files whose Parquet files Penguin has refused."
+)
 @click.option(
     "--from-source",
     is_flag=True,
-    help="Take records from their line in the source file as it is now, not from the letter.",
+    help="Read records from their line in the present source file, not from the letter.",
 )
 @request_options(replaces=True)
 @log_level_option
@@ -79,19 +87,19 @@ def replay(
     take_over: bool,
     as_json: bool,
 ) -> int:
-    """Bring dead letters after a fix, exactly once, by a request to the daemon.
+    """Ingest dead letters again after a fix, exactly once, by a request.
 
-    Change the schema, or mend the files at the source under their old names, and replay. Whole
-    files are read where they lie, records are taken from their letters. What fails again has a new
-    letter. The live watermarks are not touched. The daemon that runs does it, or this command where
-    none runs. Work units are marked instead, and read again.
+    First change the schema, or correct the files at the source under their old names. Whole files
+    are read from the source, single records from their letters. Failures get new letters. Live
+    watermarks do not change. Work units are read again instead. The running daemon executes the
+    request; without one this command does.
 
-    With --replace each file that a letter tells of comes again as a whole, also of a letter
-    of single records, and its rows of before go in the same commit. --refused brings the files of
-    Parquet files that Penguin has refused: mend the configuration or the table first.
+    --replace ingests each file with a letter again as a whole, even for single records, and removes
+    its old rows in the same commit. --refused ingests the files whose Parquet files Penguin has
+    refused; first correct the configuration or the table.
 
     Exit codes: 0 done, 1 some were refused or failed again, 2 bad configuration or usage, 7 no
-    daemon has taken the request yet, 130 interrupted; the request stays.
+    daemon has accepted the request yet, 130 interrupted; the request stays.
     """
     loaded = load_config(config)
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)

@@ -43,12 +43,12 @@ _COUNTED = {
 OPEN = 7
 
 no_wait_option = click.option(
-    "--no-wait", is_flag=True, help="Write the request and leave it to the daemon."
+    "--no-wait", is_flag=True, help="Leave the request to the daemon; do not wait."
 )
 take_over_option = click.option(
     "--take-over",
     is_flag=True,
-    help="Do it here; a daemon that runs stops with exit code 3 at its next save.",
+    help="Execute it here; a running daemon stops with exit code 3 at its next save.",
 )
 
 
@@ -90,14 +90,14 @@ def print_result(result: RequestResult, done: str) -> int:
 
 @click.group(
     cls=GuidedGroup,
-    section="Mend",
+    section="Repair",
     examples=(
         "blizzard requests list config.yaml",
         "blizzard requests cancel config.yaml 7f3a9c2e.1",
     ),
 )
 def requests() -> None:
-    """Requests of operators: list them, show one, cancel one."""
+    """List, show and cancel operators' requests."""
 
 
 @requests.command("list", examples=("blizzard requests list config.yaml",))
@@ -106,7 +106,7 @@ def requests() -> None:
 @log_level_option
 @command
 def list_requests(config: Path, as_json: bool) -> int:
-    """List the requests of all sources: who asked for what, and how it went. Writes nothing."""
+    """List the requests of all sources: author, content and state. Writes nothing."""
     found = list(find_requests(load_config(config)))
     if as_json:
         print_json({"requests": [asdict(each) for each in found]})
@@ -161,16 +161,16 @@ def _selected(select: Mapping[str, Any]) -> str:
 )
 @config_argument
 @click.argument("request_id", metavar="ID")
-@click.option("--files", is_flag=True, help="Also what became of each file, and why.")
+@click.option("--files", is_flag=True, help="Also show the outcome of each file.")
 @json_option
 @log_level_option
 @command
 def show(config: Path, request_id: str, files: bool, as_json: bool) -> int:
-    """Show one request: what it selects, who asked and why, and how it went. Writes nothing.
+    """Show one request: what it selects, its author and reason, and its state. Writes nothing.
 
-    With --files also what became of each file so far: ingested, replaced, present (its rows were
-    in), left (to polls), refused, missing, quarantined, kept (it failed, and its rows of before
-    are as they were), or taken where it is not done yet.
+    --files adds the outcome of each file so far: ingested, replaced, present (rows already in the
+    table), left (to polls), refused, missing, quarantined, kept (failed; the old rows stay), or
+    taken (in progress).
     """
     loaded = load_config(config)
     for each in find_requests(loaded):
@@ -224,13 +224,13 @@ def _shortened(value: object) -> str:
 )
 @config_argument
 @click.argument("request_id", metavar="ID")
-@click.option("--why", default="", metavar="TEXT", help="The reason, kept with the request.")
+@click.option("--why", default="", metavar="TEXT", help="Reason, stored with the request.")
 @log_level_option
 @command
 def cancel(config: Path, request_id: str, why: str) -> int:
-    """Have a request not be done. What was done of it already stays done.
+    """Cancel a request. Finished parts of it stay done.
 
-    Needs nothing but the table's directory, so it works also where the source cannot be reached.
+    Needs only the table's directory, so it works even if the source cannot be reached.
     """
     result = cancel_request(load_config(config), request_id, why.strip(), time.time())
     click.echo(

@@ -24,31 +24,31 @@ from blizzard_py.app.event_state import event_state
 
 @click.command(
     cls=GuidedCommand,
-    section="Look",
+    section="Inspect",
     examples=(
         "blizzard state config.yaml",
         "blizzard state config.yaml --pipeline pages --limit 1000 --json",
     ),
 )
 @config_argument
-@click.option("--pipeline", metavar="NAME", help="Of this pipeline alone.")
+@click.option("--pipeline", metavar="NAME", help="Only this pipeline.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
     metavar="N",
-    help="Rows of each operator, those that end first.",
+    help="Rows shown of each operator, first those that end first.",
 )
 @json_option
 @log_level_option
 @command
 def state(config: Path, pipeline: str | None, limit: int, as_json: bool) -> int:
-    """Show what pipelines over event time remember: open windows, keys seen, rows that wait.
+    """Show the state of queries over event time: open windows, keys and waiting rows.
 
-    From a copy of the saved state, beside a daemon that runs; Spark is started to read it. A row
-    of state is let go once a row has come whose time is later than its end by more than
-    the delay. Exit codes: 0 shown, 1 the state cannot be read, 2 no event_time, or bad usage.
+    Reads a copy of the saved state, so the daemon may run; starts Spark. A row of state is dropped
+    once a row arrives whose time is later than its end by more than the delay. Exit codes: 0 shown,
+    1 the state cannot be read, 2 no event_time, or bad usage.
     """
     found = event_state(load_config(config), pipeline, limit)
     return answer((found, []), _print, as_json=as_json)

@@ -33,7 +33,7 @@ _ERRORS = 3
 
 @click.command(
     cls=GuidedCommand,
-    section="Look",
+    section="Inspect",
     examples=("blizzard watch config.yaml", "blizzard watch config.yaml --every 30"),
 )
 @config_argument
@@ -43,16 +43,16 @@ _ERRORS = 3
     default=5.0,
     show_default=True,
     metavar="SECS",
-    help="Time between two looks; each costs what `blizzard status` does.",
+    help="Seconds between refreshes; each costs as much as `blizzard status`.",
 )
 @log_level_option
 @command
 def watch(config: Path, every: float) -> int:
-    """Watch all pipelines of both daemons on a terminal, until Ctrl-C.
+    """Watch all pipelines of both daemons in a terminal, until Ctrl-C.
 
-    From storage alone, as `blizzard status`: works from any machine that reaches the stores.
-    Trouble comes first where the window is too low for all. Exit codes: 0 ended by Ctrl-C,
-    2 bad configuration or usage.
+    Reads storage alone, as `blizzard status` does, so it works from any machine that reaches the
+    stores. Problems come first if the terminal is too small. Exit codes: 0 ended by Ctrl-C, 2 bad
+    configuration or usage.
     """
     console = Console()
     if not console.is_terminal or console.is_dumb_terminal:

@@ -32,18 +32,18 @@ _EXAMPLE = (
 )
 
 
-@click.group(cls=GuidedGroup, section="Mend", examples=(_EXAMPLE,))
+@click.group(cls=GuidedGroup, section="Repair", examples=(_EXAMPLE,))
 def watermark() -> None:
-    """The watermark over event time: close windows of a source that brings no more rows."""
+    """Move the event-time watermark of a source without new rows."""
 
 
 @watermark.command("advance", examples=(_EXAMPLE,))
 @config_argument
 @source_options(required=True)
-@click.option("--to", "to", required=True, metavar="TIME", help="ISO 8601; without a zone in UTC.")
-@click.option("--why", default="", metavar="TEXT", help="The reason, for `checkpoint log`.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what it closes; write nothing.")
+@click.option("--to", "to", required=True, metavar="TIME", help="ISO 8601; UTC without a zone.")
+@click.option("--why", default="", metavar="TEXT", help="Reason, shown by `checkpoint log`.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show the windows to close; write nothing.")
 @no_wait_option
 @take_over_option
 @log_level_option
@@ -59,13 +59,13 @@ def advance(
     no_wait: bool,
     take_over: bool,
 ) -> int:
-    """Have the next batch move the watermark to TIME, as if a row had come.
+    """Move the event-time watermark to TIME with the next batch.
 
-    Windows that end by then are published, keys forgotten, and rows that come for them later
-    are late. What it closes is said first; Spark is started to find out. It is a request: the
-    daemon takes it between two batches, or this command does where none runs. The next batch
-    moves the watermark, also without files. Exit codes: 0 done, 1 refused, 2 no event_time, or bad
-    usage, 7 no daemon has taken the request yet.
+    Windows that end by then are published and keys are dropped; later rows for them are late. The
+    closed windows are shown first; this starts Spark. It is a request: the running daemon executes
+    it between two batches; without one this command does. The watermark then moves even without
+    files. Exit codes: 0 done, 1 refused, 2 no event_time, or bad usage, 7 no daemon has accepted
+    the request yet.
     """
     # Arrow's functions, which no poll needs.
     from blizzard_py.edits.event_time import advanced  # noqa: PLC0415  # see above

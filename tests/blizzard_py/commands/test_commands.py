@@ -109,7 +109,7 @@ def test_help_groups_commands_by_purpose_and_forgets_none() -> None:
     for program, group in (("blizzard", blizzard), ("penguin", penguin)):
         text = invoke("--help", program=group).output
         headings = [line for line in text.splitlines() if re.fullmatch(r"[A-Z][a-z ]+:", line)]
-        assert headings == ["Options:", "Set up:", "Run:", "Look:", "Mend:", "Examples:"]
+        assert headings == ["Options:", "Set up:", "Run:", "Inspect:", "Repair:", "Examples:"]
         for found, path, command in EVERY:
             if found == program and path:
                 assert getattr(command, "section", "") in SECTIONS

@@ -256,3 +256,17 @@ def test_a_stale_layer_diagram_is_an_error(tmp_path: Path, monkeypatch: pytest.M
     assert layers.main([]) is None
     assert layers.main(["--check"]) is None
     assert "blizzard_core ─" in layers.PAGE.read_text("utf-8")
+
+
+def test_design_pages_stay_short() -> None:
+    words = sum(len(read(page).split()) for page in (DOCS / "design").glob("*.md"))
+    assert words <= DESIGN_WORDS_AT_MOST
+    lines = read(DOCS / "design/architecture.md").splitlines()
+    assert len(lines) <= ARCHITECTURE_LINES_AT_MOST
+
+
+@pytest.mark.parametrize("name", ["architecture.md", "protocol.md"])
+def test_design_pages_name_modules_by_their_whole_path(name: str) -> None:
+    for code in re.findall(r"`([^`\n]+)`", without_blocks(read(DOCS / "design" / name))):
+        if re.fullmatch(r"[a-z_]+(/[a-z_]+)+(\.py)?/?|[a-z_]+\.py", code):
+            assert (ROOT / code).exists(), code

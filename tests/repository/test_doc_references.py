@@ -268,5 +268,5 @@ def test_design_pages_stay_short() -> None:
 @pytest.mark.parametrize("name", ["architecture.md", "protocol.md"])
 def test_design_pages_name_modules_by_their_whole_path(name: str) -> None:
     for code in re.findall(r"`([^`\n]+)`", without_blocks(read(DOCS / "design" / name))):
-        if re.fullmatch(r"[a-z_]+(/[a-z_]+)+(\.py)?/?|[a-z_]+\.py", code):
+        if re.fullmatch(r"[a-z][a-z_]*(/[a-z_]+)+(\.py)?/?|[a-z_]+\.py", code):
             assert (ROOT / code).exists(), code

@@ -25,7 +25,7 @@ from rich.console import Console
 from blizzard_core import log
 from blizzard_core.daemon import Loop, run_worker
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.wiring import parts_of, source_pipeline, spark_engine
+from blizzard_py.app.wiring import context_of, source_pipeline, spark_engine
 from blizzard_py.demo.stage import DemoFailedError, staged, step
 from blizzard_py.engines.lazy import LazyEngine
 from demo.surveys import OPENED, Surveys, served
@@ -90,7 +90,7 @@ class Demo:
 
     def blizzard(self, now: datetime) -> None:
         """`blizzard run --once`, at another time."""
-        parts = parts_of(self.config, WHERE, self.engine)
+        parts = context_of(self.config, WHERE, self.engine)
         with closing(source_pipeline(replace(parts, clock=now.timestamp))) as worker:
             _finished("blizzard", run_worker(worker, _ONCE, threading.Event()))
             worker.release()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import ConfigError, StateError
 from blizzard_core.settings.document import Config
-from blizzard_py.app.wiring import NoEngine, owner_parts
+from blizzard_py.app.wiring import NoEngine, owner_context
 from blizzard_py.engines.lazy import StoppableEngine
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_state import StreamState, moment
@@ -27,7 +27,7 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    parts: Parts
+    parts: SourceContext
 
 
 def event_state(config: Config, pipeline: str | None, most: int) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def operators_ending_by(
     """
     engine = local_engine(config)
     try:
-        _, found = _operators(owner_parts(config, where, NoEngine()), engine, 1, until_ms)
+        _, found = _operators(owner_context(config, where, NoEngine()), engine, 1, until_ms)
         return found
     finally:
         engine.stop()
@@ -78,7 +78,7 @@ def local_engine(config: Config) -> StoppableEngine:
 def _queries(config: Config, pipeline: str | None) -> Iterator[_Query]:
     for name, block in config.pipelines.items():
         if block.query is not None and pipeline in {None, name}:
-            yield _Query(owner_parts(config, (name, min(block.sources)), NoEngine()))
+            yield _Query(owner_context(config, (name, min(block.sources)), NoEngine()))
 
 
 def _query_document(query: _Query, engine: StoppableEngine, most: int) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _query_document(query: _Query, engine: StoppableEngine, most: int) -> dict[s
 
 
 def _operators(
-    parts: Parts, engine: StoppableEngine, most: int, until_ms: int = 0
+    parts: SourceContext, engine: StoppableEngine, most: int, until_ms: int = 0
 ) -> tuple[StreamState, tuple[OperatorMemory, ...]]:
     # Spark is imported for what has state, and for nothing else.
     from blizzard_py.engines.spark.scratch import Scratch  # noqa: PLC0415  # see above

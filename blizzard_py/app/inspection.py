@@ -23,8 +23,8 @@ from blizzard_py.app.source_kinds import PlanOptions, kind_of
 from blizzard_py.app.validation import table_problems
 from blizzard_py.app.wiring import (
     NoEngine,
+    context_of,
     inferred_schema,
-    parts_of,
     source_pipeline,
     views,
 )
@@ -36,7 +36,7 @@ from blizzard_py.schema.types import field_spec
 from blizzard_py.selection.refused import refusals, refused_outputs
 from blizzard_py.slices.instants import stamp
 from blizzard_py.sources.cold_start import check_cold_start
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.story import way_out
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.last_error import last_error
@@ -56,7 +56,7 @@ def explain(config: Config, uri: str) -> Explanation:
         for source_name in pipeline.query_sources:
             named, _, task = uri.partition("#")
             if named == f"{name}/{source_name}":
-                parts = parts_of(config, (name, source_name), NoEngine())
+                parts = context_of(config, (name, source_name), NoEngine())
                 return explained(parts, Located(uri, parts.name, task, "names it", ()))
     roots = {
         f"{name}/{source_name}": source.source_uri
@@ -67,11 +67,11 @@ def explain(config: Config, uri: str) -> Explanation:
     if place.source is None or place.path is None:
         return unmatched(place)
     pipeline_name, _, source_name = place.source.partition("/")
-    parts = parts_of(config, (pipeline_name, source_name), NoEngine())
+    parts = context_of(config, (pipeline_name, source_name), NoEngine())
     return with_untaken(config, parts, explained(parts, place))
 
 
-def explained(parts: Parts, place: Located) -> Explanation:
+def explained(parts: SourceContext, place: Located) -> Explanation:
     """Return what became of a file of the source, or will. Raises `StateError`, `StorageError`."""
     kind = kind_of(parts)
     source = SourcePipeline(parts, kind.opener(parts)).source
@@ -101,7 +101,7 @@ def _schema_of(config: Config, name: str) -> dict[str, Any]:
     if not pipeline.schema_.is_found_out:
         return described("declared", declared)
     for source_name in pipeline.sources:
-        parts = parts_of(config, (name, source_name), NoEngine())
+        parts = context_of(config, (name, source_name), NoEngine())
         found = inferred_schema(name, pipeline, parts.stores)
         kept = found.stored()
         if kept is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.app.operations import chosen_letters, live_parts
+from blizzard_py.app.operations import chosen_letters, live_context
 from blizzard_py.app.request_selector import close_letters
 from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_and_follow
 from blizzard_py.dead_letters import reader
@@ -18,8 +18,8 @@ from blizzard_py.dead_letters.reader import DeadLetter
 from blizzard_py.edits.notes import current_user
 from blizzard_py.lines.failure import FileFailed
 from blizzard_py.selection.letters import original
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.lines import read_lines
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.records import RecordFiles
 from blizzard_py.state.source_state import Closing
 
@@ -47,14 +47,14 @@ def show_letters(
 
     Raises `ConfigError` for an object that is not there, `UnreadableDeadLetter`, `StorageError`.
     """
-    live = live_parts(config, where)
+    live = live_context(config, where)
     for found in chosen_letters(live, letter_id, replayed=True):
         for letter in reader.read(live.stores.dlq, found):
             if line in {None, letter.line}:
                 yield _shown(live, letter, context)
 
 
-def _shown(live: Parts, letter: DeadLetter, context: int) -> LetterView:
+def _shown(live: SourceContext, letter: DeadLetter, context: int) -> LetterView:
     named = _LINE.search(letter.error)
     line = letter.line or (int(named[1]) if named else 0)
     told = original(live, letter)
@@ -75,7 +75,9 @@ def _shown(live: Parts, letter: DeadLetter, context: int) -> LetterView:
     return LetterView(told, line, tuple(sorted(lines.items())), note)
 
 
-def _around(live: Parts, letter: DeadLetter, numbers: range) -> tuple[dict[int, bytes], str]:
+def _around(
+    live: SourceContext, letter: DeadLetter, numbers: range
+) -> tuple[dict[int, bytes], str]:
     """The lines of a letter's file, and what there is to know of them."""
     store, path = _home_of(live, letter)
     entry = None if store is None else store.stat(path)
@@ -87,7 +89,7 @@ def _around(live: Parts, letter: DeadLetter, numbers: range) -> tuple[dict[int, 
     return lines, note if entry.modified > written else ""
 
 
-def _home_of(live: Parts, letter: DeadLetter) -> tuple[Storage | None, str]:
+def _home_of(live: SourceContext, letter: DeadLetter) -> tuple[Storage | None, str]:
     """The store and path of a letter's file."""
     records, source = RecordFiles(live), live.stores.source
     name = records.path_of(letter.uri)
@@ -114,7 +116,7 @@ def discard_letters(
 
     Raises `ConfigError`, and what `submit_and_follow` raises.
     """
-    live = live_parts(config, where)
+    live = live_context(config, where)
     chosen = chosen_letters(live, letter_id)
     found = [
         DiscardedLetters(each.id, each.kind, lines_of(live.stores.dlq, each)) for each in chosen

@@ -9,17 +9,17 @@ from typing import Any
 from blizzard_core.errors import BlizzardError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
-from blizzard_py.app.wiring import NoEngine, inferred_schema, parts_of
+from blizzard_py.app.wiring import NoEngine, context_of, inferred_schema
 from blizzard_py.explain import Explanation
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.extract import Known
 from blizzard_py.kernels.decode.unexpected import names_in
 from blizzard_py.schema.difference import Difference, difference
 from blizzard_py.schema.types import field_document
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.files.sampling import first_lines
-from blizzard_py.sources.parts import Parts
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import SourceState
 
@@ -29,7 +29,7 @@ _KEYS = 20_000
 _PAGES = 200
 
 
-def recent_files(parts: Parts, state: SourceState, most: int) -> list[Entry]:
+def recent_files(parts: SourceContext, state: SourceState, most: int) -> list[Entry]:
     """At most ``most`` files with something in them, those that were modified last, oldest first.
 
     Of the partitions whose names sort highest, those that the checkpoint knows and later ones;
@@ -64,7 +64,7 @@ def _listed(storage: Listing, places: list[tuple[str, str | None]]) -> Iterator[
 _TAKEN = frozenset({"ingested", "refused", "pending"})
 
 
-def with_untaken(config: Config, parts: Parts, found: Explanation) -> Explanation:
+def with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Explanation:
     """The explanation of a file with the fields of its first records that no column takes.
 
     Those that lines of `schema.advanced.sample_bytes_per_file` show; None where nothing is dropped.
@@ -113,9 +113,9 @@ def schema_diff(config: Config) -> tuple[dict[str, Any], list[str]]:
 
 def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
     pipeline = config.pipelines[name]
-    sampled: list[tuple[Parts, list[Entry]]] = []
+    sampled: list[tuple[SourceContext, list[Entry]]] = []
     for source_name in pipeline.file_sources:
-        parts = parts_of(config, (name, source_name), NoEngine())
+        parts = context_of(config, (name, source_name), NoEngine())
         state = read_state(parts.stores.sink, parts.id) or SourceState()
         sampled.append((parts, recent_files(parts, state, pipeline.schema_.advanced.sample_files)))
     if not sampled:
@@ -156,7 +156,7 @@ def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
 
 
 def _table(
-    config: Config, name: str, parts: Parts, columns: tuple[FieldSpec, ...]
+    config: Config, name: str, parts: SourceContext, columns: tuple[FieldSpec, ...]
 ) -> dict[str, Any]:
     """What the table has beside the pipeline's columns; nothing where a query makes its rows."""
     # Only this command needs what reads a table's log.

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.document import Config
-from blizzard_py.app.wiring import NoEngine, owner_parts, parts_of, source_of, source_pipeline
+from blizzard_py.app.wiring import NoEngine, context_of, owner_context, source_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.selection.letters import original
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 
 
 def sources_of(config: Config, pipeline: str | None, source: str | None) -> list[tuple[str, str]]:
@@ -38,7 +38,7 @@ def listed(
     Of the source's file, also where a replay has written its record into one of its own.
     """
     for place in where:
-        parts = parts_of(config, place, NoEngine())
+        parts = context_of(config, place, NoEngine())
         for found in letters.objects(parts.stores.dlq, parts.letters_id, replayed=replayed):
             try:
                 for letter in letters.read(parts.stores.dlq, found):
@@ -47,14 +47,14 @@ def listed(
                 yield parts.name, found, error
 
 
-def live_parts(config: Config, where: tuple[str, str]) -> Parts:
+def live_context(config: Config, where: tuple[str, str]) -> SourceContext:
     """The parts of a source, to look at or to run beside it. Raises `ConfigError`."""
     source_of(config, where)
-    return parts_of(config, where, NoEngine())
+    return context_of(config, where, NoEngine())
 
 
 def chosen_letters(
-    live: Parts, letter_id: str | None, *, replayed: bool = False
+    live: SourceContext, letter_id: str | None, *, replayed: bool = False
 ) -> list[DeadLetterObject]:
     """The objects there are now: what a replay itself writes must not be replayed by it.
 
@@ -93,7 +93,7 @@ def letters_chosen(config: Config, where: tuple[str, str], wanted: LetterFilter)
 
     Raises `ConfigError` for an unknown source or id, `UnreadableDeadLetter`, `StorageError`.
     """
-    live = live_parts(config, where)
+    live = live_context(config, where)
     found = chosen_letters(live, wanted.id)
     if wanted.since is not None:
         found = [each for each in found if each.modified >= wanted.since]
@@ -106,14 +106,14 @@ def letters_chosen(config: Config, where: tuple[str, str], wanted: LetterFilter)
 def rebuild_of(config: Config, where: tuple[str, str]) -> Rebuild:
     """Return what makes a source's checkpoint again. Raises `ConfigError`."""
     source_of(config, where)
-    return Rebuild(owner_parts(config, where, NoEngine()), where[1])
+    return Rebuild(owner_context(config, where, NoEngine()), where[1])
 
 
 def rename_of(
     config: Config, where: tuple[str, str], old_id: str | None, moved_from: str | None
 ) -> Rename:
     """Return what takes a source's state over from an old id or place. Raises `ConfigError`."""
-    live = live_parts(config, where)
+    live = live_context(config, where)
     if old_id in {None, live.id} and moved_from is None:
         raise ConfigError(
             "--from",
@@ -141,7 +141,7 @@ def watermark_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]
 
 def pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
     """One source, to look at or to change its state. Raises `ConfigError`."""
-    return source_pipeline(live_parts(config, where))
+    return source_pipeline(live_context(config, where))
 
 
 def owner_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
@@ -150,4 +150,4 @@ def owner_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
     Raises `ConfigError`.
     """
     source_of(config, where)
-    return source_pipeline(owner_parts(config, where, NoEngine()))
+    return source_pipeline(owner_context(config, where, NoEngine()))

@@ -32,16 +32,16 @@ from blizzard_core.settings.document import Config
 from blizzard_core.signals import INTERRUPTED
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_core.storage.protocol import order_key
-from blizzard_py.app.operations import live_parts, sources_of
+from blizzard_py.app.operations import live_context, sources_of
 from blizzard_py.app.reingest import ReingestResult, bring
 from blizzard_py.app.request_selector import REPLACED_AT_MOST
 from blizzard_py.app.submit import RequestOrder, Waits
 from blizzard_py.app.validation import validate_pipelines
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.selection.refused import RefusedOutput, refused_outputs, replaced_outputs
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import earlier_of
 from blizzard_py.sources.files.earlier import EarlierBatches
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.story import way_out
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.record_names import is_short
@@ -102,7 +102,7 @@ def _is_interrupted(found: RefusedFiles) -> bool:
 def _bring_refused(
     path: Path, config: Config, where: tuple[str, str], why: str, waits: Waits | None
 ) -> RefusedFiles | None:
-    live = live_parts(config, where)
+    live = live_context(config, where)
     _check_mended(config, where, live)
     _check_journal(live)
     give_up = partial(_give_up, path, _table_of(config, where[0]))
@@ -123,7 +123,7 @@ def _bring_refused(
 
 
 def give_up_all(
-    live: Parts, outputs: list[RefusedOutput], give_up: Callable[[Sequence[str]], None]
+    live: SourceContext, outputs: list[RefusedOutput], give_up: Callable[[Sequence[str]], None]
 ) -> list[RefusedOutput]:
     """Give up all that is refused, also what the committer refuses while it does that."""
     given: set[str] = set()
@@ -136,7 +136,7 @@ def give_up_all(
         outputs = refused_outputs(live) or outputs
 
 
-def order_of(live: Parts, outputs: Sequence[RefusedOutput], why: str = "") -> RequestOrder:
+def order_of(live: SourceContext, outputs: Sequence[RefusedOutput], why: str = "") -> RequestOrder:
     """Return the request for the files to bring, as they are now. Raises `RefusedFilesRefused`."""
     if not live.has_files or live.event_time is not None:
         raise RefusedFilesRefused(f"{live.name}: {outputs[0].path}: {way_out(live)}")
@@ -155,7 +155,7 @@ def order_of(live: Parts, outputs: Sequence[RefusedOutput], why: str = "") -> Re
     )
 
 
-def _company(live: Parts, paths: set[str]) -> list[str]:
+def _company(live: SourceContext, paths: set[str]) -> list[str]:
     """The paths with those that have to come along, in order."""
     while len(paths) <= REPLACED_AT_MOST:
         found = EarlierBatches(live, paths).look()
@@ -166,14 +166,14 @@ def _company(live: Parts, paths: set[str]) -> list[str]:
     return sorted(paths, key=order_key)
 
 
-def _check_mended(config: Config, where: tuple[str, str], live: Parts) -> None:
+def _check_mended(config: Config, where: tuple[str, str], live: SourceContext) -> None:
     """Raise `ConfigError` if the files would be refused again."""
     if live.has_files and live.event_time is None and refused_outputs(live):
         pipelines = {where[0]: config.pipelines[where[0]]}
         validate_pipelines(config.model_copy(update={"pipelines": pipelines}))
 
 
-def _check_journal(live: Parts) -> None:
+def _check_journal(live: SourceContext) -> None:
     """Raise `RefusedFilesRefused` for outputs that are gone if the journal is not the table's own.
 
     They were published to another table then, or at another moment, and this one may have the rows

@@ -18,7 +18,7 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.selection.refused import refused_outputs
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.story import way_out
 from blizzard_py.state.source_state import checkpoint_path
 
@@ -96,13 +96,13 @@ class RefusedWatch:
             thread.join(1.0)
 
 
-def _with_own_store(parts: Parts) -> Parts:
+def _with_own_store(parts: SourceContext) -> SourceContext:
     """The parts with a table's store that tells nobody of its answers."""
     sink = open_storage(parts.ingest.sink.uri, parts.ingest.sink.options)
     return replace(parts, stores=replace(parts.stores, sink=sink))
 
 
-def _saved(sink: Storage, parts: Parts) -> float:
+def _saved(sink: Storage, parts: SourceContext) -> float:
     """Return when the state was saved last by which a file may have been brought again."""
     entry = sink.stat(checkpoint_path(parts.home_id))
     return 0.0 if entry is None else entry.modified

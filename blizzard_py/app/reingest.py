@@ -23,12 +23,12 @@ from blizzard_py.app.submit import (
     submit_and_follow,
     way_to_begin,
 )
-from blizzard_py.app.wiring import NoEngine, parts_of, source_pipeline
+from blizzard_py.app.wiring import NoEngine, context_of, source_pipeline
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.report import ReportLine
 from blizzard_py.sources.cold_start import check_cold_start
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.stale import current_state
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.committers import blocked_by
@@ -90,7 +90,7 @@ def bring(
 
     Raises what `submit_and_follow` raises, and `RequestRefused` of a preview.
     """
-    parts = parts_of(config, where, NoEngine())
+    parts = context_of(config, where, NoEngine())
     if waits is None:
         lines = list(islice(_previewed(parts, order), LINES_AT_MOST))
         found = _compared(parts, order, lines)
@@ -109,7 +109,7 @@ def _noun(order: RequestOrder) -> str:
     return "part" if order.select.get("values") else "file"
 
 
-def _previewed(parts: Parts, order: RequestOrder) -> Iterator[ReportLine]:
+def _previewed(parts: SourceContext, order: RequestOrder) -> Iterator[ReportLine]:
     """Preview the outcome of each file by the source's state in storage."""
     replaces = parts.asked is not None and parts.asked.replaces  # such go on from an older state
     state = read_state(parts.stores.sink, parts.id) if replaces else current_state(parts)
@@ -147,13 +147,15 @@ def _with_outcome(before: ReportLine, line: ReportLine) -> ReportLine:
     return replace(line, state=state, reason=reason, before=before.before, found_by=before.found_by)
 
 
-def _blocked(parts: Parts, order: RequestOrder) -> str | None:
+def _blocked(parts: SourceContext, order: RequestOrder) -> str | None:
     if order.options.get("mode") != "replace":
         return None
     return blocked_by(parts.stores.sink, parts.letters_id)
 
 
-def _compared(parts: Parts, order: RequestOrder, lines: Sequence[ReportLine]) -> list[ReportLine]:
+def _compared(
+    parts: SourceContext, order: RequestOrder, lines: Sequence[ReportLine]
+) -> list[ReportLine]:
     """The lines, with those files refused whose rows are in and that are other files by now."""
     if not order.select.get("files"):
         return list(lines)

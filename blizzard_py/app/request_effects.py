@@ -25,7 +25,7 @@ from blizzard_py.requests.document import Request
 from blizzard_py.slices.compare import shown
 from blizzard_py.slices.units.state import key_parts
 from blizzard_py.slices.units.values import unit_name, values_named
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.unit_plans import Looked
@@ -65,7 +65,7 @@ _DECIDES_NOTHING: Any = {
 }
 
 
-def effects_of(parts: Parts, source: Source[Any]) -> RequestEffects:
+def effects_of(parts: SourceContext, source: Source[Any]) -> RequestEffects:
     """Return how a source does requests. Asks nobody."""
 
     def apply(state: SourceState, request: Request, now: float) -> Applied:
@@ -88,7 +88,7 @@ def effects_of(parts: Parts, source: Source[Any]) -> RequestEffects:
     )
 
 
-def fingerprint_of(parts: Parts) -> str:
+def fingerprint_of(parts: SourceContext) -> str:
     """Return a digest of the settings that decide which rows come of an item, and of no secret."""
     ingest = asdict(parts.ingest)
     found = {
@@ -103,7 +103,7 @@ def fingerprint_of(parts: Parts) -> str:
 
 
 def _mark_units(
-    parts: Parts, source: Source[Any], state: SourceState, request: Request, now: float
+    parts: SourceContext, source: Source[Any], state: SourceState, request: Request, now: float
 ) -> Applied:
     found = look_of(parts, source, state, now)
     keys = tuple(dict.fromkeys(request.select["units"]))
@@ -115,7 +115,7 @@ def _mark_units(
     return Applied(unit_edits.with_marks(state, found, keys), {"units": len(keys)})
 
 
-def _is_unit(parts: Parts, key: str, begins: Container[dt.datetime]) -> bool:
+def _is_unit(parts: SourceContext, key: str, begins: Container[dt.datetime]) -> bool:
     """Return whether a key may be a unit's. Asks nobody: values in a table may be any."""
     assert parts.asked is not None  # noqa: S101  # the caller has looked
     units = parts.asked.units
@@ -129,7 +129,7 @@ def _is_unit(parts: Parts, key: str, begins: Container[dt.datetime]) -> bool:
 
 
 def _advance_watermark(
-    parts: Parts, _source: Source[Any], state: SourceState, request: Request, now: float
+    parts: SourceContext, _source: Source[Any], state: SourceState, request: Request, now: float
 ) -> Applied:
     # Arrow's functions, which no poll needs.
     from blizzard_py.edits.event_time import advanced  # noqa: PLC0415  # see above
@@ -141,7 +141,7 @@ def _advance_watermark(
 
 
 def _reingest(
-    parts: Parts, source: Source[Any], state: SourceState, request: Request, _now: float
+    parts: SourceContext, source: Source[Any], state: SourceState, request: Request, _now: float
 ) -> Applied:
     if request.select.get("values"):
         return value_ranges.accept_range(parts, source, state, request)
@@ -158,12 +158,14 @@ def _reingest(
 
 
 def _close_letters(
-    _parts: Parts, _source: Source[Any], state: SourceState, _request: Request, _now: float
+    _parts: SourceContext, _source: Source[Any], state: SourceState, _request: Request, _now: float
 ) -> Applied:
     return Applied(state, {}, is_running=True)
 
 
-_EFFECTS: Mapping[str, Callable[[Parts, Source[Any], SourceState, Request, float], Applied]] = {
+_EFFECTS: Mapping[
+    str, Callable[[SourceContext, Source[Any], SourceState, Request, float], Applied]
+] = {
     "mark_units": _mark_units,
     "advance_watermark": _advance_watermark,
     "reingest": _reingest,
@@ -171,7 +173,7 @@ _EFFECTS: Mapping[str, Callable[[Parts, Source[Any], SourceState, Request, float
 }
 
 
-def look_of(parts: Parts, source: Source[Any], state: SourceState, now: float) -> Looked:
+def look_of(parts: SourceContext, source: Source[Any], state: SourceState, now: float) -> Looked:
     """Return the units of a source at a time. Raises `EditRefused` for one without any."""
     found = unit_source(source)
     if found is None:

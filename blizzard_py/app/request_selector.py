@@ -22,11 +22,11 @@ from blizzard_py.selection.claims import Claims
 from blizzard_py.selection.replaced import find_replaced
 from blizzard_py.selection.replacing import Replaceable
 from blizzard_py.selection.since import BroughtSince
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import Earlier
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.source import Known
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source
 from blizzard_py.state.checkpoint_file import read_ledger
 from blizzard_py.state.ledger import Ledger
@@ -58,7 +58,7 @@ class RequestSelector:
     While a request goes on its ledger is kept in memory, and the journal is read beside live work.
     """
 
-    def __init__(self, parts: Parts, source: Source[Any]) -> None:
+    def __init__(self, parts: SourceContext, source: Source[Any]) -> None:
         self._parts = parts
         self._source = source
         self._since = BroughtSince(parts)
@@ -165,7 +165,7 @@ class RequestSelector:
 
 
 def preview(
-    parts: Parts, source: Source[Any], state: SourceState, request: Request
+    parts: SourceContext, source: Source[Any], state: SourceState, request: Request
 ) -> Iterator[ReportLine]:
     """Yield what a request would do with each file, as things are; raises as `select` does."""
     if request.select.get("values"):
@@ -192,7 +192,7 @@ def preview(
         cursor, is_last = page.cursor, page.is_last
 
 
-def _closing(parts: Parts, request: Request) -> SelectedPage:
+def _closing(parts: SourceContext, request: Request) -> SelectedPage:
     """The letters of a request that closes some, as far as they are open still."""
     dlq, lines = parts.stores.dlq, []
     for letter_id in request.select["letters"]:
@@ -219,7 +219,7 @@ def _known(source: Source[Any], state: SourceState, now: float) -> Known | None:
     return source.known(state, now + APART_MARGIN_SECS) if isinstance(source, Replacing) else None
 
 
-def _require_full_page(parts: Parts, request: Request) -> CandidatePage:
+def _require_full_page(parts: SourceContext, request: Request) -> CandidatePage:
     """Return all files of a request that replaces. Raises `RequestRefused` for too many."""
     page = read_page(parts, request, "", REPLACED_AT_MOST)
     if page.is_last:
@@ -230,7 +230,7 @@ def _require_full_page(parts: Parts, request: Request) -> CandidatePage:
     )
 
 
-def _still_there(parts: Parts, request: Request, looking: _JournalSearch) -> CandidatePage:
+def _still_there(parts: SourceContext, request: Request, looking: _JournalSearch) -> CandidatePage:
     """Return the files of a request that replaces, as they are once the journal was read.
 
     That may take minutes. Without those that have come meanwhile: it was not read for them.
@@ -243,7 +243,7 @@ def _still_there(parts: Parts, request: Request, looking: _JournalSearch) -> Can
 
 
 def _choice(
-    parts: Parts,
+    parts: SourceContext,
     state: SourceState,
     request: Request,
     page: CandidatePage,
@@ -262,7 +262,11 @@ def _choice(
 
 
 def _replacing(
-    parts: Parts, request: Request, page: CandidatePage, choice: Choice, batches: EarlierBatches
+    parts: SourceContext,
+    request: Request,
+    page: CandidatePage,
+    choice: Choice,
+    batches: EarlierBatches,
 ) -> tuple[Choice, dict[str, ToReplace]]:
     """The choice with what its files had before, and what of that each is to replace."""
     insist = _insists(request)
@@ -293,7 +297,7 @@ def _to_replace(
     }
 
 
-def close_letters(parts: Parts, letters: Iterable[str], reason: Closing | None) -> None:
+def close_letters(parts: SourceContext, letters: Iterable[str], reason: Closing | None) -> None:
     """Move letters to those that are dealt with, and keep the ``reason`` if there is one.
 
     Those that were moved before, by whoever died then or by a replay, stay as they are. Raises

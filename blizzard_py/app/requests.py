@@ -11,7 +11,7 @@ from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_py.app.reingest import merged
 from blizzard_py.app.submit import RequestResult
-from blizzard_py.app.wiring import NoEngine, owner_parts
+from blizzard_py.app.wiring import NoEngine, owner_context
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.notes import current_user
 from blizzard_py.requests.codec import RequestInvalid
@@ -19,7 +19,7 @@ from blizzard_py.requests.document import Request
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState, is_over
 from blizzard_py.requests.report import ReportLine
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
 
 
@@ -64,7 +64,7 @@ def read_report(config: Config, found: ListedRequest) -> list[ReportLine]:
     return []
 
 
-def find_open_requests(parts: Parts) -> Iterator[ListedRequest]:
+def find_open_requests(parts: SourceContext) -> Iterator[ListedRequest]:
     """Yield the requests that a source, or who shares its checkpoint, has still to do.
 
     Raises `StateError`, `StorageError`.
@@ -114,7 +114,7 @@ def _over(request_id: str, state: str) -> EditRefused:
     return EditRefused(f"{request_id}: is over already: {state}")
 
 
-def _known(parts: Parts) -> Mapping[str, RequestState]:
+def _known(parts: SourceContext) -> Mapping[str, RequestState]:
     """Return what the checkpoint says of requests: nothing where it is gone or damaged."""
     try:
         found = read_state(parts.stores.sink, parts.id)
@@ -123,12 +123,12 @@ def _known(parts: Parts) -> Mapping[str, RequestState]:
     return {} if found is None else found.requests
 
 
-def _owners(config: Config) -> Iterator[Parts]:
+def _owners(config: Config) -> Iterator[SourceContext]:
     """The parts of each checkpoint's owner, once."""
     seen = set()
     for pipeline, settings in config.pipelines.items():
         for source in settings.sources:
-            parts = owner_parts(config, (pipeline, source), NoEngine())
+            parts = owner_context(config, (pipeline, source), NoEngine())
             if parts.id not in seen:
                 seen.add(parts.id)
                 yield parts

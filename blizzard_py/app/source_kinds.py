@@ -22,9 +22,9 @@ from blizzard_py.ingest.source_view import SourceView
 from blizzard_py.slices.instants import stamp
 from blizzard_py.slices.notation import short_text
 from blizzard_py.slices.units.state import unit_key
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.files.several import SeveralFiles
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Opener, Source
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.sources.tables.units import UnitSource
@@ -59,10 +59,10 @@ class PlanOptions:
 class SourceKind(Protocol):
     """What commands and daemons do with a source that depends on its kind."""
 
-    def has(self, parts: Parts) -> bool:
+    def has(self, parts: SourceContext) -> bool:
         """Return whether a source with these parts is of this kind."""
 
-    def opener(self, parts: Parts) -> Opener:
+    def opener(self, parts: SourceContext) -> Opener:
         """Return what makes the source of its parts. Connects to nothing."""
 
     def plan(self, found: SourceView, state: SourceState, options: PlanOptions) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class SourceKind(Protocol):
         Raises `SourceError`, `StateError`, `StorageError`.
         """
 
-    def explain(self, parts: Parts, source: Source[Any], place: Located) -> Explanation:
+    def explain(self, parts: SourceContext, source: Source[Any], place: Located) -> Explanation:
         """Return the story of one item; of the next one where a query's place names none."""
 
     def effect(self, found: SourceView, before: SourceState, after: SourceState) -> Iterator[str]:
@@ -91,10 +91,10 @@ def unit_source(source: Source[Any]) -> UnitSource | None:
 class FileKind:
     """One source of files."""
 
-    def has(self, parts: Parts) -> bool:
+    def has(self, parts: SourceContext) -> bool:
         return parts.asked is None
 
-    def opener(self, _parts: Parts) -> Opener:
+    def opener(self, _parts: SourceContext) -> Opener:
         return open_files
 
     def plan(self, found: SourceView, state: SourceState, _options: PlanOptions) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class FileKind:
             "notes": list(files.notes),
         }
 
-    def explain(self, parts: Parts, source: Source[Any], place: Located) -> Explanation:
+    def explain(self, parts: SourceContext, source: Source[Any], place: Located) -> Explanation:
         return explain_item(parts, source, place)
 
     def effect(self, found: SourceView, before: SourceState, after: SourceState) -> Iterator[str]:
@@ -129,20 +129,20 @@ class FileKind:
 class SharedFileKind(FileKind):
     """Sources of files that share one worker and one checkpoint."""
 
-    def has(self, parts: Parts) -> bool:
+    def has(self, parts: SourceContext) -> bool:
         return bool(parts.members)
 
-    def opener(self, _parts: Parts) -> Opener:
+    def opener(self, _parts: SourceContext) -> Opener:
         return partial(SeveralFiles, opens=open_files)
 
 
 class WindowKind:
     """A query source that is read window by window."""
 
-    def has(self, parts: Parts) -> bool:
+    def has(self, parts: SourceContext) -> bool:
         return parts.asked is not None and parts.asked.units is None
 
-    def opener(self, parts: Parts) -> Opener:
+    def opener(self, parts: SourceContext) -> Opener:
         assert parts.asked is not None  # noqa: S101  # as `has` says
         return partial(AskedSource, asking=parts.asked)
 
@@ -157,7 +157,7 @@ class WindowKind:
         source = cast("AskedSource", found.source)
         return plan_of(source, state, query, options.now, offline=options.offline)
 
-    def explain(self, parts: Parts, source: Source[Any], place: Located) -> Explanation:
+    def explain(self, parts: SourceContext, source: Source[Any], place: Located) -> Explanation:
         state = read_state(parts.stores.sink, parts.id) or SourceState()
         known = cast("AskedSource", source).looked(state)
         left = [each.name for each in known.tasks if each.name not in known.done]
@@ -190,10 +190,10 @@ class WindowKind:
 class UnitKind:
     """A query source that is read unit by unit."""
 
-    def has(self, parts: Parts) -> bool:
+    def has(self, parts: SourceContext) -> bool:
         return parts.asked is not None and parts.asked.units is not None
 
-    def opener(self, parts: Parts) -> Opener:
+    def opener(self, parts: SourceContext) -> Opener:
         assert parts.asked is not None  # noqa: S101  # as `has` says
         return partial(UnitSource, asking=parts.asked)
 
@@ -212,7 +212,7 @@ class UnitKind:
             everything=options.everything,
         )
 
-    def explain(self, parts: Parts, source: Source[Any], place: Located) -> Explanation:
+    def explain(self, parts: SourceContext, source: Source[Any], place: Located) -> Explanation:
         from blizzard_py.app.queries.unit_explain import explained_unit  # noqa: PLC0415  # as above
 
         return explained_unit(parts, cast("UnitSource", source), place.uri, place.path or "")
@@ -231,6 +231,6 @@ class UnitKind:
 KINDS: tuple[SourceKind, ...] = (SharedFileKind(), FileKind(), WindowKind(), UnitKind())
 
 
-def kind_of(parts: Parts) -> SourceKind:
+def kind_of(parts: SourceContext) -> SourceKind:
     """Return the kind of the source with these parts."""
     return next(kind for kind in KINDS if kind.has(parts))

@@ -24,7 +24,7 @@ from blizzard_core.redact import redacted
 from blizzard_core.settings.document import Config
 from blizzard_core.signals import INTERRUPTED, stop_on_signals
 from blizzard_py.app.request_effects import effects_of, fingerprint_of
-from blizzard_py.app.wiring import NoEngine, owner_parts, source_pipeline, spark_engine
+from blizzard_py.app.wiring import NoEngine, owner_context, source_pipeline, spark_engine
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused, Stored
 from blizzard_py.edits.notes import Note, current_user
@@ -35,7 +35,7 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.selection.since import first_after
 from blizzard_py.sources.cold_start import check_cold_start
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.stale import require_current, world_of
 from blizzard_py.state.checkpoint_file import check_identity
 from blizzard_py.state.source_state import SourceState, checkpoint_path
@@ -93,13 +93,13 @@ def submit_and_follow(
     Where nobody accepts it in time it stays, and its state is ``open``. Raises `EditRefused` where
     nothing was ingested yet, `StateError`, `StorageError`.
     """
-    parts = owner_parts(config, where, NoEngine())
+    parts = owner_context(config, where, NoEngine())
     bring = partial(_bring_here, config, where) if order.kind in BRINGING else None
     return submit_request(parts, order, waits, bring)
 
 
 def submit_request(
-    parts: Parts, order: RequestOrder, waits: Waits, bring: Callable[[], int] | None
+    parts: SourceContext, order: RequestOrder, waits: Waits, bring: Callable[[], int] | None
 ) -> RequestResult:
     """Submit a request for a source of these parts, and see it done; its end.
 
@@ -114,7 +114,9 @@ def submit_request(
     return _Following(parts, store, mailbox, request_id, order, waits, bring).result()
 
 
-def request_of_order(parts: Parts, order: RequestOrder, state: SourceState, now: float) -> Request:
+def request_of_order(
+    parts: SourceContext, order: RequestOrder, state: SourceState, now: float
+) -> Request:
     """Return a request of whoever runs this process, for a source in a state."""
     return Request(
         kind=order.kind,
@@ -129,7 +131,7 @@ def request_of_order(parts: Parts, order: RequestOrder, state: SourceState, now:
     )
 
 
-def _load(parts: Parts, store: CheckpointStore, order: RequestOrder) -> Stored:
+def _load(parts: SourceContext, store: CheckpointStore, order: RequestOrder) -> Stored:
     """Return the checkpoint. Raises `EditRefused` without one, unless the order says what to begin.
 
     Raises `ColdStartRefused` for one that is lost, `StateError` for one of other files: those of
@@ -156,7 +158,7 @@ def way_to_begin(order: RequestOrder) -> str:
 class _Following:
     """A request that is followed; see `submit_request`."""
 
-    parts: Parts
+    parts: SourceContext
     store: CheckpointStore
     mailbox: Mailbox
     id: str
@@ -237,7 +239,9 @@ def _owner(writer: Writer) -> str:
     return "the daemon" if found is None else f"the daemon on {found.host} (pid {found.pid})"
 
 
-def _do_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, now: float) -> str:
+def _do_here(
+    parts: SourceContext, seen: Stored, mailbox: Mailbox, request_id: str, now: float
+) -> str:
     """Do the request as the source's owner, or cancel it; why it could not be, empty if it was.
 
     A daemon that started meanwhile refuses the write, and has the request to do then.
@@ -276,7 +280,7 @@ def _do_here(parts: Parts, seen: Stored, mailbox: Mailbox, request_id: str, now:
 def _bring_here(config: Config, where: tuple[str, str]) -> int:
     """Do what is requested of a source, as its owner, and nothing else; the exit code."""
     engine = LazyEngine(partial(spark_engine, config, "blizzard-requests"))
-    worker = source_pipeline(owner_parts(config, where, engine), requests_only=True)
+    worker = source_pipeline(owner_context(config, where, engine), requests_only=True)
     stop = threading.Event()
     grace_secs = config.global_.shutdown_grace
     with stop_on_signals(stop, grace_secs):

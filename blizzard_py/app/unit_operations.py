@@ -13,7 +13,7 @@ from blizzard_core.settings.document import Config
 from blizzard_py.app.request_effects import configured, look
 from blizzard_py.app.source_kinds import unit_source
 from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_and_follow
-from blizzard_py.app.wiring import NoEngine, parts_of, source_of, source_pipeline
+from blizzard_py.app.wiring import NoEngine, context_of, source_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.dead_letters.reader import DeadLetterObject, put_away
 from blizzard_py.edits import checkpoint_edit, unit_edits
@@ -22,7 +22,7 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.slices.instants import resolve
 from blizzard_py.slices.units.state import key_parts, unit_key
 from blizzard_py.slices.units.values import LONE
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.tables.unit_names import values_of
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.source_state import SourceState
@@ -113,14 +113,14 @@ def replay_units(
     )
     if result.state == "done":
         # Whoever dies here has marked them: doing it once more reads them once more.
-        parts = parts_of(config, where, NoEngine())
+        parts = context_of(config, where, NoEngine())
         for each in found.letters:
             with contextlib.suppress(NotFound):
                 parts.stores.dlq.rename(*put_away(parts.letters_id, each))
     return result
 
 
-def _keys(parts: Parts, found: DeadLetterObject) -> list[str]:
+def _keys(parts: SourceContext, found: DeadLetterObject) -> list[str]:
     root = f"{parts.stores.source.uri}/"
     found_keys = []
     for letter in letters.read(parts.stores.dlq, found):
@@ -132,7 +132,7 @@ def _keys(parts: Parts, found: DeadLetterObject) -> list[str]:
 
 def _pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
     source_of(config, where)
-    return source_pipeline(parts_of(config, where, NoEngine()))
+    return source_pipeline(context_of(config, where, NoEngine()))
 
 
 def _units_of(found: SourcePipeline) -> UnitSource:

@@ -11,10 +11,10 @@ from blizzard_core.errors import BlizzardError, ConfigError, StorageError
 from blizzard_core.settings.document import Config
 from blizzard_py.app.wiring import (
     NoEngine,
+    context_of,
     inferred_schema,
     ingest_settings,
     of_all_sources,
-    parts_of,
     query_columns,
     source_pipeline,
     views,
@@ -22,7 +22,7 @@ from blizzard_py.app.wiring import (
 from blizzard_py.ingest.inferred_schema import InferredSchema, StoredSchema
 from blizzard_py.job import IngestSettings
 from blizzard_py.sources.cold_start import check_cold_start
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 
 
 def validate_pipelines(config: Config) -> list[str]:
@@ -113,7 +113,7 @@ def _inferred(
     pipeline = config.pipelines[where[0]]
     if not pipeline.schema_.is_found_out:
         return settings
-    parts = parts_of(config, where, NoEngine())
+    parts = context_of(config, where, NoEngine())
     schema = inferred_schema(where[0], pipeline, parts.stores)
     try:
         kept = schema.stored()
@@ -125,7 +125,7 @@ def _inferred(
     return replace(settings, fields=schema.combined(found))
 
 
-def _sampled(parts: Parts, schema: InferredSchema) -> StoredSchema | None:
+def _sampled(parts: SourceContext, schema: InferredSchema) -> StoredSchema | None:
     """What the files that wait now would give; None without any, or out of reach from here."""
     worker = source_pipeline(parts)
     try:

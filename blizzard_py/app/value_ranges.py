@@ -14,7 +14,7 @@ from blizzard_py.edits.checkpoint_edit import set_columns
 from blizzard_py.ingest.request_steps import Applied, PageRequest, RequestRefused, SelectedPage
 from blizzard_py.requests.document import Request
 from blizzard_py.requests.report import ReportLine
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.tables import ranges, windows
 from blizzard_py.sources.tables.ranges import Piece, RangeRefused, ValueRange
@@ -24,7 +24,7 @@ from blizzard_py.state.source_state import SourceState
 
 
 def accept_range(
-    parts: Parts, source: Source[Any], state: SourceState, request: Request
+    parts: SourceContext, source: Source[Any], state: SourceState, request: Request
 ) -> Applied:
     """Return the state with a request for values accepted; of rows that are replaced it is done.
 
@@ -40,7 +40,11 @@ def accept_range(
 
 
 def select_chunk(
-    parts: Parts, source: Source[Any], state: SourceState, request: Request, wanted: PageRequest
+    parts: SourceContext,
+    source: Source[Any],
+    state: SourceState,
+    request: Request,
+    wanted: PageRequest,
 ) -> SelectedPage:
     """Return the next chunk of a request as a page. Raises `RequestRefused`, `StorageError`."""
     found = _table_source(parts, source)
@@ -68,7 +72,7 @@ def select_chunk(
 
 
 def preview_range(
-    parts: Parts, source: Source[Any], state: SourceState, request: Request
+    parts: SourceContext, source: Source[Any], state: SourceState, request: Request
 ) -> Iterator[ReportLine]:
     """Yield what a request would do with each part of its range. Raises as `accept_range` does."""
     state = accept_range(parts, source, state, request).state
@@ -80,7 +84,7 @@ def preview_range(
         yield ReportLine(_values_text(asked, piece), "present" if piece.is_covered else "taken")
 
 
-def _table_source(parts: Parts, source: Source[Any]) -> AskedSource:
+def _table_source(parts: SourceContext, source: Source[Any]) -> AskedSource:
     found = window_source(source)
     if found is None or found.asking.snapshot:
         raise RequestRefused(f"{parts.name}: is no table or API that is read above a watermark")

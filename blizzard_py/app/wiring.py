@@ -43,8 +43,8 @@ from blizzard_py.job import (
 from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.schema.types import field_spec
 from blizzard_py.sources.activity import SourceActivity
+from blizzard_py.sources.context import SourceContext, Stores
 from blizzard_py.sources.files.lead_activity import LeadActivity
-from blizzard_py.sources.parts import Parts, Stores
 from blizzard_py.state.state_paths import STATE_FOLDER
 from blizzard_py.state.stream_query import fingerprint
 
@@ -119,9 +119,9 @@ def build(
         source_pipeline(parts, fresh=fresh, admission=admission)
         for name, pipeline in config.pipelines.items()
         for parts in (
-            [shared_parts(config, name, engine)]
+            [shared_context(config, name, engine)]
             if len(pipeline.branches) > 1
-            else [parts_of(config, (name, source), engine) for source in pipeline.sources]
+            else [context_of(config, (name, source), engine) for source in pipeline.sources]
         )
     ]
 
@@ -129,35 +129,35 @@ def build(
 def views(config: Config) -> list[SourcePipeline]:
     """Every source of every pipeline by itself, to look at. Opens no connection."""
     return [
-        source_pipeline(parts_of(config, (name, source), NoEngine()))
+        source_pipeline(context_of(config, (name, source), NoEngine()))
         for name, pipeline in config.pipelines.items()
         for source in pipeline.sources
     ]
 
 
-def shared_parts(config: Config, name: str, engine: Engine) -> Parts:
+def shared_context(config: Config, name: str, engine: Engine) -> SourceContext:
     """Return what the one worker is made of for all sources of a query over event time.
 
     They are the first one's by name, with all of them as members.
     """
     first, *others = (branch.source for branch in config.pipelines[name].branches)
-    beside = {other: parts_of(config, (name, other), engine) for other in others}
+    beside = {other: context_of(config, (name, other), engine) for other in others}
     views = {other: each.activity for other, each in beside.items() if each.activity is not None}
     lead = partial(LeadActivity, first=first, others=views)
-    parts = parts_of(config, (name, first), engine, activity_of=lead)
+    parts = context_of(config, (name, first), engine, activity_of=lead)
     ingest = of_all_sources(config.pipelines[name], parts.ingest)
     return replace(parts, ingest=ingest, members=(parts, *beside.values()))
 
 
-def owner_parts(config: Config, where: tuple[str, str], engine: Engine) -> Parts:
+def owner_context(config: Config, where: tuple[str, str], engine: Engine) -> SourceContext:
     """The parts of the one that owns the checkpoint that has the source's state."""
     if len(config.pipelines[where[0]].branches) > 1:
-        return shared_parts(config, where[0], engine)
-    return parts_of(config, where, engine)
+        return shared_context(config, where[0], engine)
+    return context_of(config, where, engine)
 
 
 def source_pipeline(
-    parts: Parts,
+    parts: SourceContext,
     *,
     fresh: bool = False,
     admission: TakeoverPolicy = allow_takeover,
@@ -175,7 +175,7 @@ def source_pipeline(
     )
 
 
-def _jobs_of(parts: Parts) -> Jobs:
+def _jobs_of(parts: SourceContext) -> Jobs:
     # They bring kernels along, which a daemon without event time never needs in its process.
     if parts.event_time is not None:
         from blizzard_py.streaming.jobs import StreamJobs  # noqa: PLC0415  # see above
@@ -199,12 +199,12 @@ def session_of(engine: Engine) -> Callable[[], Any]:
     return none
 
 
-def parts_of(
+def context_of(
     config: Config,
     where: tuple[str, str],
     engine: Engine,
     activity_of: Callable[[tuple[str, str], Callable[[], float]], SourceActivity] | None = None,
-) -> Parts:
+) -> SourceContext:
     """Return what a source is made of. Opens no connection.
 
     ``activity_of`` makes its live view, of its name with its place, and the clock.
@@ -234,7 +234,7 @@ def parts_of(
     settings = ingest_settings(pipeline, source)
     given, branches = pipeline.query, pipeline.branches
     evolves = inferred is not None and pipeline.schema_.evolve == "add"
-    return Parts(
+    return SourceContext(
         name,
         source_name,
         source,

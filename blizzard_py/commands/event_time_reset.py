@@ -13,7 +13,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.text import counted, printable
 from blizzard_py.app.event_state import event_state
 from blizzard_py.commands.query_change import change_query
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import OperatorState, StreamState, moment
 
@@ -26,7 +26,7 @@ def forget(config: Config, where: tuple[str, str], why: str, *, yes: bool, dry_r
     # Arrow's functions, which no poll needs.
     from blizzard_py.edits.event_time import with_empty_state  # noqa: PLC0415  # see above
 
-    def edit(state: SourceState, _parts: Parts) -> SourceState:
+    def edit(state: SourceState, _parts: SourceContext) -> SourceState:
         return with_empty_state(state)
 
     def describe(name: str, before: StreamState) -> str:

@@ -13,12 +13,12 @@ from blizzard_core.settings.document import Config
 from blizzard_py.app.operations import owner_of
 from blizzard_py.commands.options import confirmed
 from blizzard_py.edits import checkpoint_edit
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import StreamState
 
 # Gives the next state, or raises `EditRefused`.
-QueryEdit = Callable[[SourceState, Parts], SourceState]
+QueryEdit = Callable[[SourceState, SourceContext], SourceState]
 # Says what a change of a query, by its source's name, does to the state that it has; gives it in
 # few words for `checkpoint log`.
 Describe = Callable[[str, StreamState], str]

@@ -22,7 +22,7 @@ from blizzard_py.commands.requests import (
     take_over_option,
     waits,
 )
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import StreamState, moment
 
@@ -73,7 +73,7 @@ def advance(
     loaded, where = load_config(config), (pipeline, source)
     to_ms = _milliseconds(to)
 
-    def edit(state: SourceState, parts: Parts) -> SourceState:
+    def edit(state: SourceState, parts: SourceContext) -> SourceState:
         assert parts.event_time is not None  # noqa: S101  # the caller has looked
         return advanced(state, parts.event_time, parts.branches, to_ms, time.time())
 

@@ -29,7 +29,7 @@ from blizzard_py.explain.evidence import (
 from blizzard_py.explain.explanation import DeltaStatus, Explanation, File, InBatch, Output
 from blizzard_py.explain.location import Located
 from blizzard_py.explain.verdict import waiting
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.story import Lateness, Standing, Story, way_out
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
@@ -47,7 +47,7 @@ def unmatched(place: Located) -> Explanation:
     )
 
 
-def explain(parts: Parts, source: Source[Any], place: Located) -> Explanation:
+def explain(parts: SourceContext, source: Source[Any], place: Located) -> Explanation:
     """The answer for a file below the root of the source, which ``parts`` are of.
 
     Raises `StateError`, `StorageError`.
@@ -78,7 +78,9 @@ def explain(parts: Parts, source: Source[Any], place: Located) -> Explanation:
     return _new(parts, state, standing, base) if new else _passed(parts, standing, base)
 
 
-def _new(parts: Parts, state: SourceState, standing: Standing, base: Explanation) -> Explanation:
+def _new(
+    parts: SourceContext, state: SourceState, standing: Standing, base: Explanation
+) -> Explanation:
     """The answer for a file that polls have still to come to."""
     if state.ahead and _has_rows(parts, base.path or ""):
         return replace(base, verdict="ingested", reason=_REQUESTED)
@@ -86,24 +88,24 @@ def _new(parts: Parts, state: SourceState, standing: Standing, base: Explanation
     return replace(base, verdict="pending", reason=wait.reason, pending=wait)
 
 
-def _is_known(parts: Parts, state: SourceState, path: str) -> bool:
+def _is_known(parts: SourceContext, state: SourceState, path: str) -> bool:
     """Return whether a request has taken a file whose name no poll takes."""
     if waiting(state, path, 0) is not None:
         return True
     return read_ledger(parts.stores.sink, parts.id).settled_as(path) is not None
 
 
-def _has_rows(parts: Parts, path: str) -> bool:
+def _has_rows(parts: SourceContext, path: str) -> bool:
     """Return whether a file that polls have still to come to was brought by a request before."""
     return read_ledger(parts.stores.sink, parts.id).settled_as(path) == "rows"
 
 
-def _state(parts: Parts) -> SourceState:
+def _state(parts: SourceContext) -> SourceState:
     return read_state(parts.stores.sink, parts.id) or SourceState()
 
 
 def _journaled(
-    parts: Parts, path: str, entry: Entry | None, state: SourceState, *, thorough: bool
+    parts: SourceContext, path: str, entry: Entry | None, state: SourceState, *, thorough: bool
 ) -> Journaled | None:
     """The journal's last word on the file, looked for from its modification on.
 
@@ -122,7 +124,7 @@ def _journaled(
 
 
 def _explain_processed(
-    parts: Parts,
+    parts: SourceContext,
     base: Explanation,
     found: Journaled,
     story: Story,
@@ -188,14 +190,14 @@ def _explain_processed(
     )
 
 
-def _records_replayed(parts: Parts, path: str, found: Journaled) -> int:
+def _records_replayed(parts: SourceContext, path: str, found: Journaled) -> int:
     """Return how many rows came of its bad records since."""
     if not found.bad_rows:
         return 0
     return records_replayed(parts.stores.sink, parts.id, path, found, parts.concurrency)
 
 
-def _notes(parts: Parts, found: Journaled, story: Story, *, again: bool) -> str:
+def _notes(parts: SourceContext, found: Journaled, story: Story, *, again: bool) -> str:
     """Whose batch it was, and what became of the file since."""
     notes = f" of request {found.request}" if found.request else ""
     if found.group is not None and found.outcome == "ingested":
@@ -212,7 +214,7 @@ def _notes(parts: Parts, found: Journaled, story: Story, *, again: bool) -> str:
     return notes
 
 
-def _way_in(parts: Parts, found: Journaled, dead: LetterEvidence, *, gone: bool) -> str:
+def _way_in(parts: SourceContext, found: Journaled, dead: LetterEvidence, *, gone: bool) -> str:
     """Return how a file that was given up gets in after all, or that it is not to."""
     if not dead.stage or parts.event_time is not None:
         return ""
@@ -229,18 +231,18 @@ def _way_in(parts: Parts, found: Journaled, dead: LetterEvidence, *, gone: bool)
     return "" if away else f"; {once} {_replay(parts, found.batch)} ingests it"
 
 
-def _is_put_away(parts: Parts, letter_id: str) -> bool:
+def _is_put_away(parts: SourceContext, letter_id: str) -> bool:
     """Return whether no replay would take the letters (any more)."""
     here, _away = put_away(parts.letters_id, letter_id)
     return parts.event_time is not None or parts.stores.dlq.stat(here) is None
 
 
-def _replay(parts: Parts, letter_id: str) -> str:
+def _replay(parts: SourceContext, letter_id: str) -> str:
     where = f"--pipeline {parts.pipeline} --source {parts.source_name}"
     return f"`blizzard replay CONFIG {where} --letter {letter_id}`"
 
 
-def _next_reading(parts: Parts, found: Journaled) -> str:
+def _next_reading(parts: SourceContext, found: Journaled) -> str:
     units = parts.files.units if parts.has_files else None
     if units is None and found.outcome == "ingested" and parts.event_time is None:
         return "is not taken again by itself (`blizzard backfill --replace` takes it)"
@@ -250,7 +252,7 @@ def _next_reading(parts: Parts, found: Journaled) -> str:
     return f"is taken again from {iso(due)} on"
 
 
-def _outputs(parts: Parts, story: Story, found: Journaled) -> tuple[Output, ...]:
+def _outputs(parts: SourceContext, story: Story, found: Journaled) -> tuple[Output, ...]:
     """The batch's outputs that can hold the file's rows."""
     if not found.rows:
         return ()
@@ -274,7 +276,7 @@ def _outputs(parts: Parts, story: Story, found: Journaled) -> tuple[Output, ...]
     )
 
 
-def _passed(parts: Parts, standing: Standing, base: Explanation) -> Explanation:
+def _passed(parts: SourceContext, standing: Standing, base: Explanation) -> Explanation:
     """The answer for an existing file that no poll finds and no journal holds."""
     found = standing.passed(partial(journal_start, parts.stores.sink, parts.id))
     return replace(base, verdict=found.verdict, reason=found.reason, late=found.late)

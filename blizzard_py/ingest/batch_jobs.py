@@ -12,7 +12,7 @@ from blizzard_core.storage.protocol import Entry, join
 from blizzard_py.ingest.jobs import Ingested, Jobs, PlainJobs
 from blizzard_py.ingest.publish import staging_of
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.records import RecordFiles, has_records
 from blizzard_py.state.source_state import Batch, SourceState
@@ -26,7 +26,7 @@ class BatchJobs:
     plain job, of which nobody remembers or watches anything.
     """
 
-    parts: Parts
+    parts: SourceContext
     source: Source[Any]
     jobs: Jobs
     settle: Callable[[Sequence[Entry]], IngestSettings]

@@ -12,7 +12,7 @@ from blizzard_py.dead_letters.writer import DeadLetterWriter
 from blizzard_py.job import FinishedFile
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.report import ReportLine, outcomes_name
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.records import RecordFiles
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.members import of_source, part_of
@@ -22,7 +22,7 @@ from blizzard_py.state.source_state import Batch, SourceState
 class BatchRecords:
     """Journal and dead letters of a source, or of each of several."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SourceContext) -> None:
         self._sink = parts.stores.sink
         self._members = {each.source_name: _Records(each) for each in parts.members}
         self._own = _Records(parts)
@@ -83,7 +83,7 @@ def _line_of(file: FinishedFile) -> ReportLine:
 class _Records:
     """Where one source's are written."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SourceContext) -> None:
         self.journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
         self.letters = DeadLetterWriter(
             parts.stores.dlq, parts.letters_id, RecordFiles(parts).uri_of

@@ -32,7 +32,7 @@ from blizzard_py.ingest.publish import (
 from blizzard_py.ingest.tolerance import Tolerance
 from blizzard_py.ingest.unexpected import with_reported_fields
 from blizzard_py.job import IngestResult, IngestSettings
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source, Upkeep, Withheld, Work
 from blizzard_py.sources.records import RecordFiles, has_records
 from blizzard_py.state.record_names import is_of_records
@@ -68,7 +68,9 @@ class Ingesting:
 class BatchRunner:
     """Runs the batches of one source. Every action of it follows the save that allows it."""
 
-    def __init__(self, parts: Parts, source: Source[Any], upkeep: Upkeep, jobs: Jobs) -> None:
+    def __init__(
+        self, parts: SourceContext, source: Source[Any], upkeep: Upkeep, jobs: Jobs
+    ) -> None:
         self._parts = parts
         self._jobs = jobs
         self._activity = upkeep.activity
@@ -108,7 +110,7 @@ class BatchRunner:
         """Return what jobs are run with, once found out and held against the table.
 
         Called with all files there are before the first batch, since they tell more
-        than the batch's own. Raises as `Parts.infer` and `Parts.check_table` do.
+        than the batch's own. Raises as `SourceContext.infer` and `SourceContext.check_table` do.
         """
         if self._settings is None:
             settings = self._parts.ingest

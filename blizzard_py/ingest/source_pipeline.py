@@ -57,7 +57,7 @@ from blizzard_py.job import FinishedFile
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import has_more
 from blizzard_py.sources.activity import SourceActivity
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Opener, PlainWork, Requested, Source, Upkeep, Work
 from blizzard_py.sources.records import requested_records
 from blizzard_py.sources.stale import look
@@ -78,7 +78,7 @@ class SourcePipeline(SourceView):
 
     def __init__(
         self,
-        parts: Parts,
+        parts: SourceContext,
         opens: Opener,
         *,
         fresh: bool = False,

@@ -11,7 +11,7 @@ from typing import Any
 
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.dead_letters.reader import DeadLetterObject, objects
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Backlog, Found, Source
 from blizzard_py.state.checkpoint_file import check_identity, read_state
 from blizzard_py.state.source_state import SourceState, checkpoint_path
@@ -22,7 +22,7 @@ from blizzard_py.state.transitions import ended
 class SourceView:
     """A source as it is in storage."""
 
-    def __init__(self, parts: Parts, source: Source[Any]) -> None:
+    def __init__(self, parts: SourceContext, source: Source[Any]) -> None:
         self.pipeline = parts.pipeline
         self.source_name = parts.source_name
         self.checkpoint_path = checkpoint_path(parts.id)
@@ -31,7 +31,7 @@ class SourceView:
         self._where = f"{parts.stores.sink.uri}/{self.checkpoint_path}"
 
     @property
-    def each(self) -> tuple[Parts, ...]:
+    def each(self) -> tuple[SourceContext, ...]:
         """The parts of every source that it is made of: itself, or several that share batches."""
         return self.parts.members or (self.parts,)
 

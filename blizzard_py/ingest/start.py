@@ -8,7 +8,7 @@ from typing import Any
 
 from blizzard_core.watermark.progress import start_grace
 from blizzard_py.sources.cold_start import check_cold_start
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.checkpoint_file import whole
@@ -26,7 +26,7 @@ class Start:
     ``clock`` is the store's.
     """
 
-    parts: Parts
+    parts: SourceContext
     source: Source[Any]
     clock: Callable[[], float]
     fresh: bool = False

@@ -19,8 +19,8 @@ from blizzard_core.watermark.progress import Gap
 from blizzard_py.dead_letters.reasons import closed_ids
 from blizzard_py.requests.document import Request
 from blizzard_py.selection.letters import Candidate, LetterFiles
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts
-from blizzard_py.sources.parts import Parts
 from blizzard_py.state.record_names import is_of_records
 
 # Files of a page: the checkpoint lists them until they are done.
@@ -42,7 +42,9 @@ class CandidatePage:
     letters: tuple[str, ...] = ()
 
 
-def read_page(parts: Parts, request: Request, cursor: str, most: int = PAGE_FILES) -> CandidatePage:
+def read_page(
+    parts: SourceContext, request: Request, cursor: str, most: int = PAGE_FILES
+) -> CandidatePage:
     """Return the page that begins at ``cursor``, the first at ``""``.
 
     It has ``most`` files, and more where one letter object tells of more. Raises `StorageError`,
@@ -66,7 +68,7 @@ def _is_missing(candidate: Candidate) -> bool:
     return in_source and candidate.entry is None
 
 
-def _page(parts: Parts, request: Request, cursor: str, most: int) -> CandidatePage:
+def _page(parts: SourceContext, request: Request, cursor: str, most: int) -> CandidatePage:
     select = request.select
     if select.get("files"):
         return _files(parts, select["files"], cursor, most)
@@ -79,7 +81,7 @@ def _page(parts: Parts, request: Request, cursor: str, most: int) -> CandidatePa
     return _letters(files, select["letters"], cursor, most)
 
 
-def _files(parts: Parts, paths: Sequence[str], cursor: str, most: int) -> CandidatePage:
+def _files(parts: SourceContext, paths: Sequence[str], cursor: str, most: int) -> CandidatePage:
     first = int(cursor or 0)
     some = paths[first : first + most]
     with ThreadPoolExecutor(parts.concurrency) as pool:
@@ -89,7 +91,7 @@ def _files(parts: Parts, paths: Sequence[str], cursor: str, most: int) -> Candid
     return CandidatePage(found, str(end), end >= len(paths))
 
 
-def _range(parts: Parts, ends: Sequence[str], cursor: str, most: int) -> CandidatePage:
+def _range(parts: SourceContext, ends: Sequence[str], cursor: str, most: int) -> CandidatePage:
     """The next files of a range, whose ends may be files; both are in it."""
     first, last = ends
     listed = list(islice(_listed(parts, first, last, cursor), most + 1))
@@ -98,7 +100,7 @@ def _range(parts: Parts, ends: Sequence[str], cursor: str, most: int) -> Candida
     return CandidatePage(found, some[-1].path if some else cursor, len(listed) <= most)
 
 
-def _listed(parts: Parts, first: str, last: str, cursor: str) -> Iterator[Entry]:
+def _listed(parts: SourceContext, first: str, last: str, cursor: str) -> Iterator[Entry]:
     source, accept = parts.stores.source, accepts(parts.files.advanced.compression)
     if not cursor and accept(first):
         entry = source.stat(first)

@@ -14,11 +14,11 @@ from typing import Literal
 from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_core.watermark.progress import is_new
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.sources.files.listing import outside
 from blizzard_py.sources.files.source import Known
 from blizzard_py.sources.files.sweep import sweeps
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.shared_files import ranges_of_others
 from blizzard_py.state.ledger import Ledger, Settled
 from blizzard_py.state.record_names import is_of_records
@@ -56,7 +56,7 @@ class Claims:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: SourceContext,
         state: SourceState,
         ledger: Ledger,
         known: Known | None,

@@ -16,8 +16,8 @@ from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reader import DeadLetter, DeadLetterObject, UnreadableDeadLetter
 from blizzard_py.job import ROWS_UNKNOWN
 from blizzard_py.lines.failure import FileFailed
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.lines import read_lines
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.records import RecordFiles
 from blizzard_py.state.record_names import (
     is_of_records,
@@ -52,7 +52,7 @@ class Candidate:
     problem: str = ""
 
 
-def original(parts: Parts, letter: DeadLetter) -> DeadLetter:
+def original(parts: SourceContext, letter: DeadLetter) -> DeadLetter:
     """Return the letter as of the source's file, also where its record was written anew.
 
     Which line of the source's file that was nobody knows then.
@@ -73,7 +73,7 @@ class LetterFiles:
     they are of.
     """
 
-    parts: Parts
+    parts: SourceContext
     closed: Container[str] = ()
     from_source: bool = False
     whole: bool = False

@@ -18,9 +18,9 @@ from typing import Any
 
 from blizzard_core.handover.published import first_name
 from blizzard_core.handover.quarantine import QuarantineRecord, quarantined, spelled
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import current
 from blizzard_py.sources.files.earlier import EarlierBatches
-from blizzard_py.sources.parts import Parts
 from blizzard_py.state.journal import BatchDocument, Journal, moment_of
 from blizzard_py.state.record_names import is_of_records, stem_of
 
@@ -54,7 +54,7 @@ class RefusedOutput:
 
 
 def refused_outputs(
-    parts: Parts, records: Mapping[str, QuarantineRecord] | None = None
+    parts: SourceContext, records: Mapping[str, QuarantineRecord] | None = None
 ) -> list[RefusedOutput]:
     """Return those of a source, oldest first. ``records`` are the table's, if read.
 
@@ -63,7 +63,7 @@ def refused_outputs(
     return _refused(parts, records)[0]
 
 
-def replaced_outputs(parts: Parts) -> list[RefusedOutput]:
+def replaced_outputs(parts: SourceContext) -> list[RefusedOutput]:
     """Return those that were refused, and whose rows another batch replaces.
 
     One that was refused after that batch had been committed nobody has given up, and the batch's
@@ -73,7 +73,7 @@ def replaced_outputs(parts: Parts) -> list[RefusedOutput]:
 
 
 def _refused(
-    parts: Parts, records: Mapping[str, QuarantineRecord] | None
+    parts: SourceContext, records: Mapping[str, QuarantineRecord] | None
 ) -> tuple[list[RefusedOutput], list[RefusedOutput]]:
     """Those that count, and those that were replaced since."""
     sink = parts.stores.sink
@@ -93,7 +93,7 @@ def _refused(
 
 
 def _found(
-    parts: Parts, records: Mapping[str, QuarantineRecord], since: str
+    parts: SourceContext, records: Mapping[str, QuarantineRecord], since: str
 ) -> Iterator[RefusedOutput]:
     journal = Journal(parts.stores.sink, parts.letters_id, parts.concurrency)
     for document in journal.documents(b for b in journal.batches() if b >= since):
@@ -121,7 +121,9 @@ def _of_batch(
                 )
 
 
-def _counts(parts: Parts, found: RefusedOutput, records: Mapping[str, QuarantineRecord]) -> bool:
+def _counts(
+    parts: SourceContext, found: RefusedOutput, records: Mapping[str, QuarantineRecord]
+) -> bool:
     """Return false for a file that was replaced since it was refused."""
     entry = parts.stores.sink.stat(found.path)
     return entry is None or records[found.path].is_of(entry)

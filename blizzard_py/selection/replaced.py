@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.record_names import letter_batch_of, stem_of
 from blizzard_py.state.source_state import SourceState
@@ -16,7 +16,7 @@ from blizzard_py.state.source_state import SourceState
 _WHY = "its file was replaced as a whole since"
 
 
-def find_replaced(parts: Parts, state: SourceState, names: Iterable[str]) -> dict[str, str]:
+def find_replaced(parts: SourceContext, state: SourceState, names: Iterable[str]) -> dict[str, str]:
     """Return those of the files of records, with the reason. Raises `StateError`, `StorageError`.
 
     Batches of a source have names that rise, so none before the letter's own matters.

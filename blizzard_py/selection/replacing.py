@@ -13,9 +13,9 @@ from blizzard_core.handover.groups import SOURCE_FILE_COLUMN
 from blizzard_core.storage.protocol import order_key
 from blizzard_core.table.committed import removed
 from blizzard_py.ingest.request_steps import RequestRefused
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import Earlier, EarlierBatch, Lacking, earlier_of
 from blizzard_py.sources.files.earlier import EarlierBatches
-from blizzard_py.sources.parts import Parts
 
 # So many files may have rows in the same outputs: they are one batch and one commit.
 TOGETHER_AT_MOST = 2000
@@ -31,7 +31,7 @@ class Replaceable:
     ``batches`` tell where they lie. With ``insist`` an operator says that all rows name their file.
     """
 
-    parts: Parts
+    parts: SourceContext
     batches: EarlierBatches
     insist: bool = False
 

@@ -8,7 +8,7 @@ brought that is accepted anew, since the checkpoint was lost that knew of it. Th
 from __future__ import annotations
 
 from blizzard_core.storage.protocol import order_key
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import above
 from blizzard_py.state.source_state import SourceState
@@ -28,7 +28,7 @@ class BroughtSince:
     Each batch is read once, and only names are held that lie beyond what is read of the selection.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SourceContext) -> None:
         self._journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
         self._since = self._beyond = ""
         self._read: set[str] = set()

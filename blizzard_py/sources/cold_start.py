@@ -16,7 +16,7 @@ from blizzard_core.checkpoint import document as checkpoint
 from blizzard_core.errors import ColdStartRefused
 from blizzard_core.handover.outputs import sources_in
 from blizzard_core.storage.protocol import Storage, listed
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.shared_files import check_ranges, documents
 from blizzard_py.sources.stale import World, names_in_log, told_of, waiting_of, world_of
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, SHARED
@@ -42,7 +42,7 @@ _REPLACING = (
 )
 
 
-def check_cold_start(parts: Parts) -> None:
+def check_cold_start(parts: SourceContext) -> None:
     """Raise `ColdStartRefused` if there is no checkpoint, but traces of one.
 
     Raises `ConfigError` as `check_ranges` does, `StorageError`, `StateError` for what cannot be
@@ -67,7 +67,7 @@ def check_cold_start(parts: Parts) -> None:
     check_ranges(parts, None, parts.clock())
 
 
-def _check_shares(member: Parts, sink: Storage) -> None:
+def _check_shares(member: SourceContext, sink: Storage) -> None:
     """Raise `ColdStartRefused` for a source that is to share a checkpoint and has its own."""
     path = checkpoint_path(member.id)
     document = checkpoint.load(sink, path, lambda found, _where: found)
@@ -79,14 +79,14 @@ def _check_shares(member: Parts, sink: Storage) -> None:
         )
 
 
-def _remedy(parts: Parts) -> str:
+def _remedy(parts: SourceContext) -> str:
     """Return the remedy; `checkpoint rebuild` is for files only."""
     if parts.asked is None:
         return _LIVE
     return _REPLACING if parts.asked.replaces else _ASKED
 
 
-def _fenced(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
+def _fenced(parts: SourceContext, sink: Storage, world: World) -> Iterator[str]:
     """Return what the fence record and the table's log say of the source."""
     record = world.record
     if record is not None and (record.moved_to or record.number):
@@ -99,7 +99,7 @@ def _fenced(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
         yield told_of(output)
 
 
-def _traces(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
+def _traces(parts: SourceContext, sink: Storage, world: World) -> Iterator[str]:
     """Return what earlier work has left, the surest first."""
     if parts.home_id != parts.id and sink.stat(checkpoint_path(parts.id)) is not None:
         yield f"{checkpoint_path(parts.id)} names it"
@@ -117,7 +117,7 @@ def work_of(sink: Storage, source_id: str) -> Iterator[str]:
             yield f"{entry.path} holds names that were done"
 
 
-def other_names(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
+def other_names(parts: SourceContext, sink: Storage, world: World) -> Iterator[str]:
     """Yield what says that the files' state has another name, is on its way from there, or lost."""
     yield from _orphans(parts, sink, world)
     own = parts.identity.range  # where one of the two has a range, `check_ranges` decides
@@ -134,7 +134,7 @@ def other_names(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
             yield f"{path} is of the same files"
 
 
-def _orphans(parts: Parts, sink: Storage, world: World) -> Iterator[str]:
+def _orphans(parts: SourceContext, sink: Storage, world: World) -> Iterator[str]:
     """Return what the table has of other sources, where the state of all of them is gone.
 
     A name that the source itself has by its id is none of another.

@@ -43,8 +43,8 @@ from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading
 from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.meter import BatchLimits, next_count
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import World
 from blizzard_py.sources.story import Story
 from blizzard_py.state.source_state import Batch, Replaced, SourceState
@@ -286,4 +286,4 @@ class Source(Protocol[W]):
 
 
 # Makes a source of its parts, for the one that owns (or would own) its checkpoint.
-Opener: TypeAlias = Callable[[Parts, Upkeep], Source[Any]]
+Opener: TypeAlias = Callable[[SourceContext, Upkeep], Source[Any]]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile, IngestResult, IngestSettings, JobFile, Place
 from blizzard_py.requests.progress import first_running
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.directories import PartitionError, partition_of
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import PlainWork, Requested
 from blizzard_py.state.record_names import RECORDS, is_of_records
 from blizzard_py.state.retries import waiting
@@ -40,7 +40,7 @@ def has_records(batch: Batch) -> bool:
 class RecordFiles:
     """The files of records of the source that ``parts`` are of."""
 
-    parts: Parts
+    parts: SourceContext
 
     @property
     def folder(self) -> str:

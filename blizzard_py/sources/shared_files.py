@@ -18,7 +18,7 @@ from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.watermark.name_range import NameRange
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import partition_key
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
 from blizzard_py.state.checkpoint_file import load_state
 from blizzard_py.state.fence_record import FenceFile, fence_path, recorded_ids, with_move
@@ -70,7 +70,7 @@ def documents(sink: Storage, but: str) -> Iterator[tuple[str, Any]]:
             yield source_id, document
 
 
-def readers(parts: Parts) -> Iterator[tuple[str, Identity | None, SourceState]]:
+def readers(parts: SourceContext) -> Iterator[tuple[str, Identity | None, SourceState]]:
     """Yield the table's other sources that read the same files. Raises as `documents`.
 
     Without an identity of one whose checkpoint does not say what it reads, or is gone.
@@ -97,7 +97,7 @@ def readers(parts: Parts) -> Iterator[tuple[str, Identity | None, SourceState]]:
                 yield source_id, known, SourceState()
 
 
-def ranges_of_others(parts: Parts) -> list[tuple[NameRange, str]]:
+def ranges_of_others(parts: SourceContext) -> list[tuple[NameRange, str]]:
     """Return the ranges of the table's other sources of the same files, each with its name."""
     return [
         (identity.range, f"{identity.pipeline}/{identity.source}".strip("/"))
@@ -107,7 +107,7 @@ def ranges_of_others(parts: Parts) -> list[tuple[NameRange, str]]:
 
 
 def check_ranges(
-    parts: Parts, state: SourceState | None, now: float, *, is_new: bool = False
+    parts: SourceContext, state: SourceState | None, now: float, *, is_new: bool = False
 ) -> None:
     """Raise `ConfigError` for a source that would read what another one with a range reads.
 
@@ -134,7 +134,7 @@ def check_ranges(
 
 
 def _check_pair(
-    parts: Parts, reach: Reach, source_id: str, other: Identity | None, state: SourceState
+    parts: SourceContext, reach: Reach, source_id: str, other: Identity | None, state: SourceState
 ) -> None:
     sink, where = parts.stores.sink, f"pipelines.{parts.pipeline}.sources.{parts.source_name}"
     path = f"{sink.uri}/{checkpoint_path(source_id)}"

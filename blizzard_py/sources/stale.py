@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from blizzard_core.delta_json import newest_transactions
 from blizzard_core.errors import StateError
 from blizzard_core.handover.outputs import group_app, source_app, sources_in
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import live_states, read_state
 from blizzard_py.state.fence_record import (
     FenceFile,
@@ -76,7 +76,7 @@ class World:
         return ", ".join(sorted(name for name in self.names if source_app(name) in self.log))
 
 
-def names_in_log(parts: Parts, stored: SourceState | None) -> set[str]:
+def names_in_log(parts: SourceContext, stored: SourceState | None) -> set[str]:
     """Return the names under which the table's log may have batches of a source.
 
     With an ``id`` of its own a source may have had other names, which its checkpoint in storage
@@ -91,7 +91,7 @@ def names_in_log(parts: Parts, stored: SourceState | None) -> set[str]:
     return names
 
 
-def look(parts: Parts, record: FenceRecord | None, stored: SourceState | None) -> World:
+def look(parts: SourceContext, record: FenceRecord | None, stored: SourceState | None) -> World:
     """Return the world around a source, whose checkpoint is ``stored``, None if there is none.
 
     Raises `StateError`, `StorageError`.
@@ -106,7 +106,7 @@ def look(parts: Parts, record: FenceRecord | None, stored: SourceState | None) -
 
 
 def _other_names(
-    parts: Parts, stored: SourceState, log: Mapping[str, int], names: AbstractSet[str]
+    parts: SourceContext, stored: SourceState, log: Mapping[str, int], names: AbstractSet[str]
 ) -> set[str]:
     """Return other names with later batches in the log, that nobody but this source had.
 
@@ -123,18 +123,18 @@ def _other_names(
     return {name for name in others if next(Journal(sink, ids[name]).batches(), None) is None}
 
 
-def world_of(parts: Parts, stored: SourceState | None) -> World:
+def world_of(parts: SourceContext, stored: SourceState | None) -> World:
     """Return the world around a source, for who does not own its checkpoint. Raises as `look`."""
     return look(parts, FenceFile(parts.stores.sink, parts.id).read(), stored)
 
 
-def waiting_of(parts: Parts, world: World) -> WaitingOutput | None:
+def waiting_of(parts: SourceContext, world: World) -> WaitingOutput | None:
     """Return the newest output of a source that may wait for its commit. Raises `StorageError`."""
     is_ours = world.names.__contains__
     return newest_waiting(parts.stores.sink, is_ours, world.log, parts.concurrency)
 
 
-def require_current(state: SourceState, parts: Parts, world: World) -> SourceState:
+def require_current(state: SourceState, parts: SourceContext, world: World) -> SourceState:
     """Return the state, with the numbers that the world tells of where nobody wrote them down.
 
     Raises `StateError` for a stale checkpoint and for a journal that lacks batches.
@@ -150,7 +150,7 @@ def require_current(state: SourceState, parts: Parts, world: World) -> SourceSta
     return adopted(state, parts, world)
 
 
-def newer_work(state: SourceState, parts: Parts, world: World) -> str | None:
+def newer_work(state: SourceState, parts: SourceContext, world: World) -> str | None:
     """Return what tells that a state is stale, None if nothing does. Raises `StorageError`."""
     if world.record is not None and world.record.moved_to:
         return contradiction(state.committed, world.record)
@@ -166,7 +166,7 @@ def newer_work(state: SourceState, parts: Parts, world: World) -> str | None:
     return _later_batches(state, parts, world) or _later_attempts(state, parts)
 
 
-def was_published(state: SourceState, parts: Parts, world: World) -> bool:
+def was_published(state: SourceState, parts: SourceContext, world: World) -> bool:
     """Return whether later commit points tell that each batch was published or discarded.
 
     A source publishes one batch after the other. Raises `StorageError`, `StateError`.
@@ -176,7 +176,7 @@ def was_published(state: SourceState, parts: Parts, world: World) -> bool:
     return bool(state.last_batch) and _later_batches(state, parts, world) is not None
 
 
-def _later_batches(state: SourceState, parts: Parts, world: World) -> str | None:
+def _later_batches(state: SourceState, parts: SourceContext, world: World) -> str | None:
     """Return what of the journal and the table's log tells of later commit points, if anything."""
     running = {batch.batch for batch in state.in_flight if batch.phase == "running"}
     last = state.last_batch
@@ -205,7 +205,7 @@ def told_of(output: WaitingOutput) -> str:
     return f"{output.path} waits for its commit, and it is of batch {output.batch}"
 
 
-def _later_attempts(state: SourceState, parts: Parts) -> str | None:
+def _later_attempts(state: SourceState, parts: SourceContext) -> str | None:
     """Return what the journal has of a batch that another attempt has committed since."""
     attempts = {b.batch: b.attempt for b in state.in_flight if b.phase == "publishing"}
     for each in parts.members or (parts,):
@@ -215,7 +215,7 @@ def _later_attempts(state: SourceState, parts: Parts) -> str | None:
     return None
 
 
-def adopted(state: SourceState, parts: Parts, world: World) -> SourceState:
+def adopted(state: SourceState, parts: SourceContext, world: World) -> SourceState:
     """Return the state with every number at least as high as the world tells."""
     known, record = state.committed, world.record
     if record is not None and record.number >= known.number - 1 and contradiction(known, record):
@@ -227,7 +227,7 @@ def adopted(state: SourceState, parts: Parts, world: World) -> SourceState:
     return replace(state, committed=known, group_seq=max(state.group_seq, world.groups))
 
 
-def current_state(parts: Parts, moves_to: str = "") -> SourceState | None:
+def current_state(parts: SourceContext, moves_to: str = "") -> SourceState | None:
     """Return the state in storage, for who decides by it and does not own it; None without one.
 
     A daemon may go on meanwhile. ``moves_to`` is the id that a rename, which may have died before,
@@ -255,7 +255,7 @@ def current_state(parts: Parts, moves_to: str = "") -> SourceState | None:
 
 
 def last_known(
-    state: SourceState, parts: Parts, world: World, waiting: WaitingOutput | None
+    state: SourceState, parts: SourceContext, world: World, waiting: WaitingOutput | None
 ) -> str:
     """Return the last batch that anything tells of, for whoever makes a checkpoint of all.
 
@@ -274,7 +274,7 @@ def last_known(
     return max(begun, default="") or NO_BATCH
 
 
-def _check_journal(state: SourceState, parts: Parts) -> None:
+def _check_journal(state: SourceState, parts: SourceContext) -> None:
     """Raise `StateError` if batches are gone that no segment has."""
     expected = state.unfolded
     if not parts.has_files or expected is None or not expected.count:
@@ -301,7 +301,7 @@ def _highest_of(millis: int) -> str:
     return str(uuid.UUID(int=(millis << 80) | ((1 << 80) - 1)))
 
 
-def _remedy(state: SourceState, parts: Parts, world: World) -> str:
+def _remedy(state: SourceState, parts: SourceContext, world: World) -> str:
     record = world.record or FenceRecord()
     if record.moved_to:
         return f"Use the new names in the configuration, or give the source `id: {record.moved_to}`"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
 
 Verdict = Literal[
@@ -129,7 +129,7 @@ _BY_HAND = (
 )
 
 
-def way_out(parts: Parts) -> str:
+def way_out(parts: SourceContext) -> str:
     """Return how rows that were refused of a source get into its table after all."""
     if parts.event_time is not None:
         return (

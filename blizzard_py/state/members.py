@@ -1,8 +1,8 @@
 """Several sources in one checkpoint: what of it is whose. Pure.
 
-The sources of a pipeline over event time share batches, since they share a watermark. So they
-share a checkpoint, under the id of their pipeline (`Parts.home_id`), and a save of it is one commit
-point for all of them. Each goes on having a journal, a ledger and dead letters under its own id.
+The sources of a pipeline over event time share a watermark, so they share batches and one
+checkpoint. Its id is that of the pipeline (`SourceContext.home_id`), and a save of it is one
+commit point for all of them. Each source keeps its own journal, ledger and dead letters.
 
 * ``members`` holds each source's state by its name, as if it stood alone, but for what follows;
 * ``in_flight`` and ``retries`` stand at the top. A path of them is *qualified*, ``name:path``: no

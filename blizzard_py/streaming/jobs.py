@@ -36,7 +36,7 @@ from blizzard_py.kernels.late_letters import Judged, JudgeTask
 from blizzard_py.kernels.lateness import Limits, Rule, rules_of
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.report import merged
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_query import going_on
@@ -80,7 +80,9 @@ class _Running:
 class StreamJobs:
     """The `Jobs` of a source whose pipeline is over event time, or of all its sources."""
 
-    def __init__(self, parts: Parts, given: EventTimeSettings, session: Callable[[], Any]) -> None:
+    def __init__(
+        self, parts: SourceContext, given: EventTimeSettings, session: Callable[[], Any]
+    ) -> None:
         """``session`` gives the Spark session that the engine has by then."""
         self._parts = parts
         self._session = session

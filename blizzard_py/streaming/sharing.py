@@ -15,14 +15,14 @@ from blizzard_core.settings.event_time import Branch
 from blizzard_core.storage.protocol import join
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.kernels.late_letters import Judged
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.members import lifted_files, lifted_letters, parted, qualified
 from blizzard_py.state.stream_state import SourceStream, StreamState
 
 _MILLI, _MICRO = 1000, 1_000_000
 
 
-def jobs_of(job: IngestJob, members: Sequence[Parts]) -> dict[str, IngestJob]:
+def jobs_of(job: IngestJob, members: Sequence[SourceContext]) -> dict[str, IngestJob]:
     """The job of each source with its own files: from its own place, into staging of its own."""
     if len(members) == 1:
         return {members[0].source_name: job}
@@ -42,7 +42,7 @@ def jobs_of(job: IngestJob, members: Sequence[Parts]) -> dict[str, IngestJob]:
     }
 
 
-def lacking(lead: Parts) -> dict[str, frozenset[str]]:
+def lacking(lead: SourceContext) -> dict[str, frozenset[str]]:
     """Of each of the lead's members the columns that only others have."""
     names = {field.name for field in lead.ingest.fields}
     return {

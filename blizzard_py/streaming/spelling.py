@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from blizzard_core.settings.event_time import EventTimeSettings
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.stream_query import changed, respelled
 from blizzard_py.state.stream_state import StreamState
 
@@ -17,7 +17,9 @@ from blizzard_py.state.stream_state import StreamState
 class Spelling:
     """The present spelling of a pipeline's query: ``asked``, its fingerprint."""
 
-    def __init__(self, parts: Parts, given: EventTimeSettings, session: Callable[[], Any]) -> None:
+    def __init__(
+        self, parts: SourceContext, given: EventTimeSettings, session: Callable[[], Any]
+    ) -> None:
         """``session`` gives the Spark session that the engine has by then."""
         self.asked: Mapping[str, Any] = parts.query or {}
         self._parts = parts

@@ -18,7 +18,7 @@ from blizzard_core.settings.event_time import WatchedColumn
 from blizzard_py.ingest.jobs import Ingested, Jobs
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.kernels.lateness import Limits, Rule
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import SettledBatch, StreamState, settled, watched_query
 from blizzard_py.streaming.staged_times import Tally, tally
@@ -29,7 +29,7 @@ _MILLI, _MICRO = 1000, 1_000_000
 class WatchedJobs:
     """The `Jobs` of a source whose watermark is told."""
 
-    def __init__(self, jobs: Jobs, parts: Parts, watch: WatchedColumn) -> None:
+    def __init__(self, jobs: Jobs, parts: SourceContext, watch: WatchedColumn) -> None:
         """``jobs`` make the outputs."""
         self._jobs = jobs
         self._watch = watch

@@ -26,7 +26,7 @@ from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.sources.cold_start import check_cold_start
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import load_state
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
@@ -52,7 +52,7 @@ class Beside(World):
         self.source, self.sink, self.dlq = world.source, world.sink, world.dlq
         self.engine, self.name, self.of = world.engine, name, world
 
-    def parts(self) -> Parts:
+    def parts(self) -> SourceContext:
         now = lambda: self.of.now  # noqa: E731  # one clock for both
         return replace(super().parts(), source_name=self.name, clock=now, monotonic=now)
 
@@ -69,7 +69,7 @@ def june(**live: Any) -> World:
     return world
 
 
-def refusal_of(parts: Callable[[], Parts]) -> str:
+def refusal_of(parts: Callable[[], SourceContext]) -> str:
     """Return the refusal of a start, before anything is written and as `plan` gives it."""
     with pytest.raises(ConfigError) as refused:
         source_pipeline(parts()).cycle(threading.Event())

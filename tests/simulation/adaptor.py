@@ -17,7 +17,7 @@ from blizzard_core.storage.clock import StoreClock
 from blizzard_py.app import wiring
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, Place
-from blizzard_py.sources.parts import Parts, Stores
+from blizzard_py.sources.context import SourceContext, Stores
 from penguin_py.app import probe_store
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import Table
@@ -91,7 +91,7 @@ def source_parts(
     engine: Engine,
     clocks: Clocks,
     activity: Any,
-) -> Parts:
+) -> SourceContext:
     """Build the product's parts of one source in a process."""
     uri = source_uri(number, moved=settings.moved)
     template = TEMPLATES.get(settings.layout, "") if settings.partitioned else ""
@@ -103,7 +103,7 @@ def source_parts(
         file_bytes=1 << 20,
         partition_template=template,
     )
-    return Parts(
+    return SourceContext(
         PIPELINE,
         source_name(settings, number),
         source_settings(settings, number),
@@ -119,7 +119,7 @@ def source_parts(
 
 
 def source_pipeline(
-    parts: Parts, *, fresh: bool = False, requests_only: bool = False
+    parts: SourceContext, *, fresh: bool = False, requests_only: bool = False
 ) -> SourcePipeline:
     """A source as a worker of the poll loop, which does what people request of it.
 

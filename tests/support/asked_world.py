@@ -21,7 +21,7 @@ from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FieldSpec, IngestJob, IngestResult, PartitionRule
 from blizzard_py.kernels.read_task import read_item, reading_tasks
 from blizzard_py.kernels.report import merged
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from tests.support.blizzard_world import World
 from tests.support.memory_store import MemoryStorage
 from tests.support.toy_connection import ToyConnection, ToyTable
@@ -76,7 +76,7 @@ class AskedWorld(World):
         self.job: dict[str, Any] = {}
         self.engine = KernelEngine(self.sink)  # type: ignore[assignment]
 
-    def parts(self) -> Parts:
+    def parts(self) -> SourceContext:
         found = super().parts()
         source = TableSourceSettings(
             kind="table", connection="toy", table="t", watermark={"columns": [self.table.column]}

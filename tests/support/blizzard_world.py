@@ -32,7 +32,7 @@ from blizzard_py.job import (
     StagedBadRecords,
     StagedOutput,
 )
-from blizzard_py.sources.parts import Parts, Stores
+from blizzard_py.sources.context import SourceContext, Stores
 from tests.support.memory_store import MemoryStorage
 
 
@@ -141,7 +141,7 @@ class World:
     def put(self, path: str, *rows: str) -> None:
         self.source.put_atomic(path, "\n".join(rows).encode())
 
-    def parts(self) -> Parts:
+    def parts(self) -> SourceContext:
         errors = ErrorSettings(**self.errors)
         ingest = IngestSettings(
             source=Place("mem://raw"),
@@ -152,7 +152,7 @@ class World:
             partition_template=self.template,
             on_bad_record=errors.on_bad_record,
         )
-        return Parts(
+        return SourceContext(
             "events",
             "main",
             SourceSettings(**self.settings),

@@ -15,7 +15,7 @@ from blizzard_py.app.request_selector import preview
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.requests.report import ReportLine
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
 from tests.support.letter_world import RecordWorld
@@ -46,7 +46,7 @@ class ReplaceWorld(RecordWorld):
         self.applied = 0
         super().__init__(**source)
 
-    def parts(self) -> Parts:
+    def parts(self) -> SourceContext:
         parts = super().parts()
         columns: tuple[MetadataColumn, ...] = ("_source_file",) if self.named else ()
         return replace(parts, ingest=replace(parts.ingest, metadata_columns=columns))

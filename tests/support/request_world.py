@@ -19,7 +19,7 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.requests.report import ReportLine
 from blizzard_py.selection.since import first_after
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.blizzard_world import World
 
@@ -28,7 +28,7 @@ SOURCE_ID = "events_main"
 
 
 def made(
-    parts: Parts,
+    parts: SourceContext,
     select: Mapping[str, Any],
     kind: Kind = "reingest",
     config: str | None = None,
@@ -50,7 +50,7 @@ def made(
 
 
 def submit(
-    parts: Parts,
+    parts: SourceContext,
     select: Mapping[str, Any],
     kind: Kind = "reingest",
     *,
@@ -64,20 +64,20 @@ def submit(
     return mailbox.submit(made(parts, select, kind, **options), known, once_more=once_more)[0]
 
 
-def outcomes_of(parts: Parts, request_id: str) -> dict[str, str]:
+def outcomes_of(parts: SourceContext, request_id: str) -> dict[str, str]:
     """Return the last that the report of a request says of each file."""
     report = Mailbox(parts.stores.sink, parts.id).report(request_id)
     return {line.path: line.state for line in report}
 
 
-def drain_requests(parts: Parts) -> None:
+def drain_requests(parts: SourceContext) -> None:
     """Do what is requested as the source's owner, as a command does where no daemon runs."""
     worker = source_pipeline(parts, requests_only=True)
     while worker.cycle(threading.Event()):
         pass
 
 
-def ingest_files(parts: Parts, *paths: str, **options: Any) -> list[str]:
+def ingest_files(parts: SourceContext, *paths: str, **options: Any) -> list[str]:
     """Request files of a source and do that here, as `blizzard ingest` does; what became of each.
 
     Nothing else of the source is done.
@@ -88,12 +88,12 @@ def ingest_files(parts: Parts, *paths: str, **options: Any) -> list[str]:
     return [found.get(path, "") for path in paths]
 
 
-def preview_files(parts: Parts, *paths: str, **options: Any) -> list[str]:
+def preview_files(parts: SourceContext, *paths: str, **options: Any) -> list[str]:
     """Return what a request for files of a source would do with each, as things are."""
     return [line.state for line in preview_of(parts, {"files": list(paths)}, **options)]
 
 
-def preview_of(parts: Parts, select: Mapping[str, Any], **options: Any) -> list[ReportLine]:
+def preview_of(parts: SourceContext, select: Mapping[str, Any], **options: Any) -> list[ReportLine]:
     """Return what a request would do, as things are."""
     state = read_state(parts.stores.sink, parts.id)
     assert state is not None

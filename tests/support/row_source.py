@@ -17,8 +17,8 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import PartitionProgress, ScanTimes
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.sources.activity import NONE_APART
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.meter import BatchLimits, next_count
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Compared, Passed, Standing, Story, Waiting
@@ -107,7 +107,7 @@ class RowSource:
 
     items = "window"
 
-    def __init__(self, table: Table, parts: Parts, upkeep: Upkeep) -> None:
+    def __init__(self, table: Table, parts: SourceContext, upkeep: Upkeep) -> None:
         self._table = table
         self._parts = parts
         self._clock = upkeep.clock

@@ -25,7 +25,7 @@ from blizzard_core.storage.protocol import ListingPage
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FieldSpec, IngestJob, IngestResult, IngestSettings, Place
-from blizzard_py.sources.parts import Parts, Stores
+from blizzard_py.sources.context import SourceContext, Stores
 from tests.support.blizzard_world import LineEngine
 from tests.support.browser import chromium
 from tests.support.memory_store import MemoryStorage
@@ -102,7 +102,7 @@ def source(name: str, world: World) -> tuple[SourcePipeline, Store, Engine]:
         partition_template="",
     )
     stores = Stores(raw, lake, Store(f"s3://lake/{pipeline}/_blizzard/dlq", world))
-    parts = Parts(
+    parts = SourceContext(
         pipeline,
         part,
         settings,

@@ -17,7 +17,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.load import load_config
 from blizzard_py.__main__ import main
 from blizzard_py.app import inspection
-from blizzard_py.app.wiring import parts_of, source_pipeline
+from blizzard_py.app.wiring import context_of, source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from tests.support.direct_engine import DirectEngine
 
@@ -69,7 +69,7 @@ class Shop:
         return load_config(path, {})
 
     def run(self) -> SourcePipeline:
-        worker = source_pipeline(parts_of(self.config(), WHERE, DirectEngine()))
+        worker = source_pipeline(context_of(self.config(), WHERE, DirectEngine()))
         with contextlib.closing(worker):
             while worker.cycle(threading.Event()):
                 pass

@@ -15,7 +15,7 @@ import yaml
 
 from blizzard_core.settings.document import Config
 from blizzard_py.app.configuration import load_config
-from blizzard_py.app.wiring import parts_of, source_pipeline
+from blizzard_py.app.wiring import context_of, source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import Engine
 from blizzard_py.state.source_state import checkpoint_path
@@ -102,7 +102,7 @@ class UnitShop:
         return load_config(self.path(), {})
 
     def worker(self, **options: Any) -> SourcePipeline:
-        parts = parts_of(self.config(), WHERE, self.engine)
+        parts = context_of(self.config(), WHERE, self.engine)
         clock = (self.now + self.ahead).timestamp()
         worker = source_pipeline(replace(parts, clock=lambda: clock), **options)
         if self.ahead:

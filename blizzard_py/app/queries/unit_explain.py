@@ -10,14 +10,14 @@ from blizzard_py.explain import Explanation, Located, TaskEvidence
 from blizzard_py.explain import explain as explain_item
 from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import key_parts, unit_key
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import SourceState
 
 
-def explained_unit(parts: Parts, source: UnitSource, uri: str, name: str) -> Explanation:
+def explained_unit(parts: SourceContext, source: UnitSource, uri: str, name: str) -> Explanation:
     """The answer for the unit called ``name``, or for the first that the next poll reads."""
     state = read_state(parts.stores.sink, parts.id) or SourceState()
     source.check(state)

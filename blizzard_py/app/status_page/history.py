@@ -18,7 +18,7 @@ from blizzard_core.observability.activity import clean_text, error_text
 from blizzard_core.observability.commits import CommitSummary, CommitTail, commit_to_json
 from blizzard_core.storage.protocol import Entry, join, listed
 from blizzard_core.text import printable
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.event_times import BEHIND_SECS, EventTimes
 from blizzard_py.state.journal import BatchDocument, Journal, latest
 from blizzard_py.state.state_paths import StatePaths
@@ -43,7 +43,7 @@ class _Batch:
 class SourceHistory:
     """The newest batches of one source and commits of its table."""
 
-    def __init__(self, parts: Parts, clock: Callable[[], float]) -> None:
+    def __init__(self, parts: SourceContext, clock: Callable[[], float]) -> None:
         self._parts = parts
         self._clock = clock
         self._commits = CommitTail(parts.stores.sink)

@@ -27,7 +27,7 @@ from blizzard_py.app.status_page.commands import source_commands, story_commands
 from blizzard_py.app.status_page.history import SourceHistory
 from blizzard_py.explain import Explanation, located, unmatched
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from blizzard_py.sources.parts import Parts, Stores
+from blizzard_py.sources.context import SourceContext, Stores
 from blizzard_py.state.committers import committer_of, committer_states
 
 # A committer polls every few seconds or minutes: rows that wait longer want a look.
@@ -43,7 +43,7 @@ _STORIES_WAITING = 2
 
 
 # Adds to an explanation what is known of the file's fields.
-Fields: TypeAlias = Callable[[Parts, Explanation], Explanation]
+Fields: TypeAlias = Callable[[SourceContext, Explanation], Explanation]
 
 
 def page_providers(
@@ -68,7 +68,7 @@ def page_providers(
 class _CommitterStates:
     """What the committers of a source's table say."""
 
-    def __init__(self, parts: Mapping[str, Parts]) -> None:
+    def __init__(self, parts: Mapping[str, SourceContext]) -> None:
         self._parts = parts
         self._known: dict[str, tuple[Storage, StateFiles]] = {}
 
@@ -87,7 +87,7 @@ class _CommitterStates:
 class _Histories:
     """The histories of sources; what was read of the last few is not read again."""
 
-    def __init__(self, parts: Mapping[str, Parts]) -> None:
+    def __init__(self, parts: Mapping[str, SourceContext]) -> None:
         self._parts = parts
         self._known: dict[str, SourceHistory] = {}
 
@@ -146,7 +146,7 @@ def _names(fields: Sequence[str] | None) -> list[str]:
     return [*told, f"and {more:,} more"] if more > 0 else told
 
 
-def _with_metered_stores(parts: Parts, allowance: TokenBucket) -> Parts:
+def _with_metered_stores(parts: SourceContext, allowance: TokenBucket) -> SourceContext:
     """The parts with stores that count what is asked of them, and tell no loop of answers."""
     sink, source = parts.ingest.sink, parts.files
     stores = Stores(

@@ -15,7 +15,7 @@ from blizzard_py.dead_letters.reader import put_away
 from blizzard_py.edits.rebuild.decide import Doubt, Place
 from blizzard_py.ingest.group_publishing import GroupManifests
 from blizzard_py.requests.mailbox import Mailbox
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.stale import World, newer_work, world_of
 from blizzard_py.state import processed_set
 from blizzard_py.state.checkpoint_file import unlisted
@@ -43,7 +43,9 @@ class Evidence:
     Raises `StateError` for what is damaged, `StorageError`.
     """
 
-    def __init__(self, parts: Parts, state: SourceState | None, world: World | None = None) -> None:
+    def __init__(
+        self, parts: SourceContext, state: SourceState | None, world: World | None = None
+    ) -> None:
         self._parts = parts
         self._sink = parts.stores.sink
         self._state = state

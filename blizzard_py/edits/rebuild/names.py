@@ -10,8 +10,8 @@ from blizzard_core.watermark.paths import joined
 from blizzard_core.watermark.progress import Progress
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild.evidence import Evidence
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts
-from blizzard_py.sources.parts import Parts
 from blizzard_py.state import processed_set
 from blizzard_py.state.fence_record import FenceRecord
 from blizzard_py.state.journal import Record
@@ -77,7 +77,7 @@ def with_segments(
     return replace(state, processed=names.segments)
 
 
-def check_record(parts: Parts, record: FenceRecord, *, is_lost: bool) -> None:
+def check_record(parts: SourceContext, record: FenceRecord, *, is_lost: bool) -> None:
     """Raise `EditRefused` for what the fence record says is another source's than configured.
 
     Of a checkpoint that ``is_lost`` nothing else tells which names were read.

@@ -27,8 +27,8 @@ from blizzard_py.edits.rebuild.decide import (
 )
 from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.edits.rebuild.names import can_count, unfolded_without
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.stale import NO_OTHER_WAY, World, newer_work
 from blizzard_py.state.checkpoint_file import unlisted, with_names
 from blizzard_py.state.fence_record import FenceRecord
@@ -47,7 +47,9 @@ class _Mended:
     said: Sequence[str]
 
 
-def members_of(parts: Parts, state: SourceState) -> Iterator[tuple[Parts, SourceState]]:
+def members_of(
+    parts: SourceContext, state: SourceState
+) -> Iterator[tuple[SourceContext, SourceState]]:
     """Each source with its part of the state, of one source the source itself."""
     for member in parts.members:
         yield member, of_source(state, member.source_name)
@@ -56,7 +58,7 @@ def members_of(parts: Parts, state: SourceState) -> Iterator[tuple[Parts, Source
 
 
 def mended(
-    parts: Parts, found: FoundCheckpoint, world: World, done_before: str | None, whose: str
+    parts: SourceContext, found: FoundCheckpoint, world: World, done_before: str | None, whose: str
 ) -> Rebuilt:
     """The checkpoint of a query with what it counts on. Writes nothing.
 
@@ -109,7 +111,7 @@ def mended(
     )
 
 
-def paths_of(parts: Parts, member: Parts, paths: Sequence[str]) -> list[str]:
+def paths_of(parts: SourceContext, member: SourceContext, paths: Sequence[str]) -> list[str]:
     """Return the `mended` paths of one source, as it calls them."""
     if not parts.members:
         return list(paths)
@@ -117,7 +119,7 @@ def paths_of(parts: Parts, member: Parts, paths: Sequence[str]) -> list[str]:
 
 
 def _mended(
-    parts: Parts, state: SourceState, evidence: Evidence, done_before: str | None
+    parts: SourceContext, state: SourceState, evidence: Evidence, done_before: str | None
 ) -> _Mended:
     there = [
         entry.path

@@ -40,11 +40,11 @@ from blizzard_py.edits.rebuild.names import (
 from blizzard_py.edits.rebuild.query import members_of, mended, paths_of
 from blizzard_py.requests.progress import open_of, without
 from blizzard_py.sources.cold_start import other_names
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import last_of_partitions, with_reached
 from blizzard_py.sources.files.discovery import accepts, check_tracking, starting_point
 from blizzard_py.sources.files.listing import listing_of
 from blizzard_py.sources.files.sweep import grace_of
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, adopted, world_of
 from blizzard_py.state.checkpoint_document import state_from_json
@@ -73,7 +73,7 @@ class _Known:
 class Rebuild:
     """Makes the checkpoint of one source again."""
 
-    def __init__(self, parts: Parts, whose: str = "") -> None:
+    def __init__(self, parts: SourceContext, whose: str = "") -> None:
         """``whose`` source an operator speaks of, where ``parts`` are of several."""
         self._parts = parts
         self._whose = whose or parts.source_name

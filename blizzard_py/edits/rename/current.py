@@ -12,7 +12,7 @@ from blizzard_core.errors import BlizzardError, ColdStartRefused, StateError
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.sources.cold_start import check_cold_start, work_of
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.stale import current_state
 from blizzard_py.state.fence_record import FenceFile, FenceRecord, fence_path, with_move
 from blizzard_py.state.source_state import checkpoint_path
@@ -22,7 +22,7 @@ class RenameRefused(BlizzardError):
     """Nothing was changed; the message says why and what to do."""
 
 
-def check_current(parts: Parts, old_id: str) -> None:
+def check_current(parts: SourceContext, old_id: str) -> None:
     """Raise `RenameRefused` for a checkpoint that its daemon would refuse.
 
     ``parts`` are of the new name. What was committed since stands in the log and in the fence

@@ -28,7 +28,7 @@ from blizzard_py.edits.rename.documents import (
 )
 from blizzard_py.ingest.group_publishing import GroupManifests
 from blizzard_py.ingest.inferred_schema import schema_path
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
 from blizzard_py.state.committers import applied_groups
 from blizzard_py.state.fence_record import FenceFile
@@ -62,7 +62,7 @@ class Rename:
     ``old_id`` may be the same, if only the files have moved.
     """
 
-    def __init__(self, parts: Parts, old_id: str, moved_from: str | None = None) -> None:
+    def __init__(self, parts: SourceContext, old_id: str, moved_from: str | None = None) -> None:
         self._parts = parts
         self._old = old_id
         self._new = parts.id

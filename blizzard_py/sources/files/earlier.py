@@ -8,8 +8,8 @@ from blizzard_core.errors import Cancelled
 from blizzard_core.storage.protocol import listed
 from blizzard_py.job import FinishedFile
 from blizzard_py.kernels.write.metadata import source_file_text
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import EarlierBatch
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.records import RecordFiles
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import BatchDocument, Journal
@@ -27,7 +27,7 @@ class EarlierBatches:
     raise `StateError`, `StorageError`.
     """
 
-    def __init__(self, parts: Parts, paths: Collection[str]) -> None:
+    def __init__(self, parts: SourceContext, paths: Collection[str]) -> None:
         self._parts = parts
         self._sink = parts.stores.sink
         self._records = RecordFiles(parts)

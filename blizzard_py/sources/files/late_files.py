@@ -19,6 +19,7 @@ from blizzard_core.errors import StorageError
 from blizzard_core.handover.published import first_name
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import NOTHING
 from blizzard_py.sources.files.discovery import AHEAD_SLACK_SECS
 from blizzard_py.sources.files.listing import listing_of
@@ -31,7 +32,6 @@ from blizzard_py.sources.files.sweep import (
     sweeps,
     verdicts,
 )
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Upkeep
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import JournalTally, above
@@ -52,7 +52,7 @@ class ChangedFiles:
     there is a file that those do not explain. `forget` lets go of them.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SourceContext) -> None:
         self._parts = parts
         self._since: float | None = None
         self._paths = self._stamps = digests_of(())
@@ -120,7 +120,7 @@ _NAMED = 20
 class LateFiles:
     """The late files of one source."""
 
-    def __init__(self, parts: Parts, upkeep: Upkeep) -> None:
+    def __init__(self, parts: SourceContext, upkeep: Upkeep) -> None:
         self._parts = parts
         self._source = parts.files
         self._upkeep = upkeep

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Listing, ListingPage, Storage, order_key
 from blizzard_core.watermark.name_range import NameRange
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts
-from blizzard_py.sources.parts import Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RangeListing:
         yield from self.storage.list_range(start, until)
 
 
-def listing_of(parts: Parts) -> Listing:
+def listing_of(parts: SourceContext) -> Listing:
     """Return where files of a source are looked for."""
     names = parts.identity.range
     source = parts.stores.source

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from blizzard_core.settings.sources import FileUnits
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import CLOCK_STEP_SECS
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import Work
 from blizzard_py.sources.files.discovery import Discovery
 from blizzard_py.sources.files.set_files import SetFiles
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Plan, Upkeep
 from blizzard_py.state.journal import KEPT_SECS, Journal
 from blizzard_py.state.record_names import is_of_records, stem_of
@@ -37,7 +37,7 @@ _TOLD_SECS = KEPT_SECS - DAY_SECS
 class OfferedFiles(SetFiles):
     """Lists everything, and takes what is new or has changed since."""
 
-    def __init__(self, parts: Parts, units: FileUnits, upkeep: Upkeep) -> None:
+    def __init__(self, parts: SourceContext, units: FileUnits, upkeep: Upkeep) -> None:
         super().__init__(parts, upkeep)
         self._units = units
         self._taken = LastTaken(parts)
@@ -83,7 +83,7 @@ class OfferedFiles(SetFiles):
 class LastTaken:
     """The times at which files were last taken, as the journal tells."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SourceContext) -> None:
         self._journal = Journal(parts.stores.sink, parts.id, parts.concurrency)
         self._read: set[str] = set()
         # By path: when the scan ended that found it, and when it was done with.

@@ -20,11 +20,11 @@ from dataclasses import replace
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile
 from blizzard_py.requests.progress import first_running
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import Earlier, earlier_of
 from blizzard_py.sources.files.advance import KeyedWork, Work
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.files.source import FileSource
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import LEFT_STAGE, Requested, Upkeep, Withheld
 from blizzard_py.state.record_names import is_of_records, stem_of
 from blizzard_py.state.retries import waiting
@@ -47,7 +47,7 @@ class Replacements:
     taken for rows that were cut from the journal.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SourceContext) -> None:
         self._parts = parts
         self._batches: EarlierBatches | None = None
         # Of the batch whose job was started last, by its id; asked for once it has run.
@@ -183,7 +183,7 @@ class Replacing(FileSource):
     Every kind of files is one: an operator may request of each that files replace what they had.
     """
 
-    def __init__(self, parts: Parts, upkeep: Upkeep) -> None:
+    def __init__(self, parts: SourceContext, upkeep: Upkeep) -> None:
         super().__init__(parts, upkeep)
         self._replacements = Replacements(parts)
 

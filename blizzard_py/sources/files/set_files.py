@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import Lowest
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import Work, noted, still_there
 from blizzard_py.sources.files.discovery import Discovery, discover_unseen
 from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.source import Known
 from blizzard_py.sources.files.story import BesideSet
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Upkeep
 from blizzard_py.sources.story import Standing
 from blizzard_py.state.checkpoint_file import read_names
@@ -39,7 +39,7 @@ class KnownBySet:
 class SetFiles(Replacing):
     """Lists everything, and leaves out what is done."""
 
-    def __init__(self, parts: Parts, upkeep: Upkeep) -> None:
+    def __init__(self, parts: SourceContext, upkeep: Upkeep) -> None:
         super().__init__(parts, upkeep)
         self._tracker = ProcessedTracker(parts.stores.sink, StatePaths(parts.id).processed)
         # Whoever owns the state has the set in step with it.

@@ -26,10 +26,10 @@ from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import Work
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.meter import BatchLimits
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
 from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, require_current
@@ -91,7 +91,10 @@ class SeveralFiles:
     is_failing = False
 
     def __init__(
-        self, parts: Parts, upkeep: Upkeep, opens: Callable[[Parts, Upkeep], FileSource]
+        self,
+        parts: SourceContext,
+        upkeep: Upkeep,
+        opens: Callable[[SourceContext, Upkeep], FileSource],
     ) -> None:
         self._upkeep = upkeep
         self._sink = parts.stores.sink

@@ -16,6 +16,7 @@ from blizzard_core.text import counted
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Lowest
 from blizzard_py.job import FinishedFile, JobFile
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.directories import PartitionError, partition_of
 from blizzard_py.sources.files.advance import NOTHING, Work, held_by, hold_all, with_reached
 from blizzard_py.sources.files.discovery import (
@@ -28,7 +29,6 @@ from blizzard_py.sources.files.late_files import LateFiles
 from blizzard_py.sources.files.listing import listing_of, outside
 from blizzard_py.sources.files.story import FileStory, ignored
 from blizzard_py.sources.files.sweep import grace_of, is_due
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import (
     LEFT_STAGE,
     Backlog,
@@ -67,7 +67,7 @@ class FileSource(ABC):
     items = "file"
     is_failing = False
 
-    def __init__(self, parts: Parts, upkeep: Upkeep) -> None:
+    def __init__(self, parts: SourceContext, upkeep: Upkeep) -> None:
         self._parts = parts
         self._source = parts.files
         self._storage = parts.stores.source

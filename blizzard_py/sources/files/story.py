@@ -12,8 +12,8 @@ from blizzard_core.storage.protocol import Entry, is_hidden, order_key
 from blizzard_core.text import iso
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Progress, closed_by, is_new
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import ENDINGS, Places, accepts
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.story import Compared, Lateness, Passed, Standing, Verdict, Waiting
 from blizzard_py.state.checkpoint_file import read_ledger, read_names
 from blizzard_py.state.ledger import Settled
@@ -35,7 +35,7 @@ class FileStory:
 class FileStanding(ABC):
     """A file beside a state, from whose ``progress`` the next poll would start."""
 
-    parts: Parts
+    parts: SourceContext
     state: SourceState
     progress: Progress
     entry: Entry

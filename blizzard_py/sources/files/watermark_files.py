@@ -14,6 +14,7 @@ from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import depth_of, split
 from blizzard_core.watermark.progress import Lowest, Progress, ScanTimes, gaps, is_new, is_passed
 from blizzard_py.sources.activity import Apart
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import Window, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import (
     Discovery,
@@ -27,7 +28,6 @@ from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.source import Known
 from blizzard_py.sources.files.story import BesideWatermark
 from blizzard_py.sources.files.sweep import grace_of, started
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Backlog, Upkeep
 from blizzard_py.sources.story import Standing
 from blizzard_py.state.lateness import measured
@@ -106,7 +106,7 @@ ACTIVE_SECS = 86_400.0
 class WatermarkFiles(Replacing):
     """Lists what lies above the scan start of each partition."""
 
-    def __init__(self, parts: Parts, upkeep: Upkeep) -> None:
+    def __init__(self, parts: SourceContext, upkeep: Upkeep) -> None:
         super().__init__(parts, upkeep)
         self._scanned: ScanTimes | None = None
         self._young = 0

@@ -10,7 +10,7 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.connections.asking import Asking
 from blizzard_py.sources.activity import NONE_APART
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Found, Upkeep
 from blizzard_py.sources.stale import World, adopted, require_current
 from blizzard_py.sources.tables import newer_groups
@@ -24,7 +24,7 @@ OWN_ID = "an `id:` of its own (start it once with --fresh)"
 class SlicedSource:
     """See the module's docstring. How its items are found and read is each kind's own."""
 
-    def __init__(self, parts: Parts, upkeep: Upkeep, asking: Asking) -> None:
+    def __init__(self, parts: SourceContext, upkeep: Upkeep, asking: Asking) -> None:
         self._parts = parts
         self._asking = asking
         self._clock = upkeep.clock

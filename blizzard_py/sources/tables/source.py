@@ -6,7 +6,7 @@ until all of them are published nothing else is planned. So whoever takes over r
 window again, and rows that moved above it meanwhile are in a later one.
 
 **The watermark** moves to the window's end in the save that ends the last of its tasks. A
-batch holds a whole window (`Parts.limits`), and its job reports every task or fails, so one
+batch holds a whole window (`SourceContext.limits`), and its job reports every task or fails, so one
 complete reading is published.
 
 A poll that finds nothing saves nothing: the next window is longer. It costs the connection
@@ -28,7 +28,7 @@ from blizzard_py.connections.protocol import Bound, Looking
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading, ReadTask, Recognition, UnitSlice
 from blizzard_py.requests.progress import first_running
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, ranges, replacing, windows
@@ -60,7 +60,7 @@ class AskedSource(SlicedSource):
     items = "task"
     is_failing = False
 
-    def __init__(self, parts: Parts, upkeep: Upkeep, asking: Asking) -> None:
+    def __init__(self, parts: SourceContext, upkeep: Upkeep, asking: Asking) -> None:
         super().__init__(parts, upkeep, asking)
         self._seen = SeenRows(parts.stores.sink, parts.id, 0)
         self._skipped = SkippedNote(parts.stores.sink, parts.id)

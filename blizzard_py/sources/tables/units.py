@@ -32,7 +32,7 @@ from blizzard_py.slices.units.outcomes import slice_texts
 from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import UnitsState, unit_key
 from blizzard_py.slices.units.trust import is_ahead, put_right
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, unit_plans, unit_states
@@ -58,7 +58,7 @@ class UnitSource(SlicedSource):
 
     items = "unit"
 
-    def __init__(self, parts: Parts, upkeep: Upkeep, asking: Asking) -> None:
+    def __init__(self, parts: SourceContext, upkeep: Upkeep, asking: Asking) -> None:
         assert asking.units is not None  # noqa: S101  # who opens it has looked
         super().__init__(parts, upkeep, asking)
         self._configured: Units = asking.units

@@ -52,7 +52,7 @@ class TaskWork:
         return sum(entry.size for entry in self.files[self._taken :])
 
     def take(self, limits: BatchLimits, bytes_per_sec: float | None) -> tuple[Entry, ...]:
-        """The next batch's: all of them, as a source's limits are (`Parts.limits`)."""
+        """The next batch's: all of them, as a source's limits are (`SourceContext.limits`)."""
         count = next_count(self.files, self._taken, limits, bytes_per_sec)
         self._taken += count
         return tuple(self.files[self._taken - count : self._taken])

@@ -15,7 +15,7 @@ import yaml
 from blizzard_core import redact
 from blizzard_core.settings.load import load_config
 from blizzard_py.app import inspection
-from blizzard_py.app.wiring import parts_of, source_pipeline
+from blizzard_py.app.wiring import context_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.state.checkpoint_file import read_state
@@ -101,7 +101,7 @@ class Records:
 
 
 def polled(config: Any) -> None:
-    worker = source_pipeline(parts_of(config, WHERE, DirectEngine()))
+    worker = source_pipeline(context_of(config, WHERE, DirectEngine()))
     with contextlib.closing(worker):
         worker.cycle(threading.Event())
 
@@ -122,7 +122,7 @@ def test_windows_of_an_api_with_a_bad_record_and_a_plan(tmp_path: Path) -> None:
             records.put("odd", -5)
             polled(config)
             assert ids(tmp_path) == [1, 2, 3, 4, 5]
-            live = parts_of(config, WHERE, DirectEngine())
+            live = context_of(config, WHERE, DirectEngine())
             [found] = letters.objects(live.stores.dlq, live.letters_id)
             [letter] = letters.read(live.stores.dlq, found)
             assert b'"odd"' in letter.raw
@@ -162,7 +162,7 @@ def test_a_look_back_of_an_api_publishes_each_version_once(tmp_path: Path) -> No
             records.put(1, -5)  # changed: another version
             polled(config)
             assert ids(tmp_path) == [1, 1, 2, 3, 4, 9]
-            live = parts_of(config, WHERE, DirectEngine())
+            live = context_of(config, WHERE, DirectEngine())
             assert len(list(letters.objects(live.stores.dlq, live.letters_id))) == 1
     finally:
         redact.forget()
@@ -186,7 +186,7 @@ def test_a_first_load_in_chunks_ends_where_the_api_can_be_told(
             records.put(100 + number, 360 * number - 1 / 60)
         records.now += dt.timedelta(days=3)
         ends = ["2026-05-01", "2026-05-03"]
-        parts = parts_of(config, WHERE, DirectEngine())
+        parts = context_of(config, WHERE, DirectEngine())
         request = submit(parts, {"values": ends}, chunk="days=1", begin_live_at_end=True)
         with contextlib.closing(source_pipeline(parts, requests_only=True)) as worker:
             while worker.cycle(threading.Event()):
@@ -213,7 +213,7 @@ def test_ends_that_the_api_cannot_be_told_are_refused_first(
         records = Records(api)
         config = configured(api, tmp_path, push=push)
         records.now += dt.timedelta(days=5)
-        parts = parts_of(config, WHERE, DirectEngine())
+        parts = context_of(config, WHERE, DirectEngine())
         request = submit(parts, {"values": ["2026-05-01", to]}, chunk=chunk, begin_live_at_end=True)
         with contextlib.closing(source_pipeline(parts, requests_only=True)) as worker:
             while worker.cycle(threading.Event()):
@@ -235,7 +235,7 @@ def test_a_record_at_the_end_of_a_chunk_comes_once(tmp_path: Path) -> None:
         for number, minutes in enumerate((600, 1440 - tick, 1440, 2880 - tick, 2880)):
             records.put(number, minutes)
         records.now += dt.timedelta(days=3)
-        parts = parts_of(config, WHERE, DirectEngine())
+        parts = context_of(config, WHERE, DirectEngine())
         ends = ["2026-05-01", "2026-05-03"]
         submit(parts, {"values": ends}, chunk="days=1", begin_live_at_end=True)
         with contextlib.closing(source_pipeline(parts, requests_only=True)) as worker:

@@ -11,7 +11,7 @@ import pytest
 from blizzard_core.errors import StateError
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.app.wiring import parts_of
+from blizzard_py.app.wiring import context_of
 from blizzard_py.edits.rename.run import Rename
 from tests.blizzard_py.app.test_skipped_rows import config_of, poll, write
 from tests.blizzard_py.connections.lakes.test_text_files import at
@@ -57,7 +57,7 @@ def test_another_lake_is_refused_until_it_is_said_to_be_the_same(
     assert "--moved-from 'lake:in'" in str(told.value)
     assert ids(lakes) == [1, 2]
     engine = KernelEngine(LocalStorage(str(lakes / "table")))  # type: ignore[arg-type]  # any storage will do
-    Rename(parts_of(other, ("p", "s"), engine), "p_s", "lake:in").run()  # type: ignore[arg-type]  # see above
+    Rename(context_of(other, ("p", "s"), engine), "p_s", "lake:in").run()  # type: ignore[arg-type]  # see above
     poll(other)
     assert ids(lakes) == [1, 2, 4 if form == "csv" else 6]
 

@@ -35,7 +35,7 @@ from blizzard_py.app.status_page.providers import (
 from blizzard_py.explain import Explanation
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FinishedFile, Place
-from blizzard_py.sources.parts import Parts, Stores
+from blizzard_py.sources.context import SourceContext, Stores
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.state_paths import StatePaths
 from tests.blizzard_core.observability.test_commits import commit
@@ -60,7 +60,7 @@ class LocalWorld(World):
     def put(self, path: str, *rows: str) -> None:
         self.raw.put_atomic(path, "\n".join(rows).encode())
 
-    def parts(self) -> Parts:
+    def parts(self) -> SourceContext:
         found = super().parts()
         return replace(
             found,
@@ -309,7 +309,7 @@ def test_a_files_story_names_fields_without_a_column_in_bounds(world: LocalWorld
     world.put("a.json", "1")
     worker = world.drain()
 
-    def fields(parts: Parts, found: Explanation) -> Explanation:
+    def fields(parts: SourceContext, found: Explanation) -> Explanation:
         assert parts.stores.source is not worker.parts.stores.source  # asked within the allowance
         names = tuple(f"{number:03}" for number in range(FIELDS_TOLD + 9))
         return replace(found, untaken=names, added_since=("price",))

@@ -13,7 +13,7 @@ from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild, Rebuilt
 from blizzard_py.edits.rename import Rename, RenameRefused
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import checkpoint_path
 from tests.blizzard_py.ingest.test_group_publishing import groups_of
 from tests.blizzard_py.sources.files.test_offered_files import DAY_SECS, OfferedWorld
@@ -30,7 +30,7 @@ def committed(world: ReplaceWorld, seq: int) -> None:
     world.sink.put_atomic("_penguin/events_checkpoint.json", said)
 
 
-def under(world: ReplaceWorld, pipeline: str) -> Parts:
+def under(world: ReplaceWorld, pipeline: str) -> SourceContext:
     return replace(world.parts(), pipeline=pipeline)
 
 

@@ -19,7 +19,7 @@ from blizzard_py.dead_letters import reader as letters
 from blizzard_py.edits.rename import Rename, Renamed, RenameRefused, run
 from blizzard_py.edits.rename.copies import copy_letters
 from blizzard_py.edits.rename.documents import letter_for
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import checkpoint_path
@@ -49,7 +49,7 @@ class MovingWorld(RecordWorld):
         self.replay()  # fails again, so letters point into our own records
         self.put(f"{DAY}/8.json", "new")
 
-    def renamed_parts(self) -> Parts:
+    def renamed_parts(self) -> SourceContext:
         """The parts of the source under its new name."""
         return replace(self.parts(), pipeline="clicks")
 
@@ -419,7 +419,7 @@ def test_whoever_begins_anew_under_the_new_name_meanwhile_is_noticed() -> None:
 # -- another place -----------------------------------------------------------------
 
 
-def moved(world: MovingWorld, *left_behind: str) -> Parts:
+def moved(world: MovingWorld, *left_behind: str) -> SourceContext:
     """The source's files at another place, under the same names."""
     world.source.uri = "mem://moved"
     for path in left_behind:

@@ -19,7 +19,7 @@ import yaml
 
 from blizzard_core.errors import PipelineStopped, SourceError, Unavailable
 from blizzard_core.settings.load import load_config
-from blizzard_py.app.wiring import parts_of, source_pipeline
+from blizzard_py.app.wiring import context_of, source_pipeline
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.connections.sqlite.connection import SqliteConnection
 from blizzard_py.engines.spark.engine import SparkEngine
@@ -114,7 +114,9 @@ def polled(
     }  # fmt: skip
     (folder / "config.yaml").write_text(yaml.safe_dump(document))
     config = load_config(folder / "config.yaml", {})
-    with contextlib.closing(source_pipeline(parts_of(config, ("orders", "erp"), engine))) as worker:
+    with contextlib.closing(
+        source_pipeline(context_of(config, ("orders", "erp"), engine))
+    ) as worker:
         while worker.cycle(threading.Event()):
             pass
     files = sorted((folder / "lake").glob("*.parquet"))

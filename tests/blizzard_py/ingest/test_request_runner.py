@@ -21,7 +21,7 @@ from blizzard_py.app import submit as wired
 from blizzard_py.app.request_effects import fingerprint_of
 from blizzard_py.app.requests import cancel_request, find_requests
 from blizzard_py.app.submit import RequestOrder, RequestResult, Waits, submit_and_follow
-from blizzard_py.app.wiring import NoEngine, owner_parts
+from blizzard_py.app.wiring import NoEngine, owner_context
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.requests.mailbox import Mailbox
@@ -389,7 +389,7 @@ def test_a_unit_that_there_is_not_is_not_marked(shop: UnitShop, unit: str) -> No
 @pytest.mark.promise("G-215")
 def test_the_fingerprint_is_of_what_decides_rows(shop: UnitShop) -> None:
     def fingerprint() -> str:
-        return fingerprint_of(owner_parts(shop.config(), WHERE, NoEngine()))
+        return fingerprint_of(owner_context(shop.config(), WHERE, NoEngine()))
 
     before = fingerprint()
     shop.units["advanced"] = {"parallel": 2, "max_units_per_run": 7}

@@ -25,7 +25,7 @@ from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.reingest import ReingestResult, bring
 from blizzard_py.app.submit import RequestOrder, Waits
 from blizzard_py.app.wiring import NoEngine, build
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
 from tests.support.scenario import Scenario, ndjson
@@ -412,12 +412,12 @@ def test_what_no_replay_brings_is_told_with_the_way_out(
     refused(scenario)
     mended(scenario)
     if kind == "asked":
-        monkeypatch.setattr(Parts, "has_files", property(lambda _parts: False))
+        monkeypatch.setattr(SourceContext, "has_files", property(lambda _parts: False))
     else:
         settings = EventTimeSettings.model_construct(column="t", policy="min", mode="append")
-        made = operations.live_parts
+        made = operations.live_context
         monkeypatch.setattr(
-            "blizzard_py.app.refused_files.live_parts",
+            "blizzard_py.app.refused_files.live_context",
             lambda *given: replace(made(*given), event_time=settings),
         )
     done = replayed(scenario)

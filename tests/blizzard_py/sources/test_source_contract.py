@@ -30,9 +30,9 @@ from blizzard_py.slices.units.due import Terms
 from blizzard_py.slices.units.ranges import UnitRange
 from blizzard_py.slices.units.state import key_parts
 from blizzard_py.sources.activity import SourceActivity
+from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.meter import BatchLimits
-from blizzard_py.sources.parts import Parts
 from blizzard_py.sources.protocol import Source, Upkeep
 from blizzard_py.sources.tables.source import AskedSource
 from blizzard_py.sources.tables.units import UnitSource
@@ -144,7 +144,7 @@ class Asked(World):
     def passed_to(self, _state: SourceState) -> str | None:
         return None  # a watermark is no name
 
-    def parts(self) -> Parts:
+    def parts(self) -> SourceContext:
         mark = {"columns": ["n"]}
         source = TableSourceSettings(kind="table", connection="toy", table="t", watermark=mark)
         asked = Asking(ToyConnection(self.table), self.table.access, ("n",))
@@ -195,7 +195,7 @@ class ByUnits(World):
         named = {file.path for group in groups_of(objects, self.parts().id) for file in group.files}
         return {path: objects[path].decode().splitlines() for path in named}
 
-    def parts(self) -> Parts:
+    def parts(self) -> SourceContext:
         source = TableSourceSettings(
             kind="table", connection="toy", table="t", watermark={"columns": ["at"]}
         )

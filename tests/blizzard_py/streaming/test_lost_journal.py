@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from blizzard_core.errors import StateError
 from blizzard_py.__main__ import main
 from blizzard_py.app.operations import rebuild_of
-from blizzard_py.app.wiring import NoEngine, parts_of
+from blizzard_py.app.wiring import NoEngine, context_of
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.engines.spark.engine import SparkEngine
@@ -159,7 +159,7 @@ def test_a_source_that_shares_its_checkpoint_gets_none_of_its_own(tmp_path: Path
     world = EventWorld(tmp_path, NoEngine(), sources=TWO)
     for name in TWO:
         with pytest.raises(EditRefused, match="shares its checkpoint"):
-            Rebuild(parts_of(world.config(), ("pages", name), NoEngine())).plan("0009")
+            Rebuild(context_of(world.config(), ("pages", name), NoEngine())).plan("0009")
     assert not (tmp_path / "table").exists()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from blizzard_core.errors import EngineError, StateError
-from blizzard_py.app.wiring import parts_of
+from blizzard_py.app.wiring import context_of
 from blizzard_py.job import IngestJob
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import Packed, StreamState
@@ -79,7 +79,7 @@ def test_starts_that_fail_leave_no_copies(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("tempfile.tempdir", str(here))
     world = EventWorld(tmp_path, DirectEngine())
     world.put([row(1)])
-    parts = parts_of(world.config(), ("pages", "web"), world.engine)
+    parts = context_of(world.config(), ("pages", "web"), world.engine)
     assert parts.event_time is not None
     assert parts.query is not None
     jobs = StreamJobs(parts, parts.event_time, lambda: None)

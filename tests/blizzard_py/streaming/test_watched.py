@@ -26,7 +26,7 @@ from blizzard_core.settings.document import Config
 from blizzard_core.settings.event_time import Branch, EventTimeSettings, WatchedColumn
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.inspection import status
-from blizzard_py.app.wiring import NoEngine, build, parts_of, query_columns
+from blizzard_py.app.wiring import NoEngine, build, context_of, query_columns
 from blizzard_py.edits.checkpoint_edit import change, stored
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.event_time import advanced
@@ -230,7 +230,7 @@ def test_a_query_is_not_rebuilt_away_where_only_a_watermark_is_asked_for(tmp_pat
     pipeline = world.pipeline()
     query = StreamState(query={"column": "ts"}, batch=1)  # with open windows
     change(pipeline, stored(pipeline), lambda state: replace(state, stream=query), 0.0)
-    parts = parts_of(world.config(), ("pages", "web"), world.engine)
+    parts = context_of(world.config(), ("pages", "web"), world.engine)
     with pytest.raises(StateError, match="holds the state of an event_time query"):
         Rebuild(parts).plan(None)
 
@@ -246,7 +246,7 @@ def test_what_takes_the_place_of_what_it_brought_before_moves_and_counts_nothing
     tmp_path: Path,
 ) -> None:
     world = world_of(tmp_path)
-    parts = parts_of(world.config(), ("pages", "web"), world.engine)
+    parts = context_of(world.config(), ("pages", "web"), world.engine)
     assert parts.watch is not None
     name = world.put([row(100)])
     files = (JobFile(name, (world.raw("web") / name).stat().st_size, ""),)
@@ -277,7 +277,7 @@ def test_what_a_request_brings_moves_and_counts_nothing(tmp_path: Path) -> None:
     name = world.put([row(100)])
     world.drain()
     before = world.stream()
-    parts = parts_of(world.config(), ("pages", "web"), world.engine)
+    parts = context_of(world.config(), ("pages", "web"), world.engine)
     assert parts.watch == WatchedColumn("ts", 10_000_000, to_micros("1 day"))
     submit(parts, {"files": [name]}, mode="again")
     world.drain()
@@ -365,6 +365,6 @@ def test_a_transform_has_to_give_the_times(tmp_path: Path, kind: pa.DataType | N
     found: Config = world.config()
     ask = query_columns(Engine(), found.pipelines["pages"])  # type: ignore[arg-type]  # it is asked for columns only
     with pytest.raises(ConfigError) as caught:
-        ask("pages", parts_of(found, ("pages", "web"), NoEngine()).ingest)
+        ask("pages", context_of(found, ("pages", "web"), NoEngine()).ingest)
     assert caught.value.source == "pipelines.pages.event_time"
     assert caught.value.problems == ("column: 'ts' is no timestamp that the transform gives",)

@@ -14,7 +14,7 @@ from blizzard_py.app import inspection
 from blizzard_py.app.files_by_source import files_by_source
 from blizzard_py.app.operations import rename_of, watermark_columns
 from blizzard_py.app.query_validation import validate_query_sources
-from blizzard_py.app.wiring import parts_of, source_pipeline
+from blizzard_py.app.wiring import context_of, source_pipeline
 from tests.support.direct_engine import DirectEngine
 from tests.support.table_shop import WHERE, Shop
 
@@ -105,7 +105,7 @@ def test_a_server_that_is_gone_waits_and_shows_no_secret(shop: Shop) -> None:
 
 
 def run_as(shop: Shop, where: tuple[str, str]) -> None:
-    worker = source_pipeline(parts_of(shop.config(), where, DirectEngine()))
+    worker = source_pipeline(context_of(shop.config(), where, DirectEngine()))
     with contextlib.closing(worker):
         while worker.cycle(threading.Event()):
             pass

@@ -15,7 +15,7 @@ from blizzard_py.connections.asking import Asking, Units
 from blizzard_py.job import FieldSpec
 from blizzard_py.slices.units.due import Terms
 from blizzard_py.slices.units.ranges import UnitRange
-from blizzard_py.sources.parts import Parts
+from blizzard_py.sources.context import SourceContext
 from tests.support.asked_world import AskedWorld
 from tests.support.group_reader import rows_of
 from tests.support.promise_world import is_running_batch, killed
@@ -47,7 +47,7 @@ class UnitWorld(AskedWorld):
             **units,
         )
 
-    def parts(self) -> Parts:
+    def parts(self) -> SourceContext:
         found = super().parts()
         asked = Asking(
             ToyConnection(self.table), self.table.access, (), replaces=True, units=self.units

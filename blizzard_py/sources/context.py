@@ -32,7 +32,7 @@ class Stores:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class SourceContext:
     """The parts of a source.
 
     ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
@@ -68,7 +68,7 @@ class Parts:
     branches: tuple[Branch, ...] = ()
     query: Mapping[str, Any] | None = None
     watch: WatchedColumn | None = None
-    members: tuple[Parts, ...] = ()
+    members: tuple[SourceContext, ...] = ()
 
     @property
     def name(self) -> str:

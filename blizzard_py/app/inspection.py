@@ -232,7 +232,7 @@ def _status_of(config: Config, source: SourcePipeline) -> dict[str, Any]:
 def _shown(source: SourcePipeline, state: SourceState) -> dict[str, Any]:
     """Return what the source itself shows; of a table also the rows that no window reads."""
     shown = source.source.shown(state)
-    skipped = skipped_rows(source.parts.stores.sink, source.id) if source.parts.asked else ()
+    skipped = skipped_rows(source.parts.stores.sink, source.id) if source.parts.query_spec else ()
     return {**shown, "notes": [*shown.get("notes", ()), *skipped]} if skipped else shown
 
 
@@ -261,7 +261,7 @@ def _stream_of(source: SourcePipeline, state: SourceState) -> StreamState | None
 
 def _spelling_notes(source: SourcePipeline, state: SourceState) -> list[str]:
     """Return a note for each change of the query that only Spark can judge."""
-    asked = source.parts.query
+    asked = source.parts.query_fingerprint
     stream = None if asked is None else _stream_of(source, state)
     if asked is None or stream is None:
         return []

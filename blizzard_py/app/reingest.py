@@ -111,7 +111,8 @@ def _noun(order: RequestOrder) -> str:
 
 def _previewed(parts: SourceContext, order: RequestOrder) -> Iterator[ReportLine]:
     """Preview the outcome of each file by the source's state in storage."""
-    replaces = parts.asked is not None and parts.asked.replaces  # such go on from an older state
+    # A source that replaces rows goes on from an older state.
+    replaces = parts.query_spec is not None and parts.query_spec.replaces
     state = read_state(parts.stores.sink, parts.id) if replaces else current_state(parts)
     if state is None:
         check_cold_start(parts)

@@ -96,7 +96,7 @@ def fingerprint_of(parts: SourceContext) -> str:
         "source": parts.source.model_dump(
             mode="json", include=_DECIDES_READING, exclude=_DECIDES_NOTHING
         ),
-        "query": parts.query,
+        "query": parts.query_fingerprint,
     }
     document = msgspec.json.encode(found, enc_hook=repr, order="sorted")
     return f"sha256:{hashlib.sha256(document).hexdigest()[:32]}"
@@ -117,8 +117,8 @@ def _mark_units(
 
 def _is_unit(parts: SourceContext, key: str, begins: Container[dt.datetime]) -> bool:
     """Return whether a key may be a unit's. Asks nobody: values in a table may be any."""
-    assert parts.asked is not None  # noqa: S101  # the caller has looked
-    units = parts.asked.units
+    assert parts.query_spec is not None  # noqa: S101  # the caller has looked
+    units = parts.query_spec.units
     assert units is not None  # noqa: S101  # the same
     try:
         begin, name = key_parts(key)
@@ -137,7 +137,7 @@ def _advance_watermark(
     if parts.event_time is None:
         raise RequestRefused(f"{parts.name}: its pipeline has no query over event_time")
     to_ms = request.select["to_ms"]
-    return Applied(advanced(state, parts.event_time, parts.branches, to_ms, now), {})
+    return Applied(advanced(state, parts.event_time.settings, parts.branches, to_ms, now), {})
 
 
 def _reingest(
@@ -145,7 +145,7 @@ def _reingest(
 ) -> Applied:
     if request.select.get("values"):
         return value_ranges.accept_range(parts, source, state, request)
-    if parts.query is not None:
+    if parts.query_fingerprint is not None:
         raise RequestRefused(
             f"{parts.name}: a query over event time has passed what would come, so nothing is"
             " brought into windows that are published"

@@ -92,7 +92,7 @@ class FileKind:
     """One source of files."""
 
     def has(self, parts: SourceContext) -> bool:
-        return parts.asked is None
+        return parts.query_spec is None
 
     def opener(self, _parts: SourceContext) -> Opener:
         return open_files
@@ -140,11 +140,11 @@ class WindowKind:
     """A query source that is read window by window."""
 
     def has(self, parts: SourceContext) -> bool:
-        return parts.asked is not None and parts.asked.units is None
+        return parts.query_spec is not None and parts.query_spec.units is None
 
     def opener(self, parts: SourceContext) -> Opener:
-        assert parts.asked is not None  # noqa: S101  # as `has` says
-        return partial(AskedSource, asking=parts.asked)
+        assert parts.query_spec is not None  # noqa: S101  # as `has` says
+        return partial(AskedSource, asking=parts.query_spec)
 
     def plan(self, found: SourceView, state: SourceState, options: PlanOptions) -> dict[str, Any]:
         # What shows statements, which no daemon needs.
@@ -191,11 +191,11 @@ class UnitKind:
     """A query source that is read unit by unit."""
 
     def has(self, parts: SourceContext) -> bool:
-        return parts.asked is not None and parts.asked.units is not None
+        return parts.query_spec is not None and parts.query_spec.units is not None
 
     def opener(self, parts: SourceContext) -> Opener:
-        assert parts.asked is not None  # noqa: S101  # as `has` says
-        return partial(UnitSource, asking=parts.asked)
+        assert parts.query_spec is not None  # noqa: S101  # as `has` says
+        return partial(UnitSource, asking=parts.query_spec)
 
     def plan(self, found: SourceView, state: SourceState, options: PlanOptions) -> dict[str, Any]:
         # What shows statements, which no daemon needs.

@@ -43,7 +43,7 @@ from blizzard_py.job import (
 from blizzard_py.kernels.fast.sandbox import compiled
 from blizzard_py.schema.types import field_spec
 from blizzard_py.sources.activity import SourceActivity
-from blizzard_py.sources.context import SourceContext, Stores
+from blizzard_py.sources.context import EventTimeQuery, SchemaHooks, SourceContext, Stores
 from blizzard_py.sources.files.lead_activity import LeadActivity
 from blizzard_py.state.state_paths import STATE_FOLDER
 from blizzard_py.state.stream_query import fingerprint
@@ -180,7 +180,7 @@ def _jobs_of(parts: SourceContext) -> Jobs:
     if parts.event_time is not None:
         from blizzard_py.streaming.jobs import StreamJobs  # noqa: PLC0415  # see above
 
-        return StreamJobs(parts, parts.event_time, session_of(parts.engine))
+        return StreamJobs(parts, parts.event_time.settings, session_of(parts.engine))
     if parts.watch is not None:
         from blizzard_py.streaming.watched import WatchedJobs  # noqa: PLC0415  # see above
 
@@ -232,7 +232,6 @@ def context_of(
         else None
     )
     settings = ingest_settings(pipeline, source)
-    given, branches = pipeline.query, pipeline.branches
     evolves = inferred is not None and pipeline.schema_.evolve == "add"
     return SourceContext(
         name,
@@ -245,21 +244,29 @@ def context_of(
         config.global_.advanced.total_concurrency,
         time.time,
         activity=activity,
-        infer=None if inferred is None else inferred.fields,
-        evolve=partial(_evolve, config, name, inferred) if inferred and evolves else None,
-        check_table=partial(_check_table, config, name, engine)
-        if isinstance(engine, LazyEngine)
-        else None,
-        asked=None
+        schema=SchemaHooks(
+            infer=None if inferred is None else inferred.fields,
+            evolve=partial(_evolve, config, name, inferred) if inferred and evolves else None,
+            check_table=partial(_check_table, config, name, engine)
+            if isinstance(engine, LazyEngine)
+            else None,
+        ),
+        query_spec=None
         if asks is None
         else query_spec_of(config, pipeline, asks, engine_lookup(config, engine)),
-        event_time=given,
-        branches=branches,
-        query=None
-        if given is None
-        else fingerprint(given, branches, of_all_sources(pipeline, settings), config.spark.zone),
+        event_time=_event_time_query(config, pipeline, settings),
         watch=pipeline.watch_of(source_name),
     )
+
+
+def _event_time_query(
+    config: Config, pipeline: PipelineSettings, settings: IngestSettings
+) -> EventTimeQuery | None:
+    if pipeline.query is None:
+        return None
+    ingest = of_all_sources(pipeline, settings)
+    found = fingerprint(pipeline.query, pipeline.branches, ingest, config.spark.zone)
+    return EventTimeQuery(pipeline.query, pipeline.branches, found)
 
 
 def _check_table(

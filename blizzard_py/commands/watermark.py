@@ -75,7 +75,7 @@ def advance(
 
     def edit(state: SourceState, parts: SourceContext) -> SourceState:
         assert parts.event_time is not None  # noqa: S101  # the caller has looked
-        return advanced(state, parts.event_time, parts.branches, to_ms, time.time())
+        return advanced(state, parts.event_time.settings, parts.branches, to_ms, time.time())
 
     def describe(name: str, before: StreamState) -> str:
         move = f"{moment(before.watermark_ms) or '-'} -> {moment(to_ms)}"

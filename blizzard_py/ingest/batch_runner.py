@@ -110,15 +110,15 @@ class BatchRunner:
         """Return what jobs are run with, once found out and held against the table.
 
         Called with all files there are before the first batch, since they tell more
-        than the batch's own. Raises as `SourceContext.infer` and `SourceContext.check_table` do.
+        than the batch's own. Raises as `SchemaHooks.infer` and `SchemaHooks.check_table` do.
         """
         if self._settings is None:
             settings = self._parts.ingest
-            if self._parts.infer is not None:
+            if self._parts.schema.infer is not None:
                 own = [file for file in files if not is_of_records(file.path)]
-                settings = replace(settings, fields=self._parts.infer(own))
-            if self._parts.check_table is not None:
-                self._parts.check_table(settings)
+                settings = replace(settings, fields=self._parts.schema.infer(own))
+            if self._parts.schema.check_table is not None:
+                self._parts.schema.check_table(settings)
             self._settings = settings
         return self._settings
 
@@ -270,7 +270,7 @@ class BatchRunner:
         So rows come with them from the first on. What the columns are is kept before that.
         """
         ingested = self._result(ingesting)
-        evolve, settings = self._parts.evolve, self._settings
+        evolve, settings = self._parts.schema.evolve, self._settings
         for _ in range(_ROUNDS):
             if evolve is None or settings is None or not ingested.result.unexpected:
                 break

@@ -94,4 +94,4 @@ class SourceView:
         """Raise `StateError` if the state is not this source's or was kept in another way."""
         check_identity(state, self.parts.identity, self.parts.source.id, self._where)
         self.source.check(state)
-        check_query(state, self.parts.query, self._where)
+        check_query(state, self.parts.query_fingerprint, self._where)

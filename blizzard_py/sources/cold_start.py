@@ -81,9 +81,9 @@ def _check_shares(member: SourceContext, sink: Storage) -> None:
 
 def _remedy(parts: SourceContext) -> str:
     """Return the remedy; `checkpoint rebuild` is for files only."""
-    if parts.asked is None:
+    if parts.query_spec is None:
         return _LIVE
-    return _REPLACING if parts.asked.replaces else _ASKED
+    return _REPLACING if parts.query_spec.replaces else _ASKED
 
 
 def _fenced(parts: SourceContext, sink: Storage, world: World) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The parts of one source, handed to whatever runs or looks at it."""
+"""The context of one source: what it reads, where it writes, and the services it uses."""
 
 from __future__ import annotations
 
@@ -32,19 +32,48 @@ class Stores:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceContext:
-    """The parts of a source.
+class SchemaHooks:
+    """Functions that decide about a batch's columns; None where columns are fixed.
 
-    ``infer`` gives the fields for ``ingest`` where they are not all declared; it is
-    called with the first files to do. ``evolve`` gives what jobs are told from now on, with columns
-    for fields that rows had and no column took. ``check_table`` is called before
-    the first batch with what its job is told, and raises what speaks against its rows ever
-    coming into the table. ``clock`` is for what people read; what decides
-    goes by the store's clock and ``monotonic`` (`blizzard_core.storage.clock`). ``asked`` is what a
-    source is asked that has no files. ``event_time`` are the settings of a query that remembers,
-    ``branches`` what of it is each source's of the pipeline, and ``query`` its fingerprint;
-    ``watch`` is what a watermark is told by where there is no such query.
-    ``members`` are the parts of all, where these are of the one worker of several sources
+    ``infer`` gives the columns that are not declared. It is called with the first files to ingest.
+    ``evolve`` gives the settings of later jobs, with columns for fields that rows had and no
+    column took. ``check_table`` is called before the first batch and raises if the table could
+    not take its rows.
+    """
+
+    infer: Callable[[Sequence[Entry]], tuple[FieldSpec, ...]] | None = None
+    evolve: Callable[[IngestSettings, Sequence[UnexpectedField]], IngestSettings] | None = None
+    check_table: Callable[[IngestSettings], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventTimeQuery:
+    """The query over event time of a pipeline.
+
+    ``branches`` are the parts of its sources. The ``fingerprint`` tells whether a later
+    configuration is still the same query.
+    """
+
+    settings: EventTimeSettings
+    branches: tuple[Branch, ...]
+    fingerprint: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """Everything that a source and its batches need from outside of the checkpoint.
+
+    Identity and settings: ``pipeline`` and ``source_name`` as configured, the ``source`` and
+    ``errors`` blocks, and ``ingest``, which jobs get. ``concurrency`` is the number of parallel
+    requests.
+
+    Services: the ``stores``, the ``engine`` that runs jobs, ``meter`` and ``activity`` for live
+    progress. ``clock`` gives times for people. Decisions use the store's clock and ``monotonic``
+    (`blizzard_core.storage.clock`).
+
+    Depending on the source: ``schema`` where columns are not fixed, ``query_spec`` for a query
+    source, ``event_time`` for a query over event time, ``watch`` for a watermark that is only
+    reported. ``members`` are the contexts of all sources if one worker has several of them
     (`blizzard_py.state.members`).
     """
 
@@ -60,13 +89,9 @@ class SourceContext:
     monotonic: Callable[[], float] = elapsed
     meter: Meter = field(default_factory=Meter)
     activity: SourceActivity | None = None
-    infer: Callable[[Sequence[Entry]], tuple[FieldSpec, ...]] | None = None
-    evolve: Callable[[IngestSettings, Sequence[UnexpectedField]], IngestSettings] | None = None
-    check_table: Callable[[IngestSettings], None] | None = None
-    asked: Asking | None = None
-    event_time: EventTimeSettings | None = None
-    branches: tuple[Branch, ...] = ()
-    query: Mapping[str, Any] | None = None
+    schema: SchemaHooks = SchemaHooks()
+    query_spec: Asking | None = None
+    event_time: EventTimeQuery | None = None
     watch: WatchedColumn | None = None
     members: tuple[SourceContext, ...] = ()
 
@@ -77,22 +102,26 @@ class SourceContext:
 
     @property
     def has_files(self) -> bool:
-        """Return whether it is a source of files."""
-        return isinstance(self.source, SourceSettings)
+        """Whether it is a source of files."""
+        return self._files is not None
 
     @property
     def files(self) -> SourceSettings:
         """The settings of a source of files. Raises `BlizzardError` for one of another kind."""
-        if not isinstance(self.source, SourceSettings):
+        if self._files is None:
             raise BlizzardError(f"{self.name} is no source of files; this is for such only")
-        return self.source
+        return self._files
+
+    @property
+    def _files(self) -> SourceSettings | None:
+        return self.source if isinstance(self.source, SourceSettings) else None
 
     @property
     def limits(self) -> BatchLimits:
-        """Return how much a batch may hold; a window of a table or an API is published whole."""
-        if not isinstance(self.source, SourceSettings):
+        """The limits of a batch; a window of a table or an API is published as one batch."""
+        if self._files is None:
             return BatchLimits(sys.maxsize, sys.maxsize, math.inf)
-        limits = self.source.checkpoint
+        limits = self._files.checkpoint
         return BatchLimits(limits.interval_files, limits.max_bytes_per_batch, limits.interval)
 
     @property
@@ -106,19 +135,29 @@ class SourceContext:
         return f"{self.pipeline}~sources" if len(self.branches) > 1 else self.letters_id
 
     @property
+    def branches(self) -> tuple[Branch, ...]:
+        """The parts of a query over event time, one for each source; none without such a query."""
+        return () if self.event_time is None else self.event_time.branches
+
+    @property
     def branch(self) -> Branch:
-        """Return what of a query over event time is this source's."""
+        """The part of the query over event time that is for this source."""
         return next(each for each in self.branches if each.source == self.source_name)
 
     @property
+    def query_fingerprint(self) -> Mapping[str, Any] | None:
+        """The fingerprint of the query over event time; None without such a query."""
+        return None if self.event_time is None else self.event_time.fingerprint
+
+    @property
     def letters_id(self) -> str:
-        """The folder of the source's dead letters, of several that share a checkpoint its own."""
+        """The name of the dead-letter folder. Sources with one checkpoint have a folder each."""
         return self.source.id or f"{self.pipeline}_{self.source_name}"
 
     @property
     def identity(self) -> Identity:
         """The identity of the source, as the checkpoint keeps it."""
-        lake = None if self.asked is None else self.asked.lake
-        bounds = self.source.range if isinstance(self.source, SourceSettings) else None
+        lake = None if self.query_spec is None else self.query_spec.lake
+        bounds = None if self._files is None else self._files.range
         names = None if bounds is None else NameRange(bounds.from_ or "", bounds.to or "")
         return Identity(self.pipeline, self.source_name, self.stores.source.uri, lake, names)

@@ -21,7 +21,7 @@ class Spelling:
         self, parts: SourceContext, given: EventTimeSettings, session: Callable[[], Any]
     ) -> None:
         """``session`` gives the Spark session that the engine has by then."""
-        self.asked: Mapping[str, Any] = parts.query or {}
+        self.asked: Mapping[str, Any] = parts.query_fingerprint or {}
         self._parts = parts
         self._given = given
         self._session = session

@@ -85,7 +85,7 @@ class AskedWorld(World):
             ToyConnection(self.table), self.table.access, (self.table.column,), **self.asking
         )
         ingest = replace(found.ingest, fields=self.fields, partition_rules=self.by, **self.job)
-        return replace(found, source=source, asked=asked, ingest=ingest)
+        return replace(found, source=source, query_spec=asked, ingest=ingest)
 
     def pipeline(self) -> SourcePipeline:
         return source_pipeline(self.parts())

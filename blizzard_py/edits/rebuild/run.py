@@ -232,7 +232,7 @@ class Rebuild:
             # No daemon would go on with another depth, wherever the checkpoint came from.
             starting_point(own, parts.files, parts.clock(), self._where)
         # What a query remembers is not to be made again from names, whoever asks for none by now.
-        check_query(state, self._parts.query, self._where)
+        check_query(state, self._parts.query_fingerprint, self._where)
         return FoundCheckpoint(raw, version, document, state)
 
     def _known(

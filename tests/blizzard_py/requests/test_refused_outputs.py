@@ -25,7 +25,7 @@ from blizzard_py.app.refused_watch import RefusedWatch
 from blizzard_py.app.reingest import ReingestResult, bring
 from blizzard_py.app.submit import RequestOrder, Waits
 from blizzard_py.app.wiring import NoEngine, build
-from blizzard_py.sources.context import SourceContext
+from blizzard_py.sources.context import EventTimeQuery, SourceContext
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
 from tests.support.scenario import Scenario, ndjson
@@ -418,7 +418,7 @@ def test_what_no_replay_brings_is_told_with_the_way_out(
         made = operations.live_context
         monkeypatch.setattr(
             "blizzard_py.app.refused_files.live_context",
-            lambda *given: replace(made(*given), event_time=settings),
+            lambda *given: replace(made(*given), event_time=EventTimeQuery(settings, (), {})),
         )
     done = replayed(scenario)
     assert done.exit_code == 1

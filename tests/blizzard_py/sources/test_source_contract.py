@@ -148,10 +148,10 @@ class Asked(World):
         mark = {"columns": ["n"]}
         source = TableSourceSettings(kind="table", connection="toy", table="t", watermark=mark)
         asked = Asking(ToyConnection(self.table), self.table.access, ("n",))
-        return replace(super().parts(), source=source, asked=asked)
+        return replace(super().parts(), source=source, query_spec=asked)
 
     def opens(self, parts: Any, upkeep: Upkeep) -> AskedSource:
-        return AskedSource(parts, upkeep, parts.asked)
+        return AskedSource(parts, upkeep, parts.query_spec)
 
     def pipeline(self) -> SourcePipeline:
         return SourcePipeline(self.parts(), self.opens)
@@ -205,10 +205,10 @@ class ByUnits(World):
             bounds=frozenset({"from", "to"}),
         )
         asked = Asking(ToyConnection(self.table), self.table.access, (), replaces=True, units=units)
-        return replace(super().parts(), source=source, asked=asked)
+        return replace(super().parts(), source=source, query_spec=asked)
 
     def opens(self, parts: Any, upkeep: Upkeep) -> UnitSource:
-        return UnitSource(parts, upkeep, parts.asked)
+        return UnitSource(parts, upkeep, parts.query_spec)
 
     def pipeline(self) -> SourcePipeline:
         return SourcePipeline(self.parts(), self.opens)

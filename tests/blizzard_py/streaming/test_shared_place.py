@@ -81,10 +81,10 @@ def test_starts_that_fail_leave_no_copies(tmp_path: Path, monkeypatch: pytest.Mo
     world.put([row(1)])
     parts = context_of(world.config(), ("pages", "web"), world.engine)
     assert parts.event_time is not None
-    assert parts.query is not None
-    jobs = StreamJobs(parts, parts.event_time, lambda: None)
+    assert parts.query_fingerprint is not None
+    jobs = StreamJobs(parts, parts.event_time.settings, lambda: None)
     packs = {"metadata": Packed("_blizzard/gone.tar", 3, "d")}
-    state = SourceState(stream=StreamState(query=parts.query, batch=1, packs=packs))
+    state = SourceState(stream=StreamState(query=parts.query_fingerprint, batch=1, packs=packs))
     job = IngestJob(parts.ingest, "staging", "id", (), 0.0)
     for _ in range(3):
         with pytest.raises(StateError, match=r"gone\.tar"):

@@ -37,14 +37,14 @@ def compared(world: EventWorld, spark_engine: SparkEngine) -> Callable[..., list
     """What Spark says of two queries; see `of`."""
 
     def compare(before: Query, now: Query, block: Query = TUMBLING) -> list[str]:
-        kept = of(world, before, block).parts.query
+        kept = of(world, before, block).parts.query_fingerprint
         parts = of(world, now, block).parts
         assert kept is not None
-        assert parts.query is not None
+        assert parts.query_fingerprint is not None
         assert parts.event_time is not None
-        asked = (parts.event_time, parts.branches)
+        asked = (parts.event_time.settings, parts.branches)
         session = spark_engine.session()
-        return differing(session, "pages", asked, parts.ingest, (kept, parts.query))
+        return differing(session, "pages", asked, parts.ingest, (kept, parts.query_fingerprint))
 
     return compare
 
@@ -214,17 +214,20 @@ def test_fields_may_have_any_name(world: EventWorld, spark_engine: SparkEngine) 
     fields = [FIELDS[0] | {"name": odd}, FIELDS[0] | {"name": "window"}, *FIELDS[2:]]
     world.event_time |= {"column": odd}
     world.pipeline_settings = {"schema": {"fields": fields}}
-    kept = world.pipeline().parts.query
+    kept = world.pipeline().parts.query_fingerprint
     assert kept is not None
     for text, found in (("MAX(window)", []), ("min(window)", ["aggregates"])):
         world.event_time["aggregates"] = {"n": text, "bytes": "sum(bytes)"}
         parts = world.pipeline().parts
         before = kept | {"aggregates": {"n": "max(window)", "bytes": "SUM(bytes)"}}
         assert parts.event_time is not None
-        assert parts.query is not None
-        asked = (parts.event_time, parts.branches)
+        assert parts.query_fingerprint is not None
+        asked = (parts.event_time.settings, parts.branches)
         session = spark_engine.session()
-        assert differing(session, "pages", asked, parts.ingest, (before, parts.query)) == found
+        assert (
+            differing(session, "pages", asked, parts.ingest, (before, parts.query_fingerprint))
+            == found
+        )
 
 
 def test_a_query_that_cannot_be_computed_is_refused_with_its_key(
@@ -253,7 +256,7 @@ def test_a_respelled_query_goes_on_with_its_state(world: EventWorld) -> None:
     oracle.settle({world.put(rows): rows})
     world.drain()
     assert windows_of(world.table()) == oracle.emitted
-    assert world.stream().query == world.pipeline().parts.query
+    assert world.stream().query == world.pipeline().parts.query_fingerprint
 
 
 def test_spark_is_asked_once_and_only_about_another_spelling(
@@ -295,7 +298,7 @@ def test_another_query_is_refused_until_its_state_is_forgotten(
     assert world.stream().batch == 1
     world.forget()
     world.drain()
-    assert world.stream().query == world.pipeline().parts.query
+    assert world.stream().query == world.pipeline().parts.query_fingerprint
 
 
 @pytest.mark.promise("G-068")

@@ -52,7 +52,7 @@ class UnitWorld(AskedWorld):
         asked = Asking(
             ToyConnection(self.table), self.table.access, (), replaces=True, units=self.units
         )
-        return replace(found, asked=asked)
+        return replace(found, query_spec=asked)
 
     def arrive(self, *rows: tuple[float, str, str]) -> None:
         """Rows so many days after 13 June."""

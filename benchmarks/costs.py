@@ -46,7 +46,7 @@ class Requests:
     def of(cls, seen: list[str]) -> Requests:
         return cls(Counter(map(_kind, seen)))
 
-    def told(self) -> str:
+    def counts_text(self) -> str:
         kinds = (*WRITES, *READS, "DELETE")
         return ", ".join(f"{self.kinds[k]} {k}" for k in kinds if self.kinds[k]) or "none"
 
@@ -148,7 +148,7 @@ def main() -> None:
     for name, requests, times in rows:
         price = requests.price(*prices) * times
         total += price
-        print(f"| {name} | {requests.told()} | {times:,.0f} | {price:.2f} |")
+        print(f"| {name} | {requests.counts_text()} | {times:,.0f} | {price:.2f} |")
     print(f"| | | | **{total:.2f}** |")
     print(f"\nWhile nothing arrives: {idle * polls + table_idle * table_polls:.2f} a month.")
     if found.idle.kinds["LIST"] > given.partitions + 1:

@@ -162,7 +162,7 @@ def counted_poll(
     return counted
 
 
-def measure_ours(
+def measure_scan(
     server: StandIn, storage: Storage, progress: Progress, expected: Sequence[str], rounds: int
 ) -> Cost:
     counted = counted_poll(server, storage, progress, expected)  # the warm-up, too
@@ -250,7 +250,7 @@ def measure_rows(
             for new in news:
                 fresh = world.new_files(new)
                 with arrived(server, fresh):
-                    ours = measure_ours(server, storage, progress, fresh, rounds)
+                    ours = measure_scan(server, storage, progress, fresh, rounds)
                     if (count, new) not in listings:
                         listings[count, new] = measure_listings(server, size + new, rounds)
                 full, each = listings[count, new]

@@ -85,11 +85,11 @@ def rates(folder: Path, engine: SparkEngine, rows: int, batches: int, rounds: in
     _write(raw, rows, files)
     given = (raw, engine, files // batches)
     turns: dict[str, Callable[[Path], tuple[Windows, float]]] = {
-        "ours": partial(_ours, *given, "each_batch"),
-        "next_batch": partial(_ours, *given, "next_batch"),
+        "ours": partial(_run_blizzard, *given, "each_batch"),
+        "next_batch": partial(_run_blizzard, *given, "next_batch"),
         "spark_each": partial(_spark_each, *given),
-        "spark": partial(_spark, *given, {}),
-        "tuned_spark": partial(_spark, *given, SETTINGS),
+        "spark": partial(_run_spark, *given, {}),
+        "tuned_spark": partial(_run_spark, *given, SETTINGS),
     }
     names = list(turns)
     secs: dict[str, list[float]] = {name: [] for name in [*names, "duckdb"]}
@@ -121,7 +121,7 @@ def _check(found: Mapping[str, Windows], total: int, rows: int) -> None:
         raise AssertionError(f"duckdb has {total} rows of {rows}")
 
 
-def _ours(
+def _run_blizzard(
     raw: Path, engine: SparkEngine, files: int, emit: str, place: Path
 ) -> tuple[Windows, float]:
     """Return Blizzard's windows and the seconds for them."""
@@ -154,7 +154,7 @@ def _write(raw: Path, rows: int, files: int) -> None:
         (raw / f"{number:06d}.ndjson.gz").write_bytes(data)
 
 
-def _spark(
+def _run_spark(
     raw: Path, engine: SparkEngine, files: int, settings: Mapping[str, str], place: Path
 ) -> tuple[Windows, float]:
     """Return the windows of Spark's own stream over all files, and the seconds for them."""

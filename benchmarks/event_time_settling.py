@@ -51,13 +51,13 @@ class Held:
 
 
 @contextmanager
-def told() -> Iterator[list[Any]]:
+def captured_events() -> Iterator[list[Any]]:
     """Yield the pipelines' log events."""
     with capture_logs() as found:
         yield found
 
 
-def settle_secs(found: list[Any]) -> list[float]:
+def batch_seconds(found: list[Any]) -> list[float]:
     """Of the batches that were settled."""
     return [line["settle_secs"] for line in found if line["event"] == "batch_settled"]
 
@@ -69,9 +69,9 @@ def settles(folder: Path, engine: SparkEngine, partitions: int, batches: int) ->
     )
     for number in range(_WARM + batches):
         world.put([row(100 + 20 * number), row(101 + 20 * number, "b")])
-    with told() as found:
+    with captured_events() as found:
         world.drain()
-    return settle_secs(found)[_WARM:]
+    return batch_seconds(found)[_WARM:]
 
 
 def above_keys(folder: Path, engine: SparkEngine, keys: int, batches: int) -> Keys:
@@ -90,16 +90,16 @@ def above_keys(folder: Path, engine: SparkEngine, keys: int, batches: int) -> Ke
         raise AssertionError(f"of {keys + 1:,} keys {kept:,} are remembered")
     for _ in range(batches):
         _put_keys(world, ids, _NEW_KEYS)
-    with told() as found:
+    with captured_events() as found:
         world.drain(worker)
-    secs = statistics.median(settle_secs(found))
+    secs = statistics.median(batch_seconds(found))
     held = jvm_mb()
     worker.close()
     _put_keys(world, ids, _NEW_KEYS)
-    with told() as found:
+    with captured_events() as found:
         world.drain()
     restore = next(one["restore_secs"] for one in found if one["event"] == "query_started")
-    return Keys(keys, before, held, secs, restore, settle_secs(found)[0])
+    return Keys(keys, before, held, secs, restore, batch_seconds(found)[0])
 
 
 def _put_keys(world: EventWorld, ids: Iterator[int], count: int) -> None:

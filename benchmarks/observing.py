@@ -60,7 +60,7 @@ def main() -> None:
     files = entries(FILES)
     activity.polled(0.1, files, [], (1, 1), NONE_APART)
 
-    def told() -> None:
+    def report_batch() -> None:
         done = batch(files)
         activity.batch_began(done)
         activity.batch_enters(done, "prepare")
@@ -69,7 +69,7 @@ def main() -> None:
         activity.saved(SourceState())
         activity.batch_done(done)
 
-    took = micros(told, 200) - micros(lambda: batch(files), 200)
+    took = micros(report_batch, 200) - micros(lambda: batch(files), 200)
     print(f"a batch of {FILES} files         {took:8.0f} µs")
     print(f"a scrape                     {micros(generate_latest, 20):8.0f} µs")
     log.configure("info", io.StringIO())

@@ -23,7 +23,7 @@ TIMES = 15
 CLIENTS = 20
 
 
-def asked(port: int, path: str) -> tuple[float, int]:
+def timed_get(port: int, path: str) -> tuple[float, int]:
     """Milliseconds until the whole answer is there, and its bytes."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.connect()
@@ -48,18 +48,18 @@ def main(count: int) -> None:
     with shown.providers.open(), Server("127.0.0.1:0", shown) as server:
         one = f"/targets/{names(count)[0]}"
         for path in ("/overview.json", f"{one}/past.json"):  # what is read is there from now on
-            asked(server.port, path)
+            timed_get(server.port, path)
         time.sleep(2 * PREPARED_SECS)
         print(f"{count} sources\n\n| answer | size | median | worst |\n|---|---|---|---|")
         for path in ("/", f"{one}/status.json", f"{one}/past.json"):
-            answers = [asked(server.port, path) for _ in range(TIMES)]
+            answers = [timed_get(server.port, path) for _ in range(TIMES)]
             row(f"`{path.replace(one, '/targets/NAME')}`", answers[0][1], [t for t, _ in answers])
         for path in ("/overview.json", "/status.json"):
             made, kept = [], []
             for _ in range(TIMES):
                 time.sleep(PREPARED_SECS)
-                made.append(asked(server.port, path))
-                kept.append(asked(server.port, path))
+                made.append(timed_get(server.port, path))
+                kept.append(timed_get(server.port, path))
             row(f"`{path}`, made", made[0][1], [t for t, _ in made])
             row(f"`{path}`, kept", kept[0][1], [t for t, _ in kept])
         for what, make in (("overview.json", shown.overview), ("status.json", shown.to_json)):
@@ -71,7 +71,7 @@ def main(count: int) -> None:
             row(f"`/{what}`, made, of the processor", size, spent)
         with ThreadPoolExecutor(CLIENTS) as pool:
             paths = ["/overview.json"] * CLIENTS * TIMES
-            crowd = list(pool.map(lambda path: asked(server.port, path), paths))
+            crowd = list(pool.map(lambda path: timed_get(server.port, path), paths))
         row(f"`/overview.json`, {CLIENTS} at once", crowd[0][1], [t for t, _ in crowd])
 
 

@@ -69,14 +69,14 @@ class Through:
     def contenders(self, driver: str) -> Mapping[str, Callable[[Order], int]]:
         """By name. SQLite has no JDBC driver in the distribution."""
         found: dict[str, Callable[[Order], int]] = {
-            OURS_SPARK: self.ours,
+            OURS_SPARK: self.run_first_window,
             ADBC_SPARK: self._adbc,
         }
         if driver == "postgresql" and JAR.exists():
             found[JDBC] = self._jdbc
         return found
 
-    def ours(self, order: Order, below: int | None = None) -> int:
+    def run_first_window(self, order: Order, below: int | None = None) -> int:
         """Run the daemon's first window in its engine, with its planning."""
         self._turn += 1
         with planned(order.driver, order.uri, below) as (connection, access, _, tasks):

@@ -57,7 +57,7 @@ class Lake:
                     self._read[file] = connection.execute(_READ, [[file]]).fetchall()
         return Counter(row for file in files for row in self._read[file]), table.version()
 
-    def whole(self) -> Rows:
+    def all_rows(self) -> Rows:
         """Every row, all files read anew."""
         self._read.clear()
         return self.rows()[0]

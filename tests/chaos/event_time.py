@@ -136,7 +136,7 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int, joins: float) -> Co
                 if is_join:
                     _some_null(draw, rows)
                 else:
-                    _apart(rows, sorted(sources), name, place // world.files_per_batch)
+                    _make_ids_unique(rows, sorted(sources), name, place // world.files_per_batch)
                 files[name].append((world.put(rows, name), rows))
                 counts["rows"] += len(rows)
         some = world.files_per_batch
@@ -150,7 +150,7 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int, joins: float) -> Co
                 counts["deaths"] += drain_and_die(world, point, calls)
         _drained(world)
         counts["processes"] += 1
-        _settled(oracle, world, planned)
+        _catch_up(oracle, world, planned)
     stream = world.stream()
     if is_join:
         emitted = joined_rows(world.table())
@@ -170,7 +170,7 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int, joins: float) -> Co
     return counts
 
 
-def _apart(rows: Rows, names: list[str], name: str, batch: int) -> None:
+def _make_ids_unique(rows: Rows, names: list[str], name: str, batch: int) -> None:
     """Of several sources none has an id that another one has in the same batch.
 
     Which of two such rows is remembered, and so until when, nobody promises.
@@ -186,12 +186,14 @@ def _some_null(draw: random.Random, rows: Rows) -> None:
         one["id"] = None if draw.random() < 0.1 else one["id"] % 4
 
 
-def _settled(oracle: Oracle, world: EventWorld, planned: list[tuple[dict[str, Rows], int]]) -> None:
+def _catch_up(
+    oracle: Oracle, world: EventWorld, planned: list[tuple[dict[str, Rows], int]]
+) -> None:
     """The batches that were planned since, each process beginning where one began."""
     for files, advance in planned:
         if oracle.number in world.starts:
             oracle.restart()
-        oracle.settle(files, advance, world.whose)
+        oracle.add_batch(files, advance, world.whose)
     planned.clear()
 
 

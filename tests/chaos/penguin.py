@@ -264,7 +264,7 @@ class Chaos:
                 process.send_signal(signal.SIGKILL)
         self.count("processes killed")
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Everything arrives, faults end, and the sweep's interval passes twice."""
         self.faults.rate = 0
         if self.proxy is not None:
@@ -338,7 +338,7 @@ def _run(
     chaos = Chaos(world, arrivals, chance, Faults(chance, 0.06), process_rate, proxy=proxy)
     for _ in range(rounds):
         chaos.round()
-    chaos.settle()
+    chaos.finish()
     chaos.check()
     faults = chaos.faults
     return {**chaos.counts, "answers lost": faults.lost, "requests refused": faults.refused}

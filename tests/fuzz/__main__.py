@@ -117,7 +117,7 @@ class Look:
             print(f"  FOUND {what}\n    kept in {kept}; once mended put it into {CORPUS}")
 
 
-def looked(looks: Sequence[Look]) -> Iterator[Look]:
+def run_all(looks: Sequence[Look]) -> Iterator[Look]:
     """Each once it is over; some at the same time."""
     waiting, running = list(reversed(looks)), list[Look]()
     while waiting or running:
@@ -156,7 +156,7 @@ def main() -> int:
             Look(TARGETS[name], Path(folder, name), share, seed, defect)
             for name, defect in zip(names or TARGETS, defects, strict=True)
         ]
-        for look in looked(looks):
+        for look in run_all(looks):
             look.report()
             wrong += bool(look.found) is not bool(look.planted)
     return 1 if wrong else 0

@@ -50,7 +50,7 @@ def _leads_out() -> None:
     groups._is_unit_file = lambda path: "unit-" in path
 
 
-def _tells_secrets() -> None:
+def _leaks_secrets() -> None:
     """Messages are as the checks made them."""
     yaml_file.Document.as_written = lambda _, text: text  # type: ignore[method-assign]  # as above
 
@@ -66,6 +66,6 @@ PLANTED: dict[str, tuple[str, Callable[[], None]]] = {
     "counts no rows": ("records", _counts_no_rows),
     "leaves the check": ("footers", _leaves_the_check),
     "leads out": ("manifests", _leads_out),
-    "tells secrets": ("configuration", _tells_secrets),
+    "tells secrets": ("configuration", _leaks_secrets),
     "goes too deep": ("letters", _goes_too_deep),
 }

@@ -44,7 +44,7 @@ LOOKBACK = {"prefix_template": "date=%Y-%m-%d", "lookback": 1}
 PAST = {"to": "date=2025-06-13"}
 
 
-class Beside(World):
+class NeighbourSource(World):
     """Another source over the files of a world, into the same table."""
 
     def __init__(self, world: World, name: str = "history", **source: Any) -> None:
@@ -84,7 +84,7 @@ def refusal_of(parts: Callable[[], SourceContext]) -> str:
 @pytest.mark.parametrize("is_live_first", [True, False])
 def test_history_beside_a_live_source_comes_once(use_watermark: bool, is_live_first: bool) -> None:
     world = june()
-    history = Beside(world, range=PAST, use_watermark=use_watermark)
+    history = NeighbourSource(world, range=PAST, use_watermark=use_watermark)
     for each in (world, history) if is_live_first else (history, world):
         each.drain()
     assert world.rows() == [*OLD, *NEW]
@@ -99,8 +99,8 @@ def test_history_beside_a_live_source_comes_once(use_watermark: bool, is_live_fi
 
 def test_two_ranges_without_a_common_name_go_together() -> None:
     world = june(partition_filter=None, range={"from": "date=2025-06-14"})
-    history = Beside(world, range={"from": "date=2025-06-09", "to": "date=2025-06-13"})
-    older = Beside(world, "older", range={"to": "date=2025-06-08"})
+    history = NeighbourSource(world, range={"from": "date=2025-06-09", "to": "date=2025-06-13"})
+    older = NeighbourSource(world, "older", range={"to": "date=2025-06-08"})
     for each in (older, world, history, older, world, history):
         each.drain()
     assert world.rows() == [*OLD, *NEW]
@@ -113,7 +113,7 @@ def test_two_ranges_without_a_common_name_go_together() -> None:
 def test_range_above_the_begin_of_a_live_source_is_refused(ends: dict[str, str]) -> None:
     world = june()
     world.drain()
-    history = Beside(world, range=ends)
+    history = NeighbourSource(world, range=ends)
     said = refusal_of(history.parts)
     assert "pipelines.events.sources.history" in said
     assert "events/main (mem://lake/_blizzard/events_main_checkpoint.json)" in said
@@ -125,7 +125,9 @@ def test_range_above_the_begin_of_a_live_source_is_refused(ends: dict[str, str])
 def test_range_beside_a_source_of_all_names_is_refused() -> None:
     world = june(partition_filter=None)
     world.drain()
-    assert "reads all names of the same files" in refusal_of(Beside(world, range=PAST).parts)
+    assert "reads all names of the same files" in refusal_of(
+        NeighbourSource(world, range=PAST).parts
+    )
 
 
 @pytest.mark.promise("G-033")
@@ -138,7 +140,7 @@ def test_range_beside_a_source_of_all_names_is_refused() -> None:
 )
 def test_live_source_that_would_read_a_range_is_refused(live: dict[str, Any]) -> None:
     world = june(**live)
-    Beside(world, range=PAST).drain()
+    NeighbourSource(world, range=PAST).drain()
     said = refusal_of(world.parts)
     assert "pipelines.events.sources.main" in said
     assert "events/history (mem://lake/_blizzard/events_history_checkpoint.json)" in said
@@ -148,14 +150,14 @@ def test_live_source_that_would_read_a_range_is_refused(live: dict[str, Any]) ->
 
 def test_lookback_that_reaches_into_a_range_is_refused() -> None:
     world = june(partition_filter={**LOOKBACK, "lookback": 3})
-    Beside(world, range=PAST).drain()
+    NeighbourSource(world, range=PAST).drain()
     assert "events/history" in refusal_of(world.parts)
 
 
 def test_fresh_start_does_not_insist_on_a_range() -> None:
     world = june()
     world.drain()
-    history = Beside(world, range={"from": "a"})
+    history = NeighbourSource(world, range={"from": "a"})
     with pytest.raises(ConfigError, match="rows would come twice"):
         source_pipeline(history.parts(), fresh=True).cycle(threading.Event())
     assert world.rows() == [*NEW]
@@ -164,13 +166,15 @@ def test_fresh_start_does_not_insist_on_a_range() -> None:
 def test_others_see_a_range_that_changes_before_its_first_file() -> None:
     world = june()
     world.source.objects.clear()
-    history = Beside(world, range={"to": "date=2025-06-09"})
+    history = NeighbourSource(world, range={"to": "date=2025-06-09"})
     history.drain()
     history.settings["range"] = PAST
     history.drain()
     for day in (*OLD, *NEW):
         world.put(f"date=2025-06-{day}/1.json", day)
-    reads_ten = Beside(world, "ten", range={"from": "date=2025-06-10", "to": "date=2025-06-13"})
+    reads_ten = NeighbourSource(
+        world, "ten", range={"from": "date=2025-06-10", "to": "date=2025-06-13"}
+    )
     assert "events/history" in refusal_of(reads_ten.parts)
     history.drain()
     world.drain()
@@ -179,7 +183,7 @@ def test_others_see_a_range_that_changes_before_its_first_file() -> None:
 
 def test_set_of_names_reads_all_whatever_its_lookback() -> None:
     world = june(use_watermark=False)
-    Beside(world, range=PAST).drain()
+    NeighbourSource(world, range=PAST).drain()
     assert "events/history" in refusal_of(world.parts)
     assert world.rows() == [*OLD]
 
@@ -188,7 +192,7 @@ def test_set_of_names_reads_all_whatever_its_lookback() -> None:
 @pytest.mark.parametrize("step", range(16))
 def test_rename_that_died_hides_no_range(step: int) -> None:
     world = june()
-    history = Beside(world, range=PAST)
+    history = NeighbourSource(world, range=PAST)
     history.drain()
     dying = Dying(world.sink, world.dlq)
     dying.arm(step)
@@ -197,17 +201,17 @@ def test_rename_that_died_hides_no_range(step: int) -> None:
     with contextlib.suppress(Died):
         Rename(renamed, "events_history").run()
     dying.arm(-1)
-    other = Beside(world, "other", range={"to": "date=2025-06-10"})
+    other = NeighbourSource(world, "other", range={"to": "date=2025-06-10"})
     assert "history" in refusal_of(other.parts)
 
 
 @pytest.mark.promise("G-033")
 def test_neighbour_whose_checkpoint_is_lost_holds_its_range() -> None:
     world = june()
-    history = Beside(world, range=PAST)
+    history = NeighbourSource(world, range=PAST)
     history.drain()
     world.sink.delete(history.state)
-    other = Beside(world, "other", range={"to": "date=2025-06-10"})
+    other = NeighbourSource(world, "other", range={"to": "date=2025-06-10"})
     assert "events_history" in refusal_of(other.parts)
     world.drain()
     assert preview_files(world.parts(), "date=2025-06-10/1.json") == ["left"]
@@ -218,7 +222,7 @@ def test_range_beside_a_lost_checkpoint_of_all_names_is_refused() -> None:
     world = june()
     world.drain()
     world.sink.delete("_blizzard/events_main_checkpoint.json")
-    history = Beside(world, range=PAST)
+    history = NeighbourSource(world, range=PAST)
     assert "nobody knows which names events_main has read" in refusal_of(history.parts)
 
 
@@ -229,12 +233,14 @@ def test_checkpoint_that_names_no_files_is_refused_by_a_range() -> None:
     document = json.loads(world.sink.read(path))
     del document["source"]
     world.sink.put_atomic(path, json.dumps(document).encode())
-    assert "does not say of which files it is" in refusal_of(Beside(world, range=PAST).parts)
+    assert "does not say of which files it is" in refusal_of(
+        NeighbourSource(world, range=PAST).parts
+    )
 
 
 def test_machine_clock_that_is_ahead_moves_no_begin() -> None:
     world = june()
-    history = Beside(world, range={"to": "date=2025-06-14"})
+    history = NeighbourSource(world, range={"to": "date=2025-06-14"})
     history.drain()
     ahead = replace(world.parts(), clock=lambda: world.now + 86_400)
     with pytest.raises(ConfigError, match="events/history"):
@@ -248,9 +254,11 @@ def test_request_and_a_start_at_one_moment_bring_a_row_once() -> None:
         world.drain()
         path = "date=2025-06-10/1.json"
         submit(world.parts(), {"files": [path]})
-        history, calls = Beside(world, range=PAST), 0
+        history, calls = NeighbourSource(world, range=PAST), 0
 
-        def start(_op: str, _path: str, history: Beside = history, begins: int = begins) -> None:
+        def start(
+            _op: str, _path: str, history: NeighbourSource = history, begins: int = begins
+        ) -> None:
             nonlocal calls
             calls += 1
             if calls == begins:
@@ -274,8 +282,8 @@ def test_files_that_a_request_brought_are_not_read_again() -> None:
     world.drain()
     assert ingest_files(world.parts(), "date=2025-06-10/1.json") == ["ingested"]
     polls(world)
-    assert "events/main" in refusal_of(Beside(world, range=PAST).parts)
-    Beside(world, range={"to": "date=2025-06-09"}).drain()
+    assert "events/main" in refusal_of(NeighbourSource(world, range=PAST).parts)
+    NeighbourSource(world, range={"to": "date=2025-06-09"}).drain()
     assert world.rows() == ["08", "09", "10", *NEW]
 
 
@@ -286,13 +294,13 @@ def test_files_that_a_request_brought_outlive_a_rebuild() -> None:
     world.sink.delete("_blizzard/events_main_checkpoint.json")
     rebuild = Rebuild(world.parts())
     rebuild.write(rebuild.plan(None))
-    assert "events/main" in refusal_of(Beside(world, range=PAST).parts)
+    assert "events/main" in refusal_of(NeighbourSource(world, range=PAST).parts)
 
 
 @pytest.mark.parametrize("mode", ["add", "again"])
 def test_requests_leave_what_another_range_holds(mode: str) -> None:
     world = june()
-    history = Beside(world, range={"to": "date=2025-06-09"})
+    history = NeighbourSource(world, range={"to": "date=2025-06-09"})
     for each in (world, history):
         each.drain()
     path = "date=2025-06-08/1.json"
@@ -307,7 +315,7 @@ def test_requests_leave_what_another_range_holds(mode: str) -> None:
 @pytest.mark.promise("G-033")
 def test_source_that_starts_over_does_not_read_a_range() -> None:
     world = june()
-    history = Beside(world, range=PAST)
+    history = NeighbourSource(world, range=PAST)
     for each in (world, history):
         each.drain()
     store = CheckpointStore(world.sink, "events_main")
@@ -322,7 +330,7 @@ def test_source_that_starts_over_does_not_read_a_range() -> None:
 @pytest.mark.parametrize("knows_its_begin", [True, False])
 def test_rebuild_of_a_live_source_stays_out_of_a_range(knows_its_begin: bool) -> None:
     world = june()
-    history = Beside(world, range=PAST)
+    history = NeighbourSource(world, range=PAST)
     for each in (world, history):
         each.drain()
     world.sink.delete("_blizzard/events_main_checkpoint.json")
@@ -342,7 +350,7 @@ def test_rebuild_of_a_live_source_stays_out_of_a_range(knows_its_begin: bool) ->
 @pytest.mark.promise("G-033")
 def test_two_that_start_at_once_do_not_both_read() -> None:
     world = june(partition_filter=None)
-    history = Beside(world, range=PAST)
+    history = NeighbourSource(world, range=PAST)
     others = [history.pipeline()]
 
     def meanwhile(op: str, path: str) -> None:
@@ -363,7 +371,7 @@ def test_two_that_start_at_once_do_not_both_read() -> None:
 def test_ranges_of_one_name_are_refused() -> None:
     world = june()
     world.drain()
-    history = Beside(world, "main", range=PAST)
+    history = NeighbourSource(world, "main", range=PAST)
     history.settings["id"] = "events_history"
     assert "is of a source events/main, too" in refusal_of(history.parts)
 
@@ -372,8 +380,8 @@ def test_start_with_a_range_costs_a_request_for_each_other() -> None:
     world = june()
     for number in range(5):
         name = f"part{number}"
-        Beside(world, name, range={"from": f"e{number}", "to": f"e{number}"}).drain()
-    history = Beside(world, range=PAST)
+        NeighbourSource(world, name, range={"from": f"e{number}", "to": f"e{number}"}).drain()
+    history = NeighbourSource(world, range=PAST)
     history.drain()
     reads: list[str] = []
     read = world.sink.read_versioned

@@ -71,11 +71,11 @@ def test_a_killed_process_and_a_killed_jvm_change_nothing(tmp_path: Path) -> Non
     config, _ = written(world)
     oracle = Oracle(TUMBLING)
     for rows in STEPS[:3]:
-        oracle.settle({world.put(rows): rows})
+        oracle.add_batch({world.put(rows): rows})
     died = daemon("blizzard", "run", str(config), "--once", kill_at="3-settled")
     assert died.returncode == -signal.SIGKILL, died.stderr
     for rows in STEPS[3:]:
-        oracle.settle({world.put(rows): rows})
+        oracle.add_batch({world.put(rows): rows})
     done = daemon("blizzard", "run", str(config), "--once", kill_at="JVM:3-in-a-micro-batch")
     assert done.returncode == 0, done.stderr
     assert "cycle_failed" in done.stderr

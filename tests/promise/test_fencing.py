@@ -18,10 +18,10 @@ from tests.support.promise_world import (
     killed,
     letter_paths,
     one_cycle,
-    overtaken,
     poll,
     polls,
     sweeps,
+    take_over_between,
 )
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
@@ -95,7 +95,7 @@ def test_paused_start_changes_nothing_of_its_successor(scene: Any) -> None:
         step = STEPS[scene]
         for wakes in range(pauses % step, 120, step):
             world = scene()
-            if not overtaken(world, pauses, wakes):
+            if not take_over_between(world, pauses, wakes):
                 break
             reached = True
             sweeps(world, polls(world, times=3, secs=400))

@@ -27,7 +27,7 @@ FILES = st.dictionaries(
 MARKS = st.dictionaries(st.sampled_from(DAYS), st.sampled_from("123456789"), min_size=1)
 
 
-def taken_over(
+def rows_after_takeover(
     files: dict[str, set[str]], document: dict[str, object], lookback: int | None
 ) -> list[str]:
     """The rows that come of going on from the original's checkpoint, polled for days."""
@@ -65,7 +65,7 @@ def test_with_a_watermark_for_each_partition(
         for name in names
         if day in looked_at and (day not in marks or name > marks[day])
     )
-    assert taken_over(files, document, lookback) == expected
+    assert rows_after_takeover(files, document, lookback) == expected
 
 
 @pytest.mark.promise("G-058")
@@ -90,4 +90,4 @@ def test_with_a_global_watermark_only(
         for name in names
         if found in looked_at and (found > day or (found == day and name > mark))
     )
-    assert taken_over(files, document, lookback) == expected
+    assert rows_after_takeover(files, document, lookback) == expected

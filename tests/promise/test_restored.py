@@ -34,22 +34,22 @@ def goes_on(drill: Drill) -> None:
     assert drill.ids() == ALL
 
 
-def gone(drill: Drill) -> None:
+def lose_checkpoint(drill: Drill) -> None:
     (drill.lake / CHECKPOINT).unlink()
 
 
-def older(drill: Drill) -> None:
+def restore_older_checkpoint(drill: Drill) -> None:
     drill.put_back(CHECKPOINT)
 
 
 @pytest.mark.promise("G-195")
-@pytest.mark.parametrize("lost", [gone, older])
+@pytest.mark.parametrize("lost", [lose_checkpoint, restore_older_checkpoint])
 def test_lost_or_stale_checkpoint_is_refused_and_rebuilt(
     drill: Drill, lost: Callable[[Drill], None]
 ) -> None:
     lost(drill)
     drill.arrive(3)
-    assert drill.start_once() == (2 if lost is gone else 1)
+    assert drill.start_once() == (2 if lost is lose_checkpoint else 1)
     assert "blizzard checkpoint rebuild" in drill.told
     assert drill.ids() == ALL[:9]
     assert drill.rebuild() == 0
@@ -57,7 +57,7 @@ def test_lost_or_stale_checkpoint_is_refused_and_rebuilt(
 
 
 def test_reset_of_a_stale_checkpoint_warns_and_then_works(drill: Drill) -> None:
-    older(drill)
+    restore_older_checkpoint(drill)
     assert drill.start_once() == 1
     where = ("--pipeline", "events", "--source", "main", "--yes")
     reset = drill.call("blizzard", "checkpoint", "reset", str(drill.config), *where)

@@ -172,11 +172,11 @@ def test_stale_checkpoint_with_published_batch_can_be_set(
     with monkeypatch.context() as watched:
         tell = BatchRecords.tell
 
-        def told(*arguments: Any) -> None:
+        def save_and_tell(*arguments: Any) -> None:
             saves.append(checkpoint.read_bytes())
             tell(*arguments)
 
-        watched.setattr(BatchRecords, "write", told)
+        watched.setattr(BatchRecords, "write", save_and_tell)
         lake_round(shop, 1)
     lake_round(shop, 2)
     checkpoint.write_bytes(saves[0])

@@ -230,7 +230,7 @@ class History:
             case _:
                 self.shop.units["parallel"] = self.draw.choice([1, 4])
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Nothing happens any more but polls, until nothing is due."""
         self.shop.units["max_units_per_run"] = -1
         for _ in range(12):
@@ -274,7 +274,7 @@ def test_the_table_comes_to_what_the_base_holds(
     )
     history = History(shop, draw, mortal, World(str(shop.lake), pool))
     history.play(30)
-    history.settle()
+    history.finish()
     *_, found = seen = list(history.versions())
     assert found == history.expected(), history.told
     twice = [rows for rows in seen if len(set(rows)) < len(rows)]

@@ -91,7 +91,7 @@ def main() -> int:
     chosen = parser.parse_args()
     locks = [ROOT / name for name in (*RUNTIME, *([DEVELOPMENT] if chosen.dev else []))]
     if chosen.advisories is None:
-        return _asked(locks)
+        return _run_pip_audit(locks)
     published = newest(chosen.advisories)
     found = audit(chosen.advisories, locks)
     told = "\n".join(found) or "nothing is known of the locked versions"
@@ -99,7 +99,7 @@ def main() -> int:
     return 1 if found else 0
 
 
-def _asked(locks: Iterable[Path]) -> int:
+def _run_pip_audit(locks: Iterable[Path]) -> int:
     files = [part for lock in locks for part in ("-r", str(lock))]
     options = ("--strict", "--disable-pip", "--require-hashes", "--progress-spinner", "off")
     command = [sys.executable, "-m", "uv", "tool", "run", PIP_AUDIT, *options, *files]

@@ -97,12 +97,12 @@ def test_statements_of_a_poll_are_counted_by_the_server(
     assert polled(server, tmp_path / "a", DirectEngine()) == (2, 0)
     bound = PostgresqlConnection.bound
 
-    def asks_more(self: PostgresqlConnection, kind: BoundKind, settle_secs: float) -> Bound:
+    def extra_statements(self: PostgresqlConnection, kind: BoundKind, settle_secs: float) -> Bound:
         self.columns()
         (tmp_path / "b/lake/touched").touch()
         return bound(self, kind, settle_secs)
 
-    monkeypatch.setattr(PostgresqlConnection, "bound", asks_more)
+    monkeypatch.setattr(PostgresqlConnection, "bound", extra_statements)
     (tmp_path / "b/lake").mkdir(parents=True)
     server.execute("DROP TABLE polled")
     statements, saved = polled(server, tmp_path / "b", DirectEngine())

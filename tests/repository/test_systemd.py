@@ -20,7 +20,7 @@ DAEMONS = ("blizzard", "penguin")
 EXPOSURE = 20
 
 
-def told(daemon: str) -> dict[str, str]:
+def unit_options(daemon: str) -> dict[str, str]:
     text = (FOLDER / f"{daemon}@.service").read_text(encoding="utf-8")
     pairs = re.findall(r"^([A-Za-z]+)=(.*)$", text, re.MULTILINE)
     return dict(pairs)
@@ -28,7 +28,7 @@ def told(daemon: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("daemon", DAEMONS)
 def test_it_is_started_again_but_for_what_a_start_does_not_mend(daemon: str) -> None:
-    unit = told(daemon)
+    unit = unit_options(daemon)
     assert (unit["Restart"], unit["StartLimitIntervalSec"]) == ("on-failure", "0")
     prevented = unit["RestartPreventExitStatus"].split()
     table = (ROOT / "docs/reference/exit-codes.md").read_text("utf-8")
@@ -41,7 +41,7 @@ def test_it_is_started_again_but_for_what_a_start_does_not_mend(daemon: str) -> 
 
 @pytest.mark.parametrize("daemon", DAEMONS)
 def test_sigterm_reaches_the_daemon_alone_and_it_has_time(daemon: str) -> None:
-    unit = told(daemon)
+    unit = unit_options(daemon)
     # A JVM that gets the signal as well ends at once, and the batch with it.
     assert unit["KillMode"] == "mixed"
     pod = (ROOT / f"deploy/kubernetes/base/{daemon}.yaml").read_text("utf-8")

@@ -303,7 +303,7 @@ def _without_rows(world: World, file: SourceFile, cover: Cover, found: Found) ->
         wrong.append(f"vanished: {name} was ingested as it was told, and has no rows")
     if "ingested" in found.journal.get(key, []) and file.versions[0].rows:
         wrong.append(f"vanished: {name} was ingested by the journal and has no rows")
-    if _is_told(world, file, cover, found):
+    if _is_reported(world, file, cover, found):
         return wrong
     if cover.promised:
         wrong.append(f"lost: {name} ({cover.why})")
@@ -330,7 +330,7 @@ def _rows(
     return wrong
 
 
-def _is_told(world: World, file: SourceFile, cover: Cover, found: Found) -> bool:
+def _is_reported(world: World, file: SourceFile, cover: Cover, found: Found) -> bool:
     """Return whether an operator can find out the outcome of a file without rows."""
     name = f"{file.source}/{file.path}"
     if (

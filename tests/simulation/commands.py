@@ -54,7 +54,7 @@ def _begin(director: Director, found: Event, command: Callable[[Process], None])
         secs = found.get("secs", 0.0)
         shot = Shot(found["fault"], found["place"], found["countdown"], secs)
         process.faults.armed.append(shot)
-    world.tell(f"people: {process.name} is given")
+    world.note(f"people: {process.name} is given")
     world.scheduler.spawn(process, partial(_life, process, command))
 
 
@@ -75,11 +75,11 @@ def _life(process: Process, command: Callable[[Process], None]) -> None:
     try:
         command(process)
     except BlizzardError as error:
-        world.tell(f"{process.name}: {type(error).__name__}: {str(error)[:200]}")
+        world.note(f"{process.name}: {type(error).__name__}: {str(error)[:200]}")
     except Exception as error:
         world.problems[f"a {process.kind} died of {error!r}"] += 1
     else:
-        world.tell(f"{process.name} is done")
+        world.note(f"{process.name} is done")
 
 
 def replay(_director: Director, found: Event, process: Process) -> None:
@@ -102,7 +102,7 @@ def backfill(_director: Director, found: Event, process: Process) -> None:
 
 def replayed(_director: Director, found: Event, process: Process) -> None:
     """A range is brought again on purpose; with ``anew`` also one that was before."""
-    anew = ranges.is_anew(process.world, found)
+    anew = ranges.is_second_reading(process.world, found)
     order = ranges.chosen(found).order("again", once_more=anew)
     requested(process, found.get("source", 0), order)
     process.world.counts["ranges replayed"] += 1
@@ -122,13 +122,13 @@ def requested(
     waits = Waits(
         look_later,
         process.clock,
-        lambda line: world.tell(f"{process.name}: {line}"),
+        lambda line: world.note(f"{process.name}: {line}"),
         wait=how != "left",
         take_over=how == "here" and not world.calm,
     )
     told = submit_request(process.parts(number), order, waits, partial(_bring, process, number))
     world.counts[f"requests {told.state}"] += 1
-    world.tell(f"{process.name}: request {told.id} is {told.state} {told.reason}")
+    world.note(f"{process.name}: request {told.id} is {told.state} {told.reason}")
     return told
 
 
@@ -231,7 +231,7 @@ def rebuild(director: Director, found: Event, process: Process) -> None:
         rebuilt = job.plan(done_before)
     except EditRefused as error:
         world.counts["rebuilds refused"] += 1
-        world.tell(f"{process.name}: {error}")
+        world.note(f"{process.name}: {error}")
         found["otherwise"]()
         world.deeds[done] += 1
         return
@@ -286,7 +286,7 @@ def _passed(world: World, number: int) -> str | None:
     split_at = split(said, world.plan.depth)
     world.edits[uri] = (*world.edits[uri], Edit(frozenset(), frozenset(skipped), split_at))
     world.deeds["letters unpublished"] += 1
-    world.tell(f"people: everything below {said} is said to be done")
+    world.note(f"people: everything below {said} is said to be done")
     return said
 
 

@@ -109,7 +109,7 @@ class Covers:
         cover.why = self._outside(file)
         if cover.why:
             return cover
-        if self._is_said_done(file):
+        if self._is_below_set_watermark(file):
             # The first sweep over an original's checkpoint takes what it finds for done.
             # And a rebuild names what it takes for done.
             cover.must_be_told = not world.deeds["original"] and name not in world.accepted
@@ -143,7 +143,7 @@ class Covers:
             return "`checkpoint set` said that it would be skipped"
         return ""
 
-    def _is_said_done(self, file: SourceFile) -> bool:
+    def _is_below_set_watermark(self, file: SourceFile) -> bool:
         """Return whether an operator set a watermark at or above it."""
         partition, name = split(file.path, self._depths[file.source])
         said = [edit.said for edit in self._world.edits[file.source]]

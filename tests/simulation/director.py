@@ -98,7 +98,7 @@ class Director:
     def rolled_out(self, settings: Settings, what: str) -> None:
         """Another configuration is rolled out: whoever is at work starts again with it."""
         self.world.settings = settings
-        self.world.tell(f"people: the configuration is changed ({what})")
+        self.world.note(f"people: the configuration is changed ({what})")
         for process in self.processes["blizzard"]:
             if not process.is_over:
                 process.died()
@@ -111,7 +111,7 @@ class Director:
         """Faults end: whoever was paused wakes up, and of each daemon one is at work."""
         world = self.world
         world.calm = True
-        world.tell("faults end")
+        world.note("faults end")
         for action in world.to_do:
             action()
         world.to_do.clear()
@@ -134,7 +134,7 @@ class Director:
             self.next_shots[kind].clear()
             self.start(kind)
             for process in paused:
-                world.tell(f"{process.name} wakes up")
+                world.note(f"{process.name} wakes up")
                 process.paused_until = world.now + 2 * world.chance.random()
 
     # -- writers -----------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Director:
         world.bucket(file.source).put(file.path, "\n".join(lines).encode(), modified)
         file.versions.append(Version(number, world.now, rows, len(bad), flavour))
         file.deleted = None
-        world.tell(
+        world.note(
             f"writer: {file.path} appears ({file.manner}{', ' + flavour if flavour else ''})"
         )
 
@@ -188,7 +188,7 @@ class Director:
             self.world.counts["deleted"] += 1
             self.world.bucket(file.source).delete(file.path)
             file.deleted = self.world.now
-            self.world.tell(f"writer: {file.path} is deleted")
+            self.world.note(f"writer: {file.path} is deleted")
 
     def _file(self, path: str) -> SourceFile | None:
         return next((f for (_, name), f in self.world.files.items() if name == path), None)
@@ -229,7 +229,7 @@ class Director:
         self.world.counts["clock jumps"] += 1
         process = self.latest(found["who"])
         process.skew += found["secs"]
-        self.world.tell(f"{process.name}: its clock jumps by {found['secs']:.0f} s")
+        self.world.note(f"{process.name}: its clock jumps by {found['secs']:.0f} s")
 
     def on_slow_job(self, found: Event) -> None:
         self.world.counts["slow jobs"] += 1
@@ -238,10 +238,10 @@ class Director:
     def on_release(self, _found: Event) -> None:
         self.world.counts["releases"] += 1
         self.world.release = 2
-        self.world.tell("a new release is rolled out")
+        self.world.note("a new release is rolled out")
 
     def on_store_clock(self, found: Event) -> None:
         self.world.counts["store's clock put right"] += 1
         self.world.skew_before = (self.world.now, self.world.store_skew)
         self.world.store_skew = found["skew"]
-        self.world.tell("the store's clock is put right")
+        self.world.note("the store's clock is put right")

@@ -48,7 +48,7 @@ class Faults:
     owner: Owner
     scheduler: Scheduler
     counts: Counter[str]
-    tell: Callable[[str], None]
+    note: Callable[[str], None]
     delayed: Callable[[float, Callable[[], Any], str], None]
     armed: list[Shot] = field(default_factory=list)
     requests: dict[str, int] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Faults:
                     continue
                 self.armed.remove(shot)
                 self.counts[shot.kind] += 1
-                self.tell(f"{self.owner.name}: {shot.kind} at {op} {path}")
+                self.note(f"{self.owner.name}: {shot.kind} at {op} {path}")
                 return shot
         return None
 

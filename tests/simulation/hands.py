@@ -47,7 +47,7 @@ def rolled_back(_director: Director, found: Event, process: Process) -> None:
     world.deeds[f"rolled back {found.at}"] += 1
     checkpoint_edit.change(source, seen, lambda _state: after, process.clock(), why="a typo")
     world.counts["rolled back"] += 1
-    world.tell(f"{process.name}: {to.name} is back")
+    world.note(f"{process.name}: {to.name} is back")
     then, _, another = to.name.removeprefix("epoch-").partition("-")
     # Nothing came of changes since that version, and those before it are in force again.
     in_force = world.held.get((uri, int(then)), before)
@@ -96,7 +96,7 @@ def redone(_director: Director, found: Event, process: Process) -> None:
 
     def give_up(outputs: Sequence[str]) -> None:
         pool = Executor(world.scheduler, 4)
-        activity = Quiet(f"{process.name}/penguin", world.tell)
+        activity = Quiet(f"{process.name}/penguin", world.note)
         sink = process.client(SINK)
         table = adaptor.table_pipeline(world.settings, sink, pool, process, activity)
         table.discard(list(outputs), None, dry_run=False)
@@ -121,7 +121,7 @@ def spoiled(director: Director, found: Event) -> None:
     world = director.world
     if world.log_entries():  # what comes first makes the table
         world.spoiling += found["count"]
-        world.tell("people: the schema is changed, and the table does not take it")
+        world.note("people: the schema is changed, and the table does not take it")
 
 
 def copied(director: Director, _found: Event) -> None:
@@ -130,7 +130,7 @@ def copied(director: Director, _found: Event) -> None:
     held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, 0))
     if held is not None and not world.copies:
         world.copies.append((adaptor.checkpoint_path(world.settings, 0), held.data))
-        world.tell("people: the checkpoint is copied")
+        world.note("people: the checkpoint is copied")
 
 
 def brought_back(director: Director, found: Event) -> None:
@@ -154,7 +154,7 @@ def brought_back(director: Director, found: Event) -> None:
         "which is gone; restore it",
         "is neither staged, nor",
     }
-    world.tell("people: the checkpoint is as it was copied")
+    world.note("people: the checkpoint is as it was copied")
 
     back = partial(_newest_back, director, path, newest)
 
@@ -179,4 +179,4 @@ def _newest_back(director: Director, path: str, newest: bytes, looks: int = 2) -
         if not process.is_over:
             process.died()
     world.bucket(SINK).put(path, newest)
-    world.tell("people: the newest checkpoint is brought back")
+    world.note("people: the newest checkpoint is brought back")

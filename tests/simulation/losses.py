@@ -60,7 +60,7 @@ def set_aside(director: Director, _found: Event) -> None:
         adaptor.checkpoint_path(world.settings, number) in there for number in begun
     ):
         world.copy = copy_of(world)
-        world.tell("people: the table's folder is copied")
+        world.note("people: the table's folder is copied")
 
 
 def put_back(director: Director, found: Event) -> None:
@@ -81,7 +81,7 @@ def put_back(director: Director, found: Event) -> None:
     }[what]
     _replace(sink, world.copy.sink, parts, keeps=bool(found.get("keeps")))
     world.counts[f"put back: {what}"] += 1
-    world.tell(f"people: {what} is as it was copied")
+    world.note(f"people: {what} is as it was copied")
     _to_mend(director, found, _REFUSALS[what], partial(_brought_back, director, before, parts))
 
 
@@ -109,7 +109,7 @@ def part_lost(director: Director, found: Event) -> None:
         # Nothing tells any more that these had failed: they are tried again, and may come in.
         world.unsure.update(_with_letters(world))
     world.counts[f"lost: {what}"] += 1
-    world.tell(f"people: {what} is lost ({len(there)} objects)")
+    world.note(f"people: {what} is lost ({len(there)} objects)")
     told = _REFUSALS["lost state" if what == "state" else what]
     _to_mend(director, found, told, partial(_found_again, director, before, there))
 
@@ -152,7 +152,7 @@ def log_cleaned(director: Director, found: Event) -> None:
     # Of outputs that were committed, let go and deleted nothing tells any more.
     _to_mend(director, found, _REFUSALS["log"], lambda _number: None)
     world.counts["logs cleaned"] += 1
-    world.tell(f"another writer: the log is cleaned up to version {table.version}")
+    world.note(f"another writer: the log is cleaned up to version {table.version}")
 
 
 class _Direct:
@@ -181,7 +181,7 @@ def _all_put_back(director: Director, copy: Copy) -> None:
     last = others.table_of(world).version
     world.withdrawn = {v: rows for v, rows in world.withdrawn.items() if v <= last}
     world.counts["put back: table"] += 1
-    world.tell("people: the table's whole folder is as it was copied")
+    world.note("people: the table's whole folder is as it was copied")
 
 
 def _replace(
@@ -261,7 +261,7 @@ def _brought_back(director: Director, before: Copy, parts: tuple[str, ...], numb
             sink.put_back(path, before.sink[path])
         else:
             sink.delete(path)
-    world.tell(f"people: the newest state of source {number} is brought back")
+    world.note(f"people: the newest state of source {number} is brought back")
 
 
 def _found_again(director: Director, before: Copy, lost: list[str], number: int) -> None:
@@ -272,4 +272,4 @@ def _found_again(director: Director, before: Copy, lost: list[str], number: int)
     for path in lost:
         if name in path and path not in sink.objects:
             sink.put_back(path, before.sink[path])
-    world.tell(f"people: what was lost of source {number} is brought back")
+    world.note(f"people: what was lost of source {number} is brought back")

@@ -56,7 +56,7 @@ def stray(director: Director, found: Event) -> None:
     name = join(folder, f"{stem}-{world.deeds['strays']}.parquet")
     world.counts[f"stray {found['what']}"] += 1
     sink.put(name, _hostile(found["what"], sink.get(there[-1]).data))
-    world.tell(f"people: {name} is dropped into the table's directory ({found['what']})")
+    world.note(f"people: {name} is dropped into the table's directory ({found['what']})")
 
 
 def _hostile(what: str, sound: bytes) -> bytes:
@@ -99,7 +99,7 @@ def compacted(director: Director, found: Event) -> None:
     world.deeds["compactions"] += 1
     made = join(folder, f"{THEIRS}{world.deeds['compactions']:05d}.parquet")
     sink.put(unquote(made), parquet(rows, None))
-    world.tell(f"another writer: {len(paths)} files become {made}")
+    world.note(f"another writer: {len(paths)} files become {made}")
     if found.get("dies"):
         world.counts["compactions that died"] += 1
         return
@@ -118,7 +118,7 @@ def vacuumed(director: Director, found: Event) -> None:
         if body["deletionTimestamp"] <= oldest and unquote(path) in sink.objects:
             sink.delete(unquote(path))
             world.counts["files vacuumed"] += 1
-            world.tell(f"another writer: {path} is vacuumed")
+            world.note(f"another writer: {path} is vacuumed")
 
 
 def restored(director: Director, found: Event) -> None:
@@ -136,7 +136,7 @@ def restored(director: Director, found: Event) -> None:
     rows.subtract(_rows(world, then))
     world.withdrawn[now.version + 1] = rows
     world.counts["restores"] += 1
-    world.tell(f"another writer: the table is restored to version {then.version}")
+    world.note(f"another writer: the table is restored to version {then.version}")
     actions = [_remove(world, path, data_change=True) for path in gone]
     actions += [_added(world, body, data_change=True) for body in again]
     _land(world, now, "RESTORE", actions)
@@ -168,7 +168,7 @@ def log_cut(director: Director, found: Event) -> None:
         sink.forget(path)
     world.withdrawn = {v: rows for v, rows in world.withdrawn.items() if v <= last}
     world.counts["logs cut back"] += 1
-    world.tell(f"people: the log is brought back as of version {last}")
+    world.note(f"people: the log is brought back as of version {last}")
     if any(int(p.rpartition("/")[2][:20]) > last for p in sink.objects if p.startswith(FOLDER)):
         world.excused.add("it has lost commits")
         world.after(found["secs"], partial(_let_go, world))
@@ -180,7 +180,7 @@ def _let_go(world: World) -> None:
     for path in [p for p in sink.objects if p.startswith("_penguin/")]:
         sink.delete(path)
     world.counts["Penguin's state deleted"] += 1
-    world.tell("people: Penguin's own state is deleted")
+    world.note("people: Penguin's own state is deleted")
 
 
 # -- the log ------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def mirror_lost(director: Director, _found: Event) -> None:
     world = director.world
     world.counts["mirrors lost"] += 1
     world.bucket(SINK).delete(adaptor.MIRROR)
-    world.tell("people: the mirror is lost")
+    world.note("people: the mirror is lost")
 
 
 def staging_lost(director: Director, _found: Event) -> None:
@@ -43,14 +43,14 @@ def staging_lost(director: Director, _found: Event) -> None:
     if doomed:
         world.counts["staging deleted"] += 1
         world.excused |= {"is neither staged", "are neither staged"}
-        world.tell("people: what is staged is deleted")
+        world.note("people: what is staged is deleted")
 
 
 def checkpoint_lost(director: Director, found: Event) -> None:
     """Without its checkpoint a source must not begin anew; it is brought back later."""
     world = director.world
     sink, path = world.bucket(SINK), adaptor.checkpoint_path(world.settings, 0)
-    if not _begun(world, 0):
+    if not _has_batches(world, 0):
         return
     held = sink.get(path)
     for process in director.processes["blizzard"]:
@@ -59,12 +59,12 @@ def checkpoint_lost(director: Director, found: Event) -> None:
     sink.delete(path)
     world.excused.add("is missing, but")
     world.counts["checkpoints lost"] += 1
-    world.tell("people: the checkpoint is lost")
+    world.note("people: the checkpoint is lost")
 
     def back() -> None:
         if path not in sink.objects:
             sink.put(path, held.data)
-            world.tell("people: the checkpoint is brought back")
+            world.note("people: the checkpoint is brought back")
 
     def rebuilt() -> None:
         world.rebuilt.add(0)
@@ -75,7 +75,7 @@ def checkpoint_lost(director: Director, found: Event) -> None:
         if world.settings.lookback is not None or path in sink.objects:
             back()
             return
-        world.tell("people: the next start is told to begin from nothing")
+        world.note("people: the next start is told to begin from nothing")
         world.deeds["fresh"] += 1
         world.fresh.add(0)
 
@@ -85,7 +85,7 @@ def checkpoint_lost(director: Director, found: Event) -> None:
     world.after(found["secs"], remedies[remedy])
 
 
-def _begun(world: World, number: int) -> bool:
+def _has_batches(world: World, number: int) -> bool:
     """Return whether a source has done anything yet."""
     held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, number))
     totals = {} if held is None else json.loads(held.data).get("totals", {})
@@ -108,7 +108,7 @@ def misconfigured(director: Director, found: Event) -> None:
         "name": lambda: replace(right, called="t" if right.called == "s" else "s", has_id=False),
     }[found["what"]]()
     # Where nothing was done yet any configuration is right.
-    if right != world.settings or not all(map(partial(_begun, world), range(right.sources))):
+    if right != world.settings or not all(map(partial(_has_batches, world), range(right.sources))):
         return
     world.counts[f"misconfigured {found['what']}"] += 1
     world.excused.update(
@@ -191,7 +191,7 @@ def original(director: Director, found: Event) -> None:
         world.said[uri] += named.items()
         world.deeds["original"] += 1
         world.counts["checkpoints of the original"] += 1
-        world.tell(f"people: the original was here: {document['watermark']['value']}")
+        world.note(f"people: the original was here: {document['watermark']['value']}")
 
 
 def mended(director: Director, _found: Event) -> None:

@@ -61,7 +61,7 @@ class Process(Owner):
 
     def _faults(self, owner: Owner) -> Faults:
         world = self.world
-        return Faults(owner, world.scheduler, world.counts, world.tell, world.later)
+        return Faults(owner, world.scheduler, world.counts, world.note, world.later)
 
     def clock(self) -> float:
         """The process's wall clock."""
@@ -77,7 +77,7 @@ class Process(Owner):
     def start(self) -> None:
         """Begin all workers, each in a thread of its own."""
         world = self.world
-        world.tell(f"{self.name} starts (release {self.release})")
+        world.note(f"{self.name} starts (release {self.release})")
         self.faults.on_death = self.died
         makers = (
             [self._source(number) for number in range(world.settings.sources)]
@@ -109,7 +109,7 @@ class Process(Owner):
         world = self.world
         settings = settings or world.settings
         uri = source_uri(number, moved=settings.moved)
-        activity = Quiet(f"{self.name}/s{number}", world.tell)
+        activity = Quiet(f"{self.name}/s{number}", world.note)
         self.activities.append(activity)
         # What executors do goes on without the driver, and has faults of its own.
         reader = Client(world.bucket(uri), world.scheduler, self._faults(self.executors))
@@ -121,7 +121,7 @@ class Process(Owner):
     def _table(self) -> Callable[[], Any]:
         def life() -> int:
             world = self.world
-            activity = Quiet(f"{self.name}", world.tell)
+            activity = Quiet(f"{self.name}", world.note)
             self.activities.append(activity)
             pool = Executor(world.scheduler, 4)
             table = adaptor.table_pipeline(world.settings, self.client(SINK), pool, self, activity)
@@ -132,7 +132,7 @@ class Process(Owner):
     def _worked(self, worker: Any, activity: Quiet, number: int | None = None) -> int:
         loop = Loop(once=False, jitter_secs=1.0, grace_secs=1.0, chance=self.world.chance.random)
         code = run_worker(worker, loop, self.stop)
-        self.world.tell(f"{self.name} ends with exit code {code}: {activity.error}")
+        self.world.note(f"{self.name} ends with exit code {code}: {activity.error}")
         text = str(activity.error)
         if re.search(r"taken over by writer (\w+), epoch \d+ .*\(ours: \1", text):
             self.world.problems["a daemon fenced itself"] += 1
@@ -166,7 +166,7 @@ class Process(Owner):
         """It is gone, at once; its executors may go on for a while."""
         if self.died_at is None:
             self.died_at = self.world.now
-            self.world.tell(f"{self.name} dies")
+            self.world.note(f"{self.name} dies")
             self.world.scheduler.kill(self)
             if not zombie:
                 self.world.scheduler.kill(self.executors)

@@ -45,7 +45,7 @@ def chosen(found: Event) -> Range:
     return Range(first, last)
 
 
-def is_anew(world: World, found: Event) -> bool:
+def is_second_reading(world: World, found: Event) -> bool:
     """Return whether a range is ingested a second time; once for each event."""
     anew = bool(found.get("anew")) and not world.deeds[f"anew {found.at}"]
     world.deeds[f"anew {found.at}"] += 1

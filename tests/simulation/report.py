@@ -41,17 +41,17 @@ def failure(first: Outcome, short: Outcome) -> str:
             *_few(first.violations),
             f"repeat it: {COMMAND.format(seed=first.plan.seed)}",
             f"shortened from {len(first.plan.events)} to {len(plan.events)} events:",
-            *(f"  {line}" for line in settings_told(plan.settings)),
+            *(f"  {line}" for line in changed_settings(plan.settings)),
             *(f"  at {event.at:8.1f} s: {event}" for event in plan.events),
             "its history:",
-            *_told(short.story),
+            *_shortened(short.story),
             "its violations:",
             *_few(short.violations),
         ]
     )
 
 
-def _told(story: Sequence[str], most: int = 80) -> list[str]:
+def _shortened(story: Sequence[str], most: int = 80) -> list[str]:
     if len(story) > most:
         story = [*story[: most - 20], f"… {len(story) - most} lines …", *story[-20:]]
     return [f"  {line[:220]}" for line in story]
@@ -62,7 +62,7 @@ def _few(violations: Sequence[str], most: int = 8) -> list[str]:
     return [*(f"  {text}" for text in violations[:most]), *more]
 
 
-def settings_told(settings: Settings) -> Iterable[str]:
+def changed_settings(settings: Settings) -> Iterable[str]:
     """Yield the settings of a run that differ from the defaults."""
     usual = Settings()
     told = [

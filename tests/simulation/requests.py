@@ -23,7 +23,7 @@ def violations(world: World) -> Iterator[str]:
     Notes the files that their reports call ingested, or in from before.
     """
     scheduler = world.scheduler
-    faults = Faults(Owner("people"), scheduler, world.counts, world.tell, world.later)
+    faults = Faults(Owner("people"), scheduler, world.counts, world.note, world.later)
     sink = Client(world.bucket(SINK), scheduler, faults)
     for number in range(world.settings.sources):
         name = adaptor.source_id(world.settings, number)

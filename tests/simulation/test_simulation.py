@@ -45,7 +45,7 @@ UNDONE = (
 # Guards whose removal shows soon, and within how many seeds.
 SOON = {
     "fenced_saves": 20,
-    "journal_is_asked": 10,
+    "sweep_reads_journal": 10,
     "letters_are_durable": 10,
     "pending_files_hold": 40,
     "sweep_looks": 20,

@@ -186,7 +186,7 @@ class World:
         paths = sorted(p for p in kept if re.fullmatch(r"_delta_log/\d{20}\.json", p))
         return {path: kept[path].decode() for path in paths}
 
-    def tell(self, what: str) -> None:
+    def note(self, what: str) -> None:
         """A line of the history."""
         self.history.append((self.now, what))
 
@@ -200,9 +200,9 @@ class World:
             try:
                 effect()
             except Exception as refused:  # nobody is there to be told
-                self.tell(f"network: {what} arrives and is refused: {type(refused).__name__}")
+                self.note(f"network: {what} arrives and is refused: {type(refused).__name__}")
             else:
-                self.tell(f"network: {what} arrives")
+                self.note(f"network: {what} arrives")
 
         self.scheduler.spawn(Owner("network"), land)
 

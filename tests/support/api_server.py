@@ -30,7 +30,7 @@ How = Literal[
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     """One request as it arrived."""
 
     method: str
@@ -70,9 +70,9 @@ class ApiServer:
     """``answer`` may be set anew at any time; ``date`` is the clock of its ``Date``."""
 
     url: str = ""
-    answer: Callable[[Asked], Reply] = lambda _asked: reply([])
+    answer: Callable[[ReceivedRequest], Reply] = lambda _asked: reply([])
     date: Callable[[], float] | None = time.time
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ReceivedRequest] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
 
     def script(self, *replies: Reply) -> None:
@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         parts = urlsplit(self.path)
-        asked = Asked(
+        asked = ReceivedRequest(
             self.command, parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)),
             {name.lower(): value for name, value in self.headers.items()}, body,
         )  # fmt: skip
@@ -180,14 +180,14 @@ def _pieces(body: bytes) -> Iterator[bytes]:
     return (body[start : start + 1000] for start in range(0, len(body), 1000))
 
 
-def shop(rows: Sequence[Mapping[str, Any]], *, most: int = 3) -> Callable[[Asked], Reply]:
+def shop(rows: Sequence[Mapping[str, Any]], *, most: int = 3) -> Callable[[ReceivedRequest], Reply]:
     """Orders with ``updated_at``, paged in every way, at most ``most`` a page whatever is asked.
 
     ``/none /offset /page /cursor /next_link /link_header``; ``since`` (at or after) and ``until``
     (before) as ISO 8601.
     """
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         wanted = {**asked.params, **(asked.json if asked.body else {})}
         since, until = (_time(wanted.get(name)) for name in ("since", "until"))
         found = [

@@ -90,7 +90,7 @@ class AskedWorld(World):
     def pipeline(self) -> SourcePipeline:
         return source_pipeline(self.parts())
 
-    def settle(self) -> None:
+    def drain_with_errors(self) -> None:
         """Polls until what is there is published, as after any number of errors."""
         for _ in range(4):
             self.now += 1000

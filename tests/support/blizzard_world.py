@@ -108,12 +108,12 @@ def overtaking(engine: Engine, does: Callable[[], object]) -> Iterator[None]:
     """While the next job runs, another process does something; the job then goes on."""
     ingest = engine.ingest
 
-    def overtaken(job: IngestJob) -> IngestResult:
+    def with_interruption(job: IngestJob) -> IngestResult:
         engine.ingest = ingest  # type: ignore[method-assign]  # for this job alone
         does()
         return ingest(job)
 
-    engine.ingest = overtaken  # type: ignore[method-assign]  # until the next job
+    engine.ingest = with_interruption  # type: ignore[method-assign]  # until the next job
     yield
 
 

@@ -74,7 +74,7 @@ def bad(title: str, line: bytes) -> Case:
     return Case(title, line, "record")
 
 
-def whole(title: str, suffix: str, data: bytes, fate: Fate, records: int = 2, bad: int = 0) -> Case:
+def case(title: str, suffix: str, data: bytes, fate: Fate, records: int = 2, bad: int = 0) -> Case:
     return Case(title, data, fate, suffix, records, bad)
 
 
@@ -189,53 +189,53 @@ LINES = (
 )
 
 FILES = (
-    whole("no final newline", NDJSON, TWO[:-1], "ingested"),
-    whole("CRLF", NDJSON, TWO.replace(b"\n", b"\r\n"), "ingested"),
-    whole("blank lines", NDJSON, b"\n \t\n" + TWO.replace(b"\n", b"\n\r\n"), "ingested"),
-    whole("a byte order mark", NDJSON, b"\xef\xbb\xbf" + TWO, "ingested"),
-    whole("0 bytes", NDJSON, b"", "ingested", 0),
-    whole("a byte order mark alone", NDJSON, b"\xef\xbb\xbf", "ingested", 0),
-    whole("blank lines only", NDJSON, b"\n\n \r\n", "ingested", 0),
-    whole("an object over three lines", NDJSON, b'{\n"id":1\n}\n' + TWO, "record", 2, 3),
-    whole("null as the first line", NDJSON, b"null\n" + TWO, "record", 2, 1),
-    whole("UTF-16", NDJSON, TWO.decode().encode("utf-16"), "record", 0, 3),
-    whole("gzip by another name", NDJSON, b"\x1f\x8b\x08\x00" + b"\x07" * 40, "record", 0, 1),
-    whole("gzip without .gz in its name", NDJSON, gzip.compress(TWO, mtime=0), "ingested"),
-    whole("zstd without .zst in its name", NDJSON, zstd(TWO), "ingested"),
-    whole("gzip", GZ, gzip.compress(TWO), "ingested"),
-    whole("gzip of gzip", GZ, gzip.compress(gzip.compress(TWO)), "ingested"),
-    whole("gzip, then a line break", GZ, gzip.compress(TWO) + b"\r\n", "ingested"),
-    whole("gzip of two members", GZ, gzip.compress(TWO[:9]) + gzip.compress(TWO[9:]), "ingested"),
-    whole(
+    case("no final newline", NDJSON, TWO[:-1], "ingested"),
+    case("CRLF", NDJSON, TWO.replace(b"\n", b"\r\n"), "ingested"),
+    case("blank lines", NDJSON, b"\n \t\n" + TWO.replace(b"\n", b"\n\r\n"), "ingested"),
+    case("a byte order mark", NDJSON, b"\xef\xbb\xbf" + TWO, "ingested"),
+    case("0 bytes", NDJSON, b"", "ingested", 0),
+    case("a byte order mark alone", NDJSON, b"\xef\xbb\xbf", "ingested", 0),
+    case("blank lines only", NDJSON, b"\n\n \r\n", "ingested", 0),
+    case("an object over three lines", NDJSON, b'{\n"id":1\n}\n' + TWO, "record", 2, 3),
+    case("null as the first line", NDJSON, b"null\n" + TWO, "record", 2, 1),
+    case("UTF-16", NDJSON, TWO.decode().encode("utf-16"), "record", 0, 3),
+    case("gzip by another name", NDJSON, b"\x1f\x8b\x08\x00" + b"\x07" * 40, "record", 0, 1),
+    case("gzip without .gz in its name", NDJSON, gzip.compress(TWO, mtime=0), "ingested"),
+    case("zstd without .zst in its name", NDJSON, zstd(TWO), "ingested"),
+    case("gzip", GZ, gzip.compress(TWO), "ingested"),
+    case("gzip of gzip", GZ, gzip.compress(gzip.compress(TWO)), "ingested"),
+    case("gzip, then a line break", GZ, gzip.compress(TWO) + b"\r\n", "ingested"),
+    case("gzip of two members", GZ, gzip.compress(TWO[:9]) + gzip.compress(TWO[9:]), "ingested"),
+    case(
         "gzip, a line over two members",
         GZ,
         gzip.compress(TWO[:4]) + gzip.compress(TWO[4:]),
         "ingested",
     ),
-    whole("gzip, then zeros", GZ, gzip.compress(TWO) + bytes(512), "ingested"),
-    whole("gzip of nothing", GZ, gzip.compress(b""), "ingested", 0),
-    whole("0 bytes for gzip", GZ, b"", "file"),
-    whole("gzip cut short", GZ, gzip.compress(LONG)[:-2000], "file"),
-    whole("gzip without its checksum", GZ, gzip.compress(TWO)[:-8], "file"),
-    whole("gzip with a wrong checksum", GZ, gzip.compress(TWO)[:-8] + b"12345678", "file"),
-    whole(
+    case("gzip, then zeros", GZ, gzip.compress(TWO) + bytes(512), "ingested"),
+    case("gzip of nothing", GZ, gzip.compress(b""), "ingested", 0),
+    case("0 bytes for gzip", GZ, b"", "file"),
+    case("gzip cut short", GZ, gzip.compress(LONG)[:-2000], "file"),
+    case("gzip without its checksum", GZ, gzip.compress(TWO)[:-8], "file"),
+    case("gzip with a wrong checksum", GZ, gzip.compress(TWO)[:-8] + b"12345678", "file"),
+    case(
         "gzip with a byte flipped",
         GZ,
         gzip.compress(LONG)[:4000] + b"\xff" * 9 + gzip.compress(LONG)[4009:],
         "file",
     ),
-    whole("gzip, then something else", GZ, gzip.compress(TWO) + b"else", "file"),
-    whole("plain text for gzip", GZ, TWO, "ingested"),
-    whole("zeros for gzip", GZ, bytes(100), "file"),
-    whole("zstd for gzip", GZ, zstd(TWO), "ingested"),
-    whole("zstd", ZST, zstd(TWO), "ingested"),
-    whole("zstd of two frames", ZST, zstd(TWO[:4]) + zstd(TWO[4:]), "ingested"),
-    whole("zstd of nothing", ZST, zstd(b""), "ingested", 0),
-    whole("zstd cut short", ZST, zstd(LONG)[:-200], "file"),
-    whole("0 bytes for zstd", ZST, b"", "file"),
-    whole("gzip for zstd", ZST, gzip.compress(TWO), "ingested"),
-    whole("zstd, then a line break", ZST, zstd(TWO) + b"\n", "file"),
-    whole("a bad record in gzip", GZ, gzip.compress(TWO + b"oops\n"), "record", 2, 1),
+    case("gzip, then something else", GZ, gzip.compress(TWO) + b"else", "file"),
+    case("plain text for gzip", GZ, TWO, "ingested"),
+    case("zeros for gzip", GZ, bytes(100), "file"),
+    case("zstd for gzip", GZ, zstd(TWO), "ingested"),
+    case("zstd", ZST, zstd(TWO), "ingested"),
+    case("zstd of two frames", ZST, zstd(TWO[:4]) + zstd(TWO[4:]), "ingested"),
+    case("zstd of nothing", ZST, zstd(b""), "ingested", 0),
+    case("zstd cut short", ZST, zstd(LONG)[:-200], "file"),
+    case("0 bytes for zstd", ZST, b"", "file"),
+    case("gzip for zstd", ZST, gzip.compress(TWO), "ingested"),
+    case("zstd, then a line break", ZST, zstd(TWO) + b"\n", "file"),
+    case("a bad record in gzip", GZ, gzip.compress(TWO + b"oops\n"), "record", 2, 1),
 )
 
 CASES = LINES + FILES

@@ -306,7 +306,7 @@ class Oracle:
         """No empty micro-batch follows; else Spark runs one where it could drop state."""
         return self.given.advanced.emit == "next_batch" or self.given.mode == "complete"
 
-    def settle(
+    def add_batch(
         self,
         files: Mapping[str, Sequence[Mapping[str, Any]]],
         advance_to_ms: int = 0,

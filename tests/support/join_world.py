@@ -135,10 +135,10 @@ class JoinOracle(Oracle):
         return one.time <= bound - waits - MILLI
 
     def _publish(self, left: _Row | None, right: _Row | None) -> None:
-        self.emitted[*_told(left), *_told(right), self.number] += 1
+        self.emitted[*_cells(left), *_cells(right), self.number] += 1
 
 
-def _told(one: _Row | None) -> tuple[Any, ...]:
+def _cells(one: _Row | None) -> tuple[Any, ...]:
     if one is None:
         return None, None, None
     return one.row["id"], one.row["bytes"], seconds(type(BASE).fromisoformat(one.row["ts"]))

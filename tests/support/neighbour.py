@@ -84,21 +84,21 @@ def _process(pid: int) -> Iterator[tuple[str, bytes]]:
 def _port(port: int) -> Iterator[tuple[str, Callable[[], bytes]]]:
     for path in ("/", "/metrics", "/health", "/environment/", "/json/"):
         request = f"GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode()
-        yield f"port {port} GET {path}", partial(_said, port, request)
+        yield f"port {port} GET {path}", partial(_answer, port, request)
     # What pyspark's own end would send, without the token and with a wrong one.
     for first in ("", "A\nwrong\ne\n"):
         call = f"{first}c\nz:java.lang.System\ngetenv\nsPATH\ne\n".encode()
         yield f"port {port} py4j", partial(_called, port, call)
     for name in ("/files/blizzard.zip", "/jars/x.jar"):
         frame = _frame(_STREAM_REQUEST, _text(name))
-        yield f"port {port} stream {name}", partial(_said, port, frame)
+        yield f"port {port} stream {name}", partial(_answer, port, frame)
     for number in range(_BROADCASTS):
         block = f"broadcast_{number}_piece0"
         yield f"port {port} broadcast {number}", partial(_block, port, block)
 
 
 def _called(port: int, call: bytes) -> bytes:
-    answer = _said(port, call)
+    answer = _answer(port, call)
     yes = any(line.startswith(b"!y") for line in answer.splitlines())
     return b"OPEN " + answer if yes else answer
 
@@ -130,7 +130,7 @@ def _text(value: str) -> bytes:
     return struct.pack(">i", len(value)) + value.encode()
 
 
-def _said(port: int, request: bytes) -> bytes:
+def _answer(port: int, request: bytes) -> bytes:
     with contextlib.suppress(OSError), _dialled(port) as connection:
         connection.sendall(request)
         return _rest(connection)

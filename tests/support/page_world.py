@@ -134,7 +134,7 @@ def _trouble(found: list[SourceActivity]) -> None:
 WINDOWED = "clicks-01/asia"
 
 
-def _settled(at: float, n: int) -> dict[str, Any]:
+def _event_time_report(at: float, n: int) -> dict[str, Any]:
     newest = round((at - 30) * 1000)
     behind = 600_000 if n % 9 else 900_000
     return {
@@ -184,7 +184,7 @@ def past(name: str, clock: Clock) -> dict[str, Any]:
                 "outputs": 1,
                 "versions": [] if n == 0 else [4_711 - n],
                 "missing": int(n == 0),
-                "event_time": _settled(at, n) if name == WINDOWED else None,
+                "event_time": _event_time_report(at, n) if name == WINDOWED else None,
             }
         )
         commits.append(

@@ -145,7 +145,7 @@ def _three_cycles(pipeline: SourcePipeline, raised: list[Exception]) -> None:
         raised.append(error)
 
 
-def overtaken(world: World, pauses: int, wakes: int) -> bool:
+def take_over_between(world: World, pauses: int, wakes: int) -> bool:
     """One daemon pauses before its call ``pauses``, and goes on before call ``wakes`` of the next.
 
     The next one has taken over meanwhile; it waits until the first has ended, and
@@ -168,12 +168,12 @@ def overtaken(world: World, pauses: int, wakes: int) -> bool:
 
     first, second = gated(world, first_gate), gated(world, second_gate)
 
-    def whole_first() -> None:
+    def run_first() -> None:
         _three_cycles(first, raised)
         ended.set()
         waiting.set()
 
-    thread = threading.Thread(target=whole_first)
+    thread = threading.Thread(target=run_first)
     thread.start()
     assert waiting.wait(30)
     paused = not ended.is_set()

@@ -73,7 +73,7 @@ class ReplaceWorld(RecordWorld):
     def only(self, *names: str, **options: Any) -> Outcome:
         return self.done({"files": [f"{DAY}/{name}.json" for name in names]}, **options)
 
-    def replay_whole(self, **options: Any) -> Outcome:
+    def replay_all_files(self, **options: Any) -> Outcome:
         """Have all files that open letters tell of replace what they had."""
         return self.done({"letters": [each.id for each in self.open_letters()]}, **options)
 

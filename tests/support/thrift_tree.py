@@ -53,7 +53,7 @@ class _Reader:
             if byte < 128:
                 return number
 
-    def _whole(self) -> int:
+    def _zigzag(self) -> int:
         number = self._unsigned()
         return (number >> 1) ^ -(number & 1)
 
@@ -61,7 +61,7 @@ class _Reader:
         if kind in _BOOLS:
             return kind == 1
         if kind in _WHOLE:
-            return self._whole()
+            return self._zigzag()
         if kind == _TEXT:
             return self._bytes(self._unsigned())
         if kind in _LISTS:
@@ -82,7 +82,7 @@ class _Reader:
         found: Tree = {}
         number = 0
         while head := self._bytes(1)[0]:
-            number = number + (head >> 4) if head > 15 else self._whole()
+            number = number + (head >> 4) if head > 15 else self._zigzag()
             found[number] = (head & 15, self._value(head & 15))
         return found
 
@@ -95,7 +95,7 @@ def _unsigned(number: int) -> bytes:
     return bytes([*found, number])
 
 
-def _whole(number: int) -> bytes:
+def _zigzag(number: int) -> bytes:
     return _unsigned(((number << 1) ^ (number >> 63)) & ((1 << 64) - 1))
 
 
@@ -103,7 +103,7 @@ def _value(kind: int, value: Any) -> bytes:
     if kind in _BOOLS:
         return b""
     if kind in _WHOLE:
-        return _whole(value)
+        return _zigzag(value)
     if kind == _TEXT:
         return _unsigned(len(value)) + bytes(value)
     if kind in _LISTS:
@@ -122,7 +122,7 @@ def _struct(tree: Tree) -> bytes:
     for number, (kind, value) in sorted(tree.items()):
         written = kind if kind not in _BOOLS else 2 - bool(value)
         step = number - last
-        head = bytes([step << 4 | written]) if step < 16 else bytes([written]) + _whole(number)
+        head = bytes([step << 4 | written]) if step < 16 else bytes([written]) + _zigzag(number)
         found += head + _value(kind, value)
         last = number
     return found + b"\0"

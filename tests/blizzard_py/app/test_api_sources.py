@@ -19,7 +19,7 @@ from blizzard_py.app.wiring import context_of, source_pipeline
 from blizzard_py.dead_letters import reader as letters
 from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.state.checkpoint_file import read_state
-from tests.support.api_server import ApiServer, Asked, Reply, api_server, reply
+from tests.support.api_server import ApiServer, ReceivedRequest, Reply, api_server, reply
 from tests.support.direct_engine import DirectEngine
 from tests.support.request_world import submit
 
@@ -87,7 +87,7 @@ class Records:
     def time(self) -> float:
         return self.now.timestamp()
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: ReceivedRequest) -> Reply:
         low, high = (asked.params.get(name) for name in ("since", "until"))
         found = [
             {"id": key, "at": at.isoformat()}

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from blizzard_core.errors import BlizzardError, Unavailable
 from blizzard_py.__main__ import main
 from blizzard_py.app import inspection
-from tests.support.api_server import Asked, Reply, api_server, reply
+from tests.support.api_server import ReceivedRequest, Reply, api_server, reply
 from tests.support.unit_shop import UnitShop
 
 
@@ -25,7 +25,7 @@ class Surveys:
         self.rows: list[dict[str, Any]] = []
         self.broken: set[str] = set()
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: ReceivedRequest) -> Reply:
         survey = asked.path.split("/")[2].replace("%2F", "/").replace("%25", "%")
         if survey in self.broken:
             return reply({"error": "no such survey"}, 404)
@@ -142,7 +142,7 @@ class Pages:
         self.answers = {survey: [f"{survey}{n}" for n in range(5)] for survey in ("s1", "a/b%")}
         self.wrong: Reply | None = None
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: ReceivedRequest) -> Reply:
         survey = asked.path.split("/")[2].replace("%2F", "/").replace("%25", "%")
         at = int(asked.params.get("offset", 0))
         if self.wrong is not None and survey == "s1" and at >= 2:

@@ -13,14 +13,14 @@ from click.testing import CliRunner
 from blizzard_core.errors import ConfigError
 from blizzard_py.__main__ import main
 from blizzard_py.app import inspection
-from tests.support.api_server import Asked, Reply, api_server, reply
+from tests.support.api_server import ReceivedRequest, Reply, api_server, reply
 from tests.support.group_reader import rows_of
 from tests.support.unit_shop import UnitShop
 
 SOURCE = "pipelines.p.sources.answers"
 
 
-def days_of(asked: Asked) -> Reply:
+def days_of(asked: ReceivedRequest) -> Reply:
     """A row for each day of a range whose end is in it; one that ends before it begins fails."""
     first, last = (dt.date.fromisoformat(asked.params[key]) for key in ("start", "end"))
     if last < first:

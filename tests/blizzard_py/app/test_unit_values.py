@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from blizzard_core.daemon import FAILING
 from blizzard_py.__main__ import main
 from tests.blizzard_py.app.test_unit_ends import api_shop
-from tests.support.api_server import Asked, api_server, reply
+from tests.support.api_server import ReceivedRequest, api_server, reply
 from tests.support.direct_engine import DirectEngine
 from tests.support.unit_shop import UnitShop
 
@@ -34,8 +34,8 @@ def test_a_value_that_cannot_be_sent_costs_itself_alone(
     ends = {"a": "{from}", "z": "{to}"}
     with api_server() as api:
 
-        def answer(run_command: Asked) -> Any:
-            return reply({"items": [{"text": run_command.path}]})
+        def answer(asked: ReceivedRequest) -> Any:
+            return reply({"items": [{"text": asked.path}]})
 
         api.answer = answer
         range_ = {"from": "2020-01-01", "to": "2020-02-01"}

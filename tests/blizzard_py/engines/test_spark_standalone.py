@@ -78,7 +78,7 @@ def test_a_query_over_event_time_with_state_that_executors_share(
                 row(100 + 40 * life + 9 * number + draw.uniform(-24, 6), draw.choice("ab"), id_)
                 for id_ in range(12)
             ]
-            oracle.settle({world.put(rows): rows})
+            oracle.add_batch({world.put(rows): rows})
         world.drain()  # a process's life: the next one restores the state from its packs
     assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
     assert sum(oracle.late_counts) > 0

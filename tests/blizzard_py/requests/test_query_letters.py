@@ -96,7 +96,7 @@ def test_rows_of_a_table_are_replayed_once_from_their_letters() -> None:
         world.dlq.put_atomic(path, data)  # its writer slept, and goes on
     assert list(world.replay().values()) == ["present"]
     world.table.rows.append({"n": 4, "text": "4"})
-    world.settle()
+    world.drain_with_errors()
     assert world.numbers() == [1, 2, 3, 4]
 
 
@@ -114,7 +114,7 @@ def test_a_death_at_every_change_brings_a_row_of_a_letter_once() -> None:
         dying.arm(-1)
         if world.open_ids():
             world.replay()
-        world.settle()
+        world.drain_with_errors()
         assert (world.numbers(), world.open_ids()) == ([1, 2, 3], []), at
         at += 1
     assert at > 10
@@ -150,7 +150,7 @@ def test_a_letter_of_a_part_of_a_table_is_refused_and_stays(of: str, mode: str) 
     assert world.request(request_id).state == "done"
     assert world.open_ids() == [records, "x"]
     world.table.rows.append({"n": 4, "text": "4"})
-    world.settle()
+    world.drain_with_errors()
     assert world.numbers() == [1, 3, 4]
 
 

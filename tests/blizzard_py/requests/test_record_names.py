@@ -80,7 +80,7 @@ def test_a_record_that_fails_again_keeps_its_files_name() -> None:
     # Its whole file, too, is known by that name.
     world.put_records(failed, batch=batch)
     world.put(PART, "6:a", "6:mended")
-    [line] = world.replay_whole().files
+    [line] = world.replay_all_files().files
     assert (line.path, line.state, line.before) == (PART, "replaced", 2)
 
 
@@ -90,7 +90,7 @@ def test_a_digest_names_no_whole_file() -> None:
     home = f"{world.dlq.uri}/{RECORDS}"
     record = record_file(stem_of(LONG), batch, 0)
     world.put_records({"path": f"{home}/{record}", "line": 1, "raw": "6:again"}, batch=batch)
-    [line] = world.replay_whole().files
+    [line] = world.replay_all_files().files
     assert (line.path, line.state) == (f"{batch}.records", "refused")
     assert "only a digest" in line.reason
     assert len(world.open_letters()) == 1

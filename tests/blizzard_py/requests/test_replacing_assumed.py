@@ -50,8 +50,8 @@ def test_a_reading_that_failed_does_not_say_that_no_rows_came_of_the_file() -> N
     world = failed()
     assert is_rejected(world.only("1"), "before there was a ledger")
     assert world.ingest(f"{DAY}/1.json") == ["refused"]
-    assert is_rejected(world.replay_whole(), "before there was a ledger")
-    assert world.replay_whole(assume_named=True).states == {"1": "replaced"}
+    assert is_rejected(world.replay_all_files(), "before there was a ledger")
+    assert world.replay_all_files(assume_named=True).states == {"1": "replaced"}
     assert world.open_letters() == []
     assert world.table() == ["1:b", "1:b+", "5", "52"]
 

@@ -152,7 +152,7 @@ def test_what_cannot_be_ingested_keeps_its_rows_and_has_a_letter() -> None:
     assert [letter["path"] for letter in world.letters()] == [f"mem://raw/{DAY}/5.json"]
     # Mended in the end, its letter says which file it is.
     world.mend("c", "5")
-    assert world.replay_whole().states == {"5": "replaced"}
+    assert world.replay_all_files().states == {"5": "replaced"}
     assert world.table() == ["1:b", "1:b+", "52", "5:c", "5:c+"]
     assert world.open_letters() == []
 

@@ -67,7 +67,7 @@ def test_records_do_not_tell_of_rows_that_the_journal_no_longer_has() -> None:
 def test_letters_of_records_bring_their_whole_file_again() -> None:
     world = with_a_bad_record()
     world.mend("b", "6")
-    assert world.replay_whole().states == {"6": "replaced"}
+    assert world.replay_all_files().states == {"6": "replaced"}
     assert world.open_letters() == []
     assert world.table() == ["1", "5", "52", "6:b", "6:b+"]
 

@@ -43,7 +43,13 @@ from blizzard_py.state.transitions import begin_batch, ended, prepare_batch
 from tests.support.blizzard_world import World
 from tests.support.group_reader import groups_of
 from tests.support.memory_store import Died, Dying
-from tests.support.promise_world import COMMIT_POINT, is_running_batch, killed, overtaken, poll
+from tests.support.promise_world import (
+    COMMIT_POINT,
+    is_running_batch,
+    killed,
+    poll,
+    take_over_between,
+)
 from tests.support.row_source import RowSource, Table
 from tests.support.toy_connection import ToyConnection, ToyTable, toy_rows
 
@@ -627,7 +633,7 @@ def test_who_was_replaced_anywhere_takes_nothing_from_its_successor(world: Any) 
     for pauses in range(0, 60, 3):
         world = kind()
         rows = troubled(world)
-        overtaken(world, pauses, 7 + pauses % 11)
+        take_over_between(world, pauses, 7 + pauses % 11)
         settle(world)
         assert world.rows() == sorted(rows), pauses
         assert world.checkpoint()["totals"]["rows"] == len(rows), pauses

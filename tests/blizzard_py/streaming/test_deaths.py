@@ -44,13 +44,13 @@ OURS = [
 def test_a_stream_survives_a_death_at_every_point(world: EventWorld) -> None:
     oracle = Oracle(TUMBLING)
     world.put([row(100)])
-    oracle.settle({"0001.ndjson": [row(100)]})
+    oracle.add_batch({"0001.ndjson": [row(100)]})
     world.drain()
     for number, point in enumerate(OURS):
         now = 112 + 7 * number
         # Each batch closes a window, has a row that is late, and one that is not.
         rows = [row(now), row(now - 9, "b", number), row(now - 25)]
-        oracle.settle({world.put(rows): rows})
+        oracle.add_batch({world.put(rows): rows})
         assert drain_and_die(world, point), point
     world.drain()
     stream = world.stream()
@@ -74,15 +74,15 @@ def check(world: EventWorld, oracle: Oracle) -> None:
 def test_a_watermark_that_is_advanced_survives_deaths(world: EventWorld) -> None:
     oracle = Oracle(TUMBLING)
     world.put([row(101), row(106, "b")])
-    oracle.settle({"0001.ndjson": [row(101), row(106, "b")]})
+    oracle.add_batch({"0001.ndjson": [row(101), row(106, "b")]})
     world.drain()
-    oracle.settle({}, world.advance(140))
+    oracle.add_batch({}, world.advance(140))
     assert drain_and_die(world, "3-settled")
     assert drain_and_die(world, "5-committed")
     world.drain()
     assert not world.stream().is_to_advance
     rows = [row(103), row(160)]
-    oracle.settle({world.put(rows): rows})
+    oracle.add_batch({world.put(rows): rows})
     world.drain()
     check(world, oracle)
 
@@ -102,7 +102,7 @@ def test_a_process_goes_on_after_an_error_from_what_was_committed(
         return found
 
     for rows in ([row(101)], [row(120), row(121)]):
-        oracle.settle({world.put(rows): rows})
+        oracle.add_batch({world.put(rows): rows})
     monkeypatch.setattr(StreamQuery, "settle", flaky)
     with pytest.raises(BlizzardError, match="was lost"):
         world.drain(worker)
@@ -134,7 +134,7 @@ def test_who_was_replaced_while_it_packs_commits_nothing_and_its_packs_are_swept
 ) -> None:
     oracle = Oracle(TUMBLING)
     for rows in ([row(101)], [row(120), row(104, "b")], [row(103), row(140)]):
-        oracle.settle({world.put(rows): rows})
+        oracle.add_batch({world.put(rows): rows})
     pack = Packs.pack
     paused = [False]
 
@@ -153,7 +153,7 @@ def test_who_was_replaced_while_it_packs_commits_nothing_and_its_packs_are_swept
     assert stream.batch == 3
     assert world.packs() > stream.objects  # what was packed for nothing
     rows = [row(160)]
-    oracle.settle({world.put(rows): rows})
+    oracle.add_batch({world.put(rows): rows})
     world.drain()
     check(world, oracle)
 
@@ -164,7 +164,7 @@ def test_a_disk_that_fills_while_packing_costs_a_try_and_so_does_a_copy_that_is_
 ) -> None:
     oracle = Oracle(TUMBLING)
     for rows in ([row(101)], [row(120), row(104, "b")], [row(103), row(140)]):
-        oracle.settle({world.put(rows): rows})
+        oracle.add_batch({world.put(rows): rows})
     open_output = LocalStorage.open_output
     written = [0]
 

@@ -45,7 +45,7 @@ def test_groups_by_time_of_two_sources_equal_brute_force(
             times = (at - draw.choice([0, 1, 20, 31]) + draw.choice([0, 0.5]) for _ in range(6))
             rows = [row(second, draw.choice("ab")) for second in times]
             files[world.put(rows, name)] = rows
-        oracle.settle(files, whose=world.whose)
+        oracle.add_batch(files, whose=world.whose)
     world.drain()
     assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
     assert world.late() == oracle.late

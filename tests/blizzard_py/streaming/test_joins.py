@@ -39,7 +39,7 @@ def step(
     files = {world.put(web): web} if web is not None else {}
     if app is not None:
         files[world.put(app, "app")] = app
-    oracle.settle(files, whose=world.whose)
+    oracle.add_batch(files, whose=world.whose)
 
 
 def check(world: EventWorld, oracle: JoinOracle) -> None:
@@ -230,7 +230,7 @@ def test_an_operator_and_an_idle_source_move_the_watermark_of_a_join(
     assert world.stream().sources["app"].idle
     to_ms = world.advance(150)
     oracle.restart()
-    oracle.settle({}, to_ms)
+    oracle.add_batch({}, to_ms)
     world.drain()
     check(world, oracle)
     assert world.stream().watermark_ms == to_ms
@@ -255,7 +255,7 @@ def test_a_join_survives_deaths(tmp_path: Path, spark_engine: SparkEngine) -> No
     for files in planned:
         if oracle.number in world.starts:
             oracle.restart()
-        oracle.settle(files, whose=world.whose)
+        oracle.add_batch(files, whose=world.whose)
     check(world, oracle)
     assert sum(oracle.late.values()) > len(DEATHS)
 
@@ -290,7 +290,7 @@ def test_what_waits_for_a_match_is_shown_side_by_side(
     for moment, left in ((105.001, 2), (105.002, 1)):
         to_ms = world.advance(moment)
         oracle.restart()
-        oracle.settle({}, to_ms)
+        oracle.add_batch({}, to_ms)
         world.drain()
         assert world.stream().watermark_ms == to_ms
         assert world.stream().state_rows == oracle.waiting() == left
@@ -354,7 +354,7 @@ def test_a_transform_comes_before_the_join_and_has_to_hand_on_what_it_needs(
     step(world, oracle, [row(99, id_=1)], [row(105, id_=1)])
     gone = [row(121, id_=2, bytes_=9)]
     world.put(gone)
-    oracle.settle({})
+    oracle.add_batch({})
     world.drain()
     check(world, oracle)
     for gives, said in (
@@ -380,7 +380,7 @@ def test_fields_that_are_required_are_compared_as_well(
     step(world, oracle, [row(140, id_=3)], [row(141, id_=0)])
     world.drain()
     oracle.restart()
-    oracle.settle({}, world.advance(170))
+    oracle.add_batch({}, world.advance(170))
     world.drain()
     check(world, oracle)
     assert len(world.table()) == 4

@@ -43,7 +43,7 @@ def step(world: EventWorld, oracle: Oracle, second: float) -> None:
     files = {world.put(some, name): some for name in world.sources for some in [[row(second)]]}
     world.drain()
     oracle.restart()
-    oracle.settle(files, whose=world.whose)
+    oracle.add_batch(files, whose=world.whose)
 
 
 def lose(world: EventWorld, source: str, *, everything: bool = False) -> None:
@@ -92,7 +92,7 @@ def test_a_batch_that_is_being_published_goes_on(tmp_path: Path, spark_engine: S
     files = {world.put(rows): rows}
     assert drain_and_die(world, "6-published")
     oracle.restart()
-    oracle.settle(files)
+    oracle.add_batch(files)
     lose(world, "web", everything=True)
     assert rebuild(world) == ["0001.ndjson", "0002.ndjson"]
     goes_on(world, oracle)

@@ -56,7 +56,7 @@ def test_the_watermark_follows_one_of_them(
     ]
     for web, app in steps:
         files = {world.put(web): web, world.put(app, "app"): app}
-        oracle.settle(files, whose=world.whose)
+        oracle.add_batch(files, whose=world.whose)
     world.drain()
     check(world, oracle)
     late = {"min": 1, "max": 2}[policy]
@@ -68,7 +68,7 @@ def step(world: EventWorld, oracle: Oracle, **rows: list[dict[str, Any]]) -> dic
     files = {world.put(some, source): some for source, some in rows.items()}
     world.drain()
     oracle.restart()
-    oracle.settle(files, whose=world.whose)
+    oracle.add_batch(files, whose=world.whose)
     return {world.whose[name]: name for name in files}
 
 
@@ -215,7 +215,7 @@ def test_a_restart_forgets_what_each_source_has_brought(
         for source, second in rows.items():
             files[world.put([row(second)], source)] = [row(second)]
         world.drain(worker)
-        oracle.settle(files, whose=world.whose)
+        oracle.add_batch(files, whose=world.whose)
         seen.append(world.stream().watermark_ms // 1000 - 1_706_450_400)
     worker.close()
     assert seen == [90, 91, 120]  # min of what each has brought, while the process lives
@@ -240,7 +240,7 @@ def test_a_stream_of_several_survives_deaths(tmp_path: Path, spark_engine: Spark
     for some in files:
         if oracle.number in world.starts:
             oracle.restart()
-        oracle.settle(some, whose=world.whose)
+        oracle.add_batch(some, whose=world.whose)
     check(world, oracle)
     assert sum(oracle.late.values()) > len(DEATHS)
 

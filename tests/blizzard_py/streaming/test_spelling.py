@@ -248,12 +248,12 @@ def test_a_respelled_query_goes_on_with_its_state(world: EventWorld) -> None:
         worker = of(world, query)
         assert len(notes(world)) == (0, 3)[number]
         rows = [row(101 + number, bytes_=number + 1), row(104, "b")]
-        oracle.settle({world.put(rows): rows})
+        oracle.add_batch({world.put(rows): rows})
         world.drain(worker)
         worker.close()
         assert notes(world) == []  # from now on it is spelled so
     rows = [row(150)]
-    oracle.settle({world.put(rows): rows})
+    oracle.add_batch({world.put(rows): rows})
     world.drain()
     assert windows_of(world.table()) == oracle.emitted
     assert world.stream().query == world.pipeline().parts.query_fingerprint

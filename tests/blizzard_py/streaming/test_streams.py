@@ -60,7 +60,7 @@ def world(tmp_path: Path, spark_engine: SparkEngine) -> EventWorld:
 def settle(world: EventWorld, oracle: Oracle, batches: list[Rows]) -> None:
     """The batches, each a file, through the world and the oracle."""
     for rows in batches:
-        oracle.settle({world.put(rows): rows})
+        oracle.add_batch({world.put(rows): rows})
     world.drain()
 
 
@@ -211,7 +211,7 @@ def test_a_row_of_the_far_future_is_a_letter_and_moves_nothing(world: EventWorld
     far = row(101) | {"ts": "2999-01-01T00:00:00Z"}
     oracle = Oracle(TUMBLING)
     world.put([row(101), far])
-    oracle.settle({"0001.ndjson": [row(101)]})
+    oracle.add_batch({"0001.ndjson": [row(101)]})
     settle(world, oracle, [[row(102)]])
     stream = world.stream()
     assert (stream.ahead_rows, stream.late_rows) == (1, 0)
@@ -344,7 +344,7 @@ def test_a_snapshot_of_the_state_is_packed_and_restored(world: EventWorld) -> No
     found = False
     while not found:
         rows = next(batches)
-        oracle.settle({world.put(rows): rows})
+        oracle.add_batch({world.put(rows): rows})
         world.drain(worker)
         found = any("/SSTs/" in path for path in world.stream().packs)
     worker.close()
@@ -378,14 +378,14 @@ def test_the_watermark_is_advanced_without_a_row(
     world.pipeline_settings = {"schema": {"fields": fields}}
     oracle = Oracle(settings)
     settle(world, oracle, [[row(107, id_=1), row(101, "b", id_=2)], [row(118, id_=3)]])
-    oracle.settle({}, world.advance(130))
+    oracle.add_batch({}, world.advance(130))
     world.drain()
     assert world.stream().watermark_ms == 1_706_450_530_000
     assert world.stream().max_event_time_ms == 1_706_450_518_000
     assert not world.stream().is_to_advance
     to_ms = world.advance(150)
     rows = [row(129, id_=1), row(140, "b", id_=2), row(170, id_=3)]
-    oracle.settle({world.put(rows): rows}, to_ms)  # it comes with the files that there are, once
+    oracle.add_batch({world.put(rows): rows}, to_ms)  # it comes with the files that there are, once
     settle(world, oracle, [[row(152, id_=4)], [row(300, id_=5)]])
     agree(world, oracle)
     if "deduplicate" in settings:

@@ -61,7 +61,7 @@ class Director:
                 action()
                 self._pause(self._pace.moment(self._chance))
 
-    def settle(self) -> None:
+    def restart_all(self) -> None:
         """Stop all daemons and start new ones."""
         self._terminate()
 

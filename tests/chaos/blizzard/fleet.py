@@ -38,7 +38,7 @@ class Daemon:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def says(self, event: str) -> bool:
+    def has_logged(self, event: str) -> bool:
         """Return whether the daemon's log has the event."""
         return f'"event": "{event}"' in self.log.read_text(errors="replace")
 
@@ -93,7 +93,7 @@ class Fleet:
     def wait_for(self, event: str, daemon: Daemon, secs: float) -> None:
         """Until the daemon has logged it. Raises `Trouble` if that takes longer than ``secs``."""
         until = time.monotonic() + secs
-        while not daemon.says(event):
+        while not daemon.has_logged(event):
             self.watch(_TICK_SECS, daemon)
             if time.monotonic() > until:
                 raise daemon.trouble(f"did not get as far as {event!r} within {secs:.0f} s")

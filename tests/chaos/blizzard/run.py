@@ -60,13 +60,13 @@ def run_s3(folder: Path, plan: Plan, server: S3Server) -> dict[str, int]:
 
 def _run(folder: Path, plan: Plan, place: Place) -> dict[str, int]:
     try:
-        return _judged(folder, plan, place)
+        return _run_and_check(folder, plan, place)
     except Trouble as trouble:
         seed = f"seed {plan.seed}, {plan.secs:g} s with a grace period of {plan.pace.grace:g} s"
         raise Trouble(f"{seed}: {trouble}") from None
 
 
-def _judged(folder: Path, plan: Plan, place: Place) -> dict[str, int]:
+def _run_and_check(folder: Path, plan: Plan, place: Place) -> dict[str, int]:
     control = folder / "control"
     control.mkdir()
     fleet = Fleet(place.scenario, control)
@@ -80,8 +80,8 @@ def _judged(folder: Path, plan: Plan, place: Place) -> dict[str, int]:
         director.run(began + plan.secs)
         files = writer.finish()
         place.calm()
-        director.settle()
-        _settle(place, plan, director, files)
+        director.restart_all()
+        _wait_until_complete(place, plan, director, files)
         director.stop()
         for program in ("blizzard", "penguin"):
             fleet.drain(program, _SETTLE_SECS)
@@ -95,7 +95,9 @@ def _judged(folder: Path, plan: Plan, place: Place) -> dict[str, int]:
     return counts
 
 
-def _settle(place: Place, plan: Plan, director: Director, files: list[Written]) -> None:
+def _wait_until_complete(
+    place: Place, plan: Plan, director: Director, files: list[Written]
+) -> None:
     """Until all is well, or long enough for it never to be."""
     until = time.monotonic() + 3 * plan.pace.grace + _SETTLE_SECS
     while time.monotonic() < until:

@@ -52,38 +52,38 @@ class Dying:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    def _asked(self, action: Callable[[], T]) -> T:
+    def _with_faults(self, action: Callable[[], T]) -> T:
         return self._faults.around(action, lambda: Unavailable("no answer"))
 
     def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
-        return iter(self._asked(lambda: list(self._inner.list_range(after, until))))
+        return iter(self._with_faults(lambda: list(self._inner.list_range(after, until))))
 
     def stat(self, path: str) -> Entry | None:
-        return self._asked(lambda: self._inner.stat(path))
+        return self._with_faults(lambda: self._inner.stat(path))
 
     def read(self, path: str) -> bytes:
-        return self._asked(lambda: self._inner.read(path))
+        return self._with_faults(lambda: self._inner.read(path))
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        return self._asked(lambda: self._inner.read_range(path, start, end))
+        return self._with_faults(lambda: self._inner.read_range(path, start, end))
 
     def read_versioned(self, path: str) -> tuple[bytes, str]:
-        return self._asked(lambda: self._inner.read_versioned(path))
+        return self._with_faults(lambda: self._inner.read_versioned(path))
 
     def open_output(self, path: str) -> BinaryIO:
-        return self._asked(lambda: self._inner.open_output(path))
+        return self._with_faults(lambda: self._inner.open_output(path))
 
     def sync(self, path: str) -> None:
-        self._asked(lambda: self._inner.sync(path))
+        self._with_faults(lambda: self._inner.sync(path))
 
     def put_atomic(self, path: str, data: bytes) -> None:
-        self._asked(lambda: self._inner.put_atomic(path, data))
+        self._with_faults(lambda: self._inner.put_atomic(path, data))
 
     def put_if(self, path: str, data: bytes, version: str | None) -> str:
-        return self._asked(lambda: self._inner.put_if(path, data, version))
+        return self._with_faults(lambda: self._inner.put_if(path, data, version))
 
     def delete(self, path: str) -> None:
-        self._asked(lambda: self._inner.delete(path))
+        self._with_faults(lambda: self._inner.delete(path))
 
 
 def faulty(storage: Storage, faults: Faults) -> Any:

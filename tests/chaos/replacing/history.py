@@ -53,7 +53,7 @@ class History:
         """All of it. Raises `AssertionError`."""
         for _ in range(STEPS):
             self.step()
-        self.settle()
+        self.finish()
         self.check()
         return {**self.counts, "deaths": self.faults.deaths, "answers lost": self.faults.lost}
 
@@ -177,7 +177,7 @@ class History:
             if depth == 0:
                 self.turn(other, depth + 1)
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Everything arrives, and faults end."""
         self.faults.rate = 0
         for put in self.held:

@@ -27,7 +27,7 @@ def output_ids_come_once(_world: World) -> Iterator[None]:
 
 
 @guard("Penguin forgets output ids when it starts, those of the mirror and of the log")
-def output_ids_are_kept(_world: World) -> Iterator[None]:
+def output_ids_are_stored(_world: World) -> Iterator[None]:
     real = table_view.gather_output_ids
 
     def gathered(*arguments: Any) -> Any:

@@ -19,7 +19,7 @@ from tests.simulation.world import World
 
 
 @guard("nobody remembers that a request took files of which the time is to come")
-def taken_ahead_is_remembered(_world: World) -> Iterator[None]:
+def requested_future_files_are_remembered(_world: World) -> Iterator[None]:
     def selected(state: Any, request_id: str, found: Any, now: float) -> Any:
         return with_selected(state, request_id, replace(found, ahead=()), now)
 

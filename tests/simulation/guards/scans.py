@@ -226,13 +226,13 @@ def cold_floor_is_frozen(_world: World) -> Iterator[None]:
 
 
 @guard("partitions ahead of time are tracked like any other")
-def ahead_of_time_apart(_world: World) -> Iterator[None]:
+def future_partitions_are_separate(_world: World) -> Iterator[None]:
     with mock.patch.object(discovery.Places, "take", always):
         yield
 
 
 @guard("the sweep does not ask the journal what was done")
-def journal_is_asked(_world: World) -> Iterator[None]:
+def sweep_reads_journal(_world: World) -> Iterator[None]:
     with mock.patch.object(Ledger, "look", nothing):
         yield
 

@@ -54,13 +54,13 @@ def journal_is_counted(_world: World) -> Iterator[None]:
 
 
 @guard("nobody looks which batches the outputs are of that wait for their commit")
-def outputs_tell(_world: World) -> Iterator[None]:
+def waiting_outputs_are_read(_world: World) -> Iterator[None]:
     with mock.patch.object(stale, "newest_waiting", nothing):
         yield
 
 
 @guard("nobody asks the log, or outputs that lie there, how far a source is")
-def transactions_tell(_world: World) -> Iterator[None]:
+def transactions_are_read(_world: World) -> Iterator[None]:
     with (
         mock.patch.object(stale, "newest_transactions", return_value={}),
         mock.patch.object(stale, "newest_waiting", nothing),

@@ -23,7 +23,7 @@ from blizzard_py.connections.http.model import (
 )
 from blizzard_py.connections.http.reader import access
 from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
-from tests.support.api_server import ApiServer, Asked, Reply, reply
+from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply
 
 ROWS = [{"id": 1}]
 HUSH = "hush-hush-hush"
@@ -40,11 +40,11 @@ def oauth(api: ApiServer, **more: str) -> ClientCredentials:
     return ClientCredentials(f"{api.url}/token", "me", HUSH, **more)  # type: ignore[arg-type]  # a test's shorthand
 
 
-def guarded(tokens: list[str], lasts: int = 3600) -> Callable[[Asked], Reply]:
+def guarded(tokens: list[str], lasts: int = 3600) -> Callable[[ReceivedRequest], Reply]:
     """Gives the tokens in turn, and rows to whoever shows the last one given."""
     given: list[str] = []
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         if asked.path == "/token":
             given.append(tokens[len(given)])
             return reply({"access_token": given[-1], "expires_in": lasts})
@@ -86,7 +86,7 @@ def test_a_token_is_asked_for_once_and_used_for_all_pages(api: ApiServer, clock:
     answer = guarded(["one"])
     pages = iter([{"n": "2"}, {"n": "3"}, {}])
 
-    def paged(asked: Asked) -> Reply:
+    def paged(asked: ReceivedRequest) -> Reply:
         found = answer(asked)
         ok = asked.path != "/token" and found.status == 200
         return reply({"items": ROWS, **next(pages)}) if ok else found
@@ -120,7 +120,7 @@ def test_a_token_that_ends_early_is_renewed_once_for_each_request(
     valid: list[str] = []
     pages = iter("234")
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         if asked.path == "/token":
             valid.append(f"token{len(api.asked)}")
             return reply({"access_token": valid[-1], "expires_in": 3600})
@@ -154,7 +154,7 @@ def test_a_token_is_renewed_before_it_ends(api: ApiServer, clock: FakeTime) -> N
     tokens = guarded(["one", "two"], lasts=100)
     pages = iter(["2", "3", None])
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         found = tokens(asked)
         if asked.path == "/token" or found.status != 200:
             return found

@@ -13,10 +13,10 @@ from blizzard_core.settings.query_sources import PagesSettings
 from blizzard_py.connections.http.checks import problems
 from blizzard_py.connections.http.model import EndSign, PageKind, Pages
 from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
-from tests.support.api_server import ApiServer, Asked, Reply, reply
+from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply
 
 SIZE = 3
-Answer = Callable[[Asked], Reply]
+Answer = Callable[[ReceivedRequest], Reply]
 
 
 def page_of(rows: list[int], start: int) -> list[int]:
@@ -26,7 +26,7 @@ def page_of(rows: list[int], start: int) -> list[int]:
 def last_cursor_again(rows: list[int]) -> Answer:
     """The end's cursor is given for ever, with no records behind it."""
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         found = page_of(rows, start := int(asked.params.get("cursor", 0)))
         return reply({"items": found, "next": str(start + len(found))})
 
@@ -36,7 +36,7 @@ def last_cursor_again(rows: list[int]) -> Answer:
 def last_page_again(rows: list[int]) -> Answer:
     """The last page names itself."""
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         start = int(asked.params.get("cursor", 0))
         after = start + SIZE
         return reply({"items": page_of(rows, start), "next": after if after < len(rows) else start})
@@ -47,7 +47,7 @@ def last_page_again(rows: list[int]) -> Answer:
 def cursor_zero(rows: list[int]) -> Answer:
     """Behind the last page comes the first again."""
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         start = int(asked.params.get("cursor", 0))
         after = start + SIZE
         return reply({"items": page_of(rows, start), "next": after if after < len(rows) else 0})
@@ -58,7 +58,7 @@ def cursor_zero(rows: list[int]) -> Answer:
 def next_for_ever(rows: list[int]) -> Answer:
     """Empty pages, each with another ``rel=next``."""
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         start = int(asked.params.get("cursor", 0))
         more = str(start + SIZE < len(rows)).lower()
         link = f'</rows?cursor={start + SIZE}>; rel="next"; results="{more}"'
@@ -70,7 +70,7 @@ def next_for_ever(rows: list[int]) -> Answer:
 def clamped(rows: list[int]) -> Answer:
     """A page number above the last one is taken for the last one."""
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         last = max(1, -(-len(rows) // SIZE))
         return reply({"items": page_of(rows, (min(int(asked.params["p"]), last) - 1) * SIZE)})
 

@@ -10,7 +10,7 @@ from blizzard_core.errors import SourceError, Unavailable
 from blizzard_py.connections.http.model import PageKind, Pages, Request
 from blizzard_py.connections.http.reader import HttpReader, access
 from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
-from tests.support.api_server import ApiServer, Asked, Reply, reply, shop
+from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply, shop
 
 ORDERS = [{"id": n, "updated_at": f"2026-01-{n + 1:02}T00:00:00+00:00"} for n in range(7)]
 CURSOR = Pages("cursor", "cursor", "meta.next")
@@ -226,7 +226,7 @@ def test_a_page_is_gone_when_the_next_one_is_asked_for(api: ApiServer, clock: Fa
     body = b'[{"a": "' + b"x" * 5_000_000 + b'"}]'
     held = []
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: ReceivedRequest) -> Reply:
         held.append(tracemalloc.get_traced_memory()[0])
         return Reply(body if int(asked.params["p"]) < 6 else b"[]")
 

@@ -31,7 +31,7 @@ from blizzard_py.connections.protocol import Split
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
 from tests.blizzard_py.connections.http.world import NOW, FakeTime, made
-from tests.support.api_server import ApiServer, Asked, Reply, reply
+from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply
 
 SIZES = range(10, 101)
 PUSH = Push(PushFrom("start_time"), PushTo("end_time"))
@@ -43,12 +43,12 @@ class Strict:
     """Answers what it documents, and resets the connection of any other method than one."""
 
     def __init__(self, api: ApiServer, method: str = "GET") -> None:
-        self.refused: list[Asked] = []
+        self.refused: list[ReceivedRequest] = []
         self._method = method
         api.answer = self.answer
         api.date = lambda: NOW
 
-    def answer(self, asked: Asked) -> Reply:
+    def answer(self, asked: ReceivedRequest) -> Reply:
         given = {**asked.params, **(asked.json if asked.body else {})}
         names = [name for name in given if name != "token"]
         known = [["state", "end_time", "max_results"]]

@@ -188,7 +188,7 @@ def test_a_task_that_fails_for_now_fails_the_window_and_one_reading_is_published
         world.drain()
     assert world.table_rows() == []
     assert world.known()["watermark"] == {}
-    world.settle()
+    world.drain_with_errors()
     assert world.texts() == ["a, changed since", *"bcde"]
 
 
@@ -368,7 +368,7 @@ def test_any_number_of_deaths_while_the_table_is_written(seed: int) -> None:
     if not back:
         put(world, (top + 5, "last"))
         expected.append("last")
-    world.settle()
+    world.drain_with_errors()
     assert world.texts() == sorted(expected)
 
 
@@ -399,9 +399,9 @@ def test_death_and_another_configuration_neither_lose_nor_double_a_row(
         dying.arm(-1)
         world.asking = after
         for hour, text in ((4, "d"), (5, "e")):
-            world.settle()
+            world.drain_with_errors()
             hours(world, (hour, text))
-        world.settle()
+        world.drain_with_errors()
         assert world.texts() == ["a", "b", "c", "d", "e", "tie"], at
         if not died:
             assert at > 8

@@ -113,7 +113,7 @@ def test_a_unit_that_fails_costs_itself_alone_and_its_success_closes_its_letter(
     assert world.letters()
     world.table.broken = set()
     world.now += 90_000
-    world.settle()
+    world.drain_with_errors()
     assert "b" in world.seen()
     assert not [path for path in world.dlq.objects if "replayed" not in path]
 
@@ -125,7 +125,7 @@ def test_a_source_that_is_down_is_no_failure_of_units() -> None:
         world.drain()
     assert not any(u["failures"] for u in world.checkpoint()["units"]["open"].values())
     world.table.broken = set()
-    world.settle()
+    world.drain_with_errors()
     assert world.seen() == ["a", "b", "c", "d"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 
 import pytest
@@ -33,61 +33,13 @@ from blizzard_core.errors import (
     StateError,
     Unavailable,
 )
-from blizzard_core.observability.activity import Activity
 from blizzard_core.signals import INTERRUPTED
 from tests.support.scenario import ROOT
+from tests.support.scripted_worker import InstantStop, ScriptedWorker
 
 
-class Clock:
-    """A stop event whose waits return at once and are written down."""
-
-    def __init__(self, stop_after: int | None = None) -> None:
-        self.waits: list[float] = []
-        self.stop_after = stop_after
-        self.stopped = False
-
-    def is_set(self) -> bool:
-        return self.stopped
-
-    def set(self) -> None:
-        self.stopped = True
-
-    def wait(self, timeout: float | None = None) -> bool:
-        assert timeout is not None
-        self.waits.append(timeout)
-        if self.stop_after is not None and len(self.waits) >= self.stop_after:
-            self.stopped = True
-        return self.stopped
-
-
-@dataclass
-class Scripted:
-    """A worker that returns or raises what it is told, in turn."""
-
-    script: Iterator[bool | BaseException]
-    name: str = "w"
-    poll_interval_secs: float = 60.0
-    called_at: int = 0
-    asked: int = 0
-    cancelled: threading.Event = field(default_factory=threading.Event)
-    activity: Activity = field(default_factory=lambda: Activity("w", "", lambda: 0.0))
-
-    def cycle(self, stop: StopEvent) -> bool:  # noqa: ARG002 (the protocol's)
-        step = next(self.script)
-        if isinstance(step, BaseException):
-            raise step
-        return step
-
-    def is_called(self) -> bool:
-        self.asked += 1
-        return self.asked == self.called_at
-
-    def cancel(self) -> None:
-        self.cancelled.set()
-
-
-def scripted(*steps: bool | BaseException) -> Scripted:
-    return Scripted(iter(steps))
+def scripted(*steps: bool | BaseException) -> ScriptedWorker:
+    return ScriptedWorker(iter(steps))
 
 
 ONCE = Loop(once=True, jitter_secs=0, grace_secs=0)
@@ -95,33 +47,33 @@ FOREVER = Loop(once=False, jitter_secs=10, grace_secs=0, chance=lambda: 0.5)
 
 
 def test_once_drains_without_waiting() -> None:
-    clock = Clock()
+    clock = InstantStop()
     assert run_worker(scripted(True, True, False), ONCE, clock) == 0
     assert clock.waits == []
 
 
 def test_forever_polls_at_the_interval_plus_jitter_and_at_once_after_work() -> None:
-    clock = Clock(stop_after=4)
+    clock = InstantStop(stop_after=4)
     assert run_worker(scripted(True, False, False), FOREVER, clock) == 0
     assert clock.waits == [60.0, 5.0, 60.0, 5.0]
 
 
 def test_a_worker_that_is_called_looks_before_its_pause_is_over() -> None:
-    clock = Clock(stop_after=6)
-    worker = Scripted(iter([False, False]), poll_interval_secs=86_400.0, called_at=3)
+    clock = InstantStop(stop_after=6)
+    worker = ScriptedWorker(iter([False, False]), poll_interval_secs=86_400.0, called_at=3)
     assert run_worker(worker, FOREVER, clock) == 0
     assert (clock.waits, worker.asked) == ([60.0] * 6, 5)
 
 
 def test_a_worker_that_backs_off_is_called_as_well() -> None:
-    clock = Clock(stop_after=9)
-    worker = Scripted(iter([Unavailable("x")] * 9), called_at=1)
+    clock = InstantStop(stop_after=9)
+    worker = ScriptedWorker(iter([Unavailable("x")] * 9), called_at=1)
     assert run_worker(worker, FOREVER, clock) == 0
     assert clock.waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
 def test_errors_that_may_pass_are_backed_off_and_success_starts_over() -> None:
-    clock = Clock(stop_after=6)
+    clock = InstantStop(stop_after=6)
     x = Unavailable("x")
     steps: list[bool | BaseException] = [x, x, x, False, x]
     assert run_worker(scripted(*steps), FOREVER, clock) == 0
@@ -139,21 +91,21 @@ def test_workers_that_fail_together_come_back_apart() -> None:
     loop = Loop(once=False, jitter_secs=10, grace_secs=0, chance=lambda: next(chances))
     waits = []
     for _ in range(3):
-        clock = Clock(stop_after=1)
+        clock = InstantStop(stop_after=1)
         assert run_worker(scripted(Unavailable("x")), loop, clock) == 0
         waits += clock.waits
     assert waits == [0.5, 0.75, 1.499]
 
 
 def test_once_gives_up_after_a_bounded_number_of_tries() -> None:
-    clock = Clock()
+    clock = InstantStop()
     assert run_worker(scripted(*[Unavailable("x")] * 99), ONCE, clock) == 1
     assert len(clock.waits) == ONCE_TRIES - 1
 
 
 def test_a_store_that_refuses_is_tried_again_by_a_daemon_and_told_at_once_by_once() -> None:
-    assert run_worker(scripted(AccessDenied("x")), ONCE, Clock()) == 1
-    clock = Clock(stop_after=1)
+    assert run_worker(scripted(AccessDenied("x")), ONCE, InstantStop()) == 1
+    clock = InstantStop(stop_after=1)
     assert run_worker(scripted(AccessDenied("x")), FOREVER, clock) == 0
     assert clock.waits == [1]
 
@@ -163,11 +115,11 @@ def test_a_store_that_refuses_is_tried_again_by_a_daemon_and_told_at_once_by_onc
     [(StateError("x"), 1), (ConfigError("x", ["y"]), 2), (RuntimeError("a bug"), 1)],
 )
 def test_errors_that_stay_end_the_worker_with_their_code(error: Exception, code: int) -> None:
-    assert run_worker(scripted(error), FOREVER, Clock()) == code
+    assert run_worker(scripted(error), FOREVER, InstantStop()) == code
 
 
 def test_cancelled_work_is_a_clean_end() -> None:
-    assert run_worker(scripted(Cancelled("x")), FOREVER, Clock()) == 0
+    assert run_worker(scripted(Cancelled("x")), FOREVER, InstantStop()) == 0
 
 
 def test_one_failing_worker_does_not_stop_the_others() -> None:
@@ -182,12 +134,12 @@ def test_a_fenced_worker_ends_the_daemon_after_the_others_steps() -> None:
     """Finding 26: it ended alone, `/health` stayed green, and nothing ever restarted it."""
     fencing = threading.Event()
 
-    class Fenced(Scripted):
+    class Fenced(ScriptedWorker):
         def cycle(self, stop: StopEvent) -> bool:  # noqa: ARG002 (the protocol's)
             assert fencing.wait(30)
             raise FencedError("taken over")
 
-    class Busy(Scripted):
+    class Busy(ScriptedWorker):
         steps = 0
 
         def cycle(self, stop: StopEvent) -> bool:
@@ -214,7 +166,7 @@ def test_of_a_fenced_worker_the_others_hear_nothing_with_once() -> None:
 def test_other_errors_that_stay_leave_the_others_alone() -> None:
     stop = threading.Event()
 
-    class Last(Scripted):
+    class Last(ScriptedWorker):
         turns = 0
 
         def cycle(self, stop: StopEvent) -> bool:
@@ -228,7 +180,7 @@ def test_other_errors_that_stay_leave_the_others_alone() -> None:
 
 
 def test_after_the_grace_period_running_work_is_cancelled() -> None:
-    class Stubborn(Scripted):
+    class Stubborn(ScriptedWorker):
         def cycle(self, stop: StopEvent) -> bool:
             stop.set()
             assert self.cancelled.wait(30)
@@ -260,14 +212,14 @@ def test_once_that_was_interrupted_is_not_done_and_a_daemon_that_was_stopped_is(
     assert run([scripted(True, False)], ONCE, stopped) == INTERRUPTED
     assert run([scripted(True, False)], FOREVER, stopped) == 0
     # Work that was given up within the grace period, and an error beside it.
-    assert run_worker(scripted(Cancelled("x")), ONCE, Clock()) == INTERRUPTED
-    assert run_worker(scripted(Cancelled("x")), FOREVER, Clock()) == 0
+    assert run_worker(scripted(Cancelled("x")), ONCE, InstantStop()) == INTERRUPTED
+    assert run_worker(scripted(Cancelled("x")), FOREVER, InstantStop()) == 0
     workers = [scripted(Cancelled("x")), scripted(ConfigError("c", []))]
     assert run(workers, ONCE, threading.Event()) == 2
 
 
 @dataclass
-class StoppedInACycle(Scripted):
+class StoppedInACycle(ScriptedWorker):
     """A worker that is told to stop while it looks, and so does nothing of what is there."""
 
     def cycle(self, stop: StopEvent) -> bool:
@@ -276,8 +228,8 @@ class StoppedInACycle(Scripted):
 
 
 def test_who_was_stopped_while_it_looked_does_not_say_that_all_is_done() -> None:
-    assert run_worker(StoppedInACycle(iter([False])), ONCE, Clock()) == INTERRUPTED
-    assert run_worker(StoppedInACycle(iter([False])), FOREVER, Clock()) == 0
+    assert run_worker(StoppedInACycle(iter([False])), ONCE, InstantStop()) == INTERRUPTED
+    assert run_worker(StoppedInACycle(iter([False])), FOREVER, InstantStop()) == 0
 
 
 def test_every_error_of_ours_has_an_exit_code_and_a_retry_policy() -> None:

@@ -21,20 +21,9 @@ from blizzard_core.redact import MASK, learn, redacted
 from blizzard_core.settings.load import load_config
 from blizzard_core.storage.failures import wrap_error
 from blizzard_core.text import json_safe, printable, printable_lines, shortened
+from tests.support.hostile_texts import HOSTILE
 
 SECRET = "Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5"
-
-HOSTILE = (
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "\x1b[2J\x1b]0;owned\x07",
-    "\x9b31m",
-    "a\r\nb\x00\x7f",
-    "\u202egnp.exe\u2066\u200f",
-    "\udc80\udcff",
-    "\u2028\ufeff",
-    "\U000e0041",
-)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from blizzard_core.text import in_utc, iso, shell_word, utf8_name
-from tests.blizzard_core.test_redact import HOSTILE
+from tests.support.hostile_texts import HOSTILE
 
 ODD = [
     "a b",

@@ -18,7 +18,7 @@ from penguin_py.__main__ import main
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import BEYOND
 from penguin_py.planning.batch_planner import Forecast
-from tests.penguin_py.planning.test_recovery import Counting
+from tests.support.counting_storage import CountingStorage
 from tests.support.penguin_world import World, parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root
 
@@ -114,7 +114,7 @@ def test_a_plan_knows_what_is_not_ours_and_what_is_too_old(world: World) -> None
 def test_a_plan_reads_the_footers_of_one_commit_and_says_how_many_it_left(world: World) -> None:
     for number in range(7):
         world.put(f"{DAY}/b{number}.parquet", {"id": [number]})
-    storage: Any = Counting(world.storage)
+    storage: Any = CountingStorage(world.storage)
     table = world.table(**BY_DATE, max_files_per_commit=3)
     penguin = world.penguin_on(table, storage, DeltaLog(table, storage, world.pool))
     _, files, told = penguin.outlook()

@@ -17,7 +17,7 @@ from blizzard_core.storage.local import LocalStorage
 from penguin_py.__main__ import main
 from penguin_py.activity import TableActivity
 from penguin_py.page import page_providers, table_commands
-from tests.blizzard_core.observability.test_commits import commit
+from tests.support.delta_commits import commit
 
 # Commits here are single lines of a log.
 pytestmark = pytest.mark.unreadable_tables

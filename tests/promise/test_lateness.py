@@ -16,8 +16,8 @@ import pytest
 from blizzard_core.errors import AccessDenied, StorageError
 from blizzard_core.settings.sources import PartitionFilter
 from blizzard_core.storage.protocol import ListingPage, order_key
-from tests.blizzard_py.edits.test_checkpoint_edit import set_to
 from tests.support.blizzard_world import World
+from tests.support.checkpoint_edits import set_to
 from tests.support.letter_world import FIRST, SECOND, LetterWorld
 from tests.support.promise_world import (
     DAY,

@@ -170,13 +170,13 @@ def test_stale_checkpoint_with_published_batch_can_be_set(
     checkpoint = shop.lake / "_blizzard/answers_checkpoint.json"
     saves: list[bytes] = []
     with monkeypatch.context() as watched:
-        tell = BatchRecords.tell
+        write = BatchRecords.write
 
-        def save_and_tell(*arguments: Any) -> None:
+        def save_and_write(*arguments: Any) -> None:
             saves.append(checkpoint.read_bytes())
-            tell(*arguments)
+            write(*arguments)
 
-        watched.setattr(BatchRecords, "write", save_and_tell)
+        watched.setattr(BatchRecords, "write", save_and_write)
         lake_round(shop, 1)
     lake_round(shop, 2)
     checkpoint.write_bytes(saves[0])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from blizzard_core.handover.groups import Group, GroupFile, encode_group, group_path
+from penguin_py.pipeline import TablePipeline
 from tests.support.penguin_world import World, parquet
 
 Rows = Mapping[str, list[Any]]
@@ -75,3 +76,34 @@ def unit(source: str, unit_key: str, low: int) -> str:
 def reading(source: str, unit_key: str, low: int) -> tuple[str, str]:
     """The range that a reading of a unit from ``low`` on replaces."""
     return unit(source, unit_key, low), f"{source}/{unit_key}0"
+
+
+S = "p_s"
+
+
+def rows(key: str, low: int, values: list[int], **more: Any) -> dict[str, list[Any]]:
+    return {"id": values, "_unit": [unit(S, key, low)] * len(values), **more}
+
+
+def ids(world: World) -> list[int]:
+    return sorted(row["id"] for row in world.rows())
+
+
+def standing(world: World, **settings: Any) -> dict[str, Any]:
+    penguin = world.penguin(**settings)
+    found = penguin.groups(penguin.snapshot())
+    return {source: standing.to_json() for source, standing in found.items()}
+
+
+def once_between(penguin: TablePipeline, does: Callable[[], object]) -> None:
+    """Something happens after the next commit was planned and before it is made."""
+    log = penguin._delta  # noqa: SLF001  # between two of its steps nobody else can get
+    commit = log.commit
+    todo = [does]
+
+    def late(*arguments: Any) -> None:
+        while todo:
+            todo.pop()()
+        commit(*arguments)
+
+    log.commit = late  # type: ignore[method-assign]  # what is called next

@@ -17,8 +17,8 @@ from blizzard_py.requests.progress import RequestState
 from blizzard_py.requests.report import ReportLine
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
-from tests.blizzard_py.ingest.test_group_publishing import groups_of
 from tests.support.letter_world import RecordWorld
+from tests.support.published_groups import groups_of
 from tests.support.request_world import DAY, SOURCE_ID, made
 
 
@@ -140,3 +140,20 @@ def _left(group: Group, output_id: str, rows: list[str]) -> list[str]:
 
 def _stem(path: str) -> str:
     return path.rpartition("/")[2].removesuffix(".json")
+
+
+def is_rejected(found: Outcome, why: str) -> bool:
+    """Whether a request was refused for a reason, and nothing is left to do of it."""
+    assert found.request.state == "rejected", found
+    assert found.files == []
+    return why in found.request.reason
+
+
+def with_a_bad_record(*, named: bool = True, raw: str = "6:bad") -> ReplaceWorld:
+    """A file that was taken but for one record."""
+    world = ReplaceWorld(named=named)
+    world.put(f"{DAY}/6.json", "6:a", "?6:bad")
+    world.drain()
+    record = {"path": f"mem://raw/{DAY}/6.json", "line": 2, "raw": raw}
+    world.put_records(record, batch=world.open_letters()[0].batch)
+    return world

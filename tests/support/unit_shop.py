@@ -130,3 +130,30 @@ class UnitShop:
         path = self.lake / checkpoint_path(ID)
         found: dict[str, Any] = json.loads(path.read_text())
         return found
+
+
+def api_shop(folder: Path, url: str, params: dict[str, str], **units: Any) -> UnitShop:
+    shop = UnitShop(folder, **units)
+    shop.document["connections"] = {"api": {"driver": "http", "base_url": url}}
+    shop.source.pop("query")
+    request = {"path": "/rows", "params": params}
+    shop.source.update(kind="http", connection="api", records="items", request=request)
+    shop.document["pipelines"]["p"]["schema"]["fields"] = [{"name": "text", "type": "string"}]
+    return shop
+
+
+def snapshots(folder: Path) -> UnitShop:
+    shop = UnitShop(folder)
+    for key in ("units", "query"):
+        del shop.source[key]
+    shop.source.update(table="answers", snapshot=True)
+    return shop
+
+
+def windows(folder: Path) -> UnitShop:
+    shop = UnitShop(folder)
+    for key in ("units", "query"):
+        del shop.source[key]
+    mark = {"columns": ["day"], "bound": "max", "backward": {"days": 3}, "reread": "replace"}
+    shop.source.update(table="answers", watermark=mark)
+    return shop

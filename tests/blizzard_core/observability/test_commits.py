@@ -11,16 +11,8 @@ from blizzard_core.bounds import SHOWN_COMMIT_BYTES
 from blizzard_core.delta_json import commit_path
 from blizzard_core.observability.commits import COMMITS_SHOWN, CommitTail, summarize_commit
 from blizzard_core.storage.protocol import Entry
+from tests.support.delta_commits import commit
 from tests.support.memory_store import MemoryStorage
-
-
-def commit(*paths: str, rows: int = 10, **info: Any) -> bytes:
-    head = {"commitInfo": {"timestamp": 1_800_000_000_500, "operation": "WRITE", **info}}
-    adds = [
-        {"add": {"path": path, "size": 100, "stats": json.dumps({"numRecords": rows})}}
-        for path in paths
-    ]
-    return "\n".join(json.dumps(line) for line in (head, *adds)).encode()
 
 
 class Counting(MemoryStorage):

@@ -30,7 +30,7 @@ from blizzard_core.observability.notices import notices, worst
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.sources.activity import NONE_APART, SourceActivity
 from blizzard_py.state.source_state import Batch
-from tests.blizzard_core.test_daemon import Clock, Scripted
+from tests.support.scripted_worker import InstantStop, ScriptedWorker
 
 NOW = 1_000_000.0
 WORKING = Pulse("p/s", "working", NOW, NOW + QUIET_SECS, polls=1)
@@ -99,8 +99,8 @@ def test_publishing_beside_a_running_job_does_not_shorten_its_time(
 
 def ended(*steps: bool | BaseException) -> Pulse:
     """The pulse of a loop that really ran and ended by this."""
-    worker = Scripted(iter(steps))
-    run_worker(worker, Loop(once=False, jitter_secs=0, grace_secs=0), Clock())
+    worker = ScriptedWorker(iter(steps))
+    run_worker(worker, Loop(once=False, jitter_secs=0, grace_secs=0), InstantStop())
     return worker.activity.pulse
 
 
@@ -155,13 +155,13 @@ def test_a_loop_whose_store_hangs_is_not_ready_and_one_that_runs_a_job_is(
 def test_the_loop_tells_its_turns() -> None:
     steps: Iterator[bool | BaseException] = iter([Unavailable("x"), True, False])
 
-    class Watched(Scripted):
+    class Watched(ScriptedWorker):
         def cycle(self, stop: threading.Event) -> bool:  # type: ignore[override]
             assert self.activity.pulse.phase == "working"
             return super().cycle(stop)
 
     worker = Watched(steps)
-    clock = Clock(stop_after=2)
+    clock = InstantStop(stop_after=2)
     assert run_worker(worker, Loop(once=False, jitter_secs=0, grace_secs=0), clock) == 0
     pulse = worker.activity.pulse
     assert (pulse.phase, pulse.exit_code, pulse.failures) == ("ended", 0, 0)

@@ -20,10 +20,10 @@ from blizzard_core.observability.status_page import ResponseCache
 from blizzard_core.observability.web import Server
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.text import printable, shell_word
-from tests.blizzard_core.observability.test_web import Answer
-from tests.blizzard_core.test_redact import HOSTILE
 from tests.support import page_world
 from tests.support.browser import chromium
+from tests.support.hostile_texts import HOSTILE
+from tests.support.http_answer import Answer
 
 ONE = "#/target/orders-00/america"
 PHONE = {"viewport": {"width": 390, "height": 844}}

@@ -21,8 +21,8 @@ from blizzard_py.slices.units.state import OpenUnit, UnitsState
 from blizzard_py.slices.units.values import unit_list
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.state.source_state import SourceState
-from tests.blizzard_core.test_redact import HOSTILE
 from tests.support.browser import chromium, visited
+from tests.support.hostile_texts import HOSTILE
 
 NOW = datetime(2020, 2, 22, 9, 30, tzinfo=UTC)
 MONTHS = partitions(datetime(2019, 1, 1, tzinfo=UTC), NOW, "monthly")

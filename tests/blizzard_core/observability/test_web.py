@@ -28,9 +28,10 @@ from blizzard_core.observability.web import Server, served
 from blizzard_core.text import printable
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FinishedFile
-from tests.blizzard_core.test_redact import HOSTILE
 from tests.support.blizzard_world import World
 from tests.support.browser import Visit, chromium, visited
+from tests.support.hostile_texts import HOSTILE
+from tests.support.http_answer import Answer
 from tests.support.own_process import free_port
 from tests.support.penguin_world import World as Lake
 from tests.support.penguin_world import footer_pool
@@ -47,21 +48,6 @@ def serving(world: World, *workers: SourcePipeline) -> Iterator[tuple[Server, So
     panel = Panel("blizzard", [w.activity for w in chosen], lambda: world.now)
     with Server("127.0.0.1:0", panel) as server:
         yield server, chosen[0]
-
-
-class Answer:
-    def __init__(self, port: int, path: str, method: str = "GET", **headers: str) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.request(method, path, headers=headers)
-        response = connection.getresponse()
-        self.status = response.status
-        self.headers = response.headers
-        self.body = response.read().decode()
-        connection.close()
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
 
 
 def test_health_and_readiness_over_a_sources_life(world: World) -> None:

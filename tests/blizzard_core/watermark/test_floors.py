@@ -24,8 +24,8 @@ from blizzard_core.watermark.progress import Gap, Progress, closed_by, gaps, is_
 from blizzard_core.watermark.scan import scan
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.source_state import SourceState
-from tests.blizzard_core.watermark.test_progress import GRACE, Model, Rounds, check_promise, rounds
 from tests.support.blizzard_world import World
+from tests.support.grace_model import GRACE, Model, Rounds, check_promise, rounds
 from tests.support.memory_store import MemoryStorage
 from tests.support.stored_progress import progress_from_json
 from tests.support.watermarks import nothing_waits, passed

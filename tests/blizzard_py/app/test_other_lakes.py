@@ -13,9 +13,9 @@ from blizzard_core.settings.document import Config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.wiring import context_of
 from blizzard_py.edits.rename.run import Rename
-from tests.blizzard_py.app.test_skipped_rows import config_of, poll, write
-from tests.blizzard_py.connections.lakes.test_text_files import at
 from tests.support.asked_world import KernelEngine
+from tests.support.lake_pipelines import config_of, poll, write
+from tests.support.text_lakes import at
 
 
 def config(folder: Path, form: str = "csv", lake: str = "") -> Config:

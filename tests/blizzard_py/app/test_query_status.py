@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from blizzard_core.errors import StateError
-from tests.blizzard_py.app.queries.test_query_specs import Shop
+from tests.support.table_shop import Shop
 
 
 @pytest.fixture

@@ -3,51 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-import threading
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.settings.document import Config
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.app.inspection import status
-from blizzard_py.app.wiring import build
 from blizzard_py.state.skipped_rows import SkippedNote, skipped_rows
-from tests.blizzard_py.connections.lakes.test_text_files import START, at, put
-from tests.support.asked_world import KernelEngine
+from tests.support.lake_pipelines import config_of, poll, write
+from tests.support.text_lakes import START, at
 
 DAY = dt.timedelta(days=1)
-
-
-def config_of(folder: Path, form: str, nulls: str = "first", below: str = "") -> Config:
-    table = {"kind": "table", "connection": "lake", "table": f"in{below}"}
-    marks = {"columns": ["at"], "nulls": nulls}
-    fields = [{"name": "id", "type": "int64"}, {"name": "at", "type": "timestamp"}]
-    return Config.model_validate(
-        {
-            "spark": {"master": "local[1]"},
-            "connections": {"lake": {"driver": form, "uri": str(folder / "lake")}},
-            "pipelines": {
-                "p": {
-                    "sources": {"s": {**table, "watermark": marks}},
-                    "sink": {"table_uri": str(folder / "table")},
-                    "schema": {"fields": fields},
-                }
-            },
-        }
-    )
-
-
-def poll(config: Config) -> None:
-    """Everything that is there, by a process of its own."""
-    sink = LocalStorage(config.pipelines["p"].sink.table_uri)
-    [worker] = build(config, KernelEngine(sink))  # type: ignore[arg-type]  # any storage will do
-    while worker.cycle(threading.Event()):
-        pass
-    worker.close()
 
 
 def notes(config: Config) -> list[str]:
@@ -55,17 +23,6 @@ def notes(config: Config) -> list[str]:
     assert not errors
     found: list[str] = document["pipelines"]["p"]["sources"]["s"].get("notes", [])
     return found
-
-
-def write(form: str, path: Path, rows: list[dict[str, Any]]) -> None:
-    if form != "parquet":
-        put(form, path, rows)
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    table = pa.Table.from_pylist(rows)
-    if "at" in table.column_names:
-        table = table.set_column(1, "at", table["at"].cast(pa.timestamp("us", "UTC")))
-    pq.write_table(table, f"{path}.parquet")
 
 
 @pytest.mark.promise("G-076")

@@ -38,9 +38,9 @@ from blizzard_py.job import FinishedFile, Place
 from blizzard_py.sources.context import SourceContext, Stores
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.state_paths import StatePaths
-from tests.blizzard_core.observability.test_commits import commit
-from tests.blizzard_core.test_redact import HOSTILE
 from tests.support.blizzard_world import LineEngine, World
+from tests.support.delta_commits import commit
+from tests.support.hostile_texts import HOSTILE
 
 # Commits here are single lines of a log.
 pytestmark = pytest.mark.unreadable_tables

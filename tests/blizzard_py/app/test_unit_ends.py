@@ -15,7 +15,7 @@ from blizzard_py.__main__ import main
 from blizzard_py.app import inspection
 from tests.support.api_server import ReceivedRequest, Reply, api_server, reply
 from tests.support.group_reader import rows_of
-from tests.support.unit_shop import UnitShop
+from tests.support.unit_shop import UnitShop, api_shop
 
 SOURCE = "pipelines.p.sources.answers"
 
@@ -27,16 +27,6 @@ def days_of(asked: ReceivedRequest) -> Reply:
         return reply({"error": "end before start"}, 400)
     days = [first + dt.timedelta(days=n) for n in range((last - first).days + 1)]
     return reply({"items": [{"text": str(day)} for day in days]})
-
-
-def api_shop(folder: Path, url: str, params: dict[str, str], **units: Any) -> UnitShop:
-    shop = UnitShop(folder, **units)
-    shop.document["connections"] = {"api": {"driver": "http", "base_url": url}}
-    shop.source.pop("query")
-    request = {"path": "/rows", "params": params}
-    shop.source.update(kind="http", connection="api", records="items", request=request)
-    shop.document["pipelines"]["p"]["schema"]["fields"] = [{"name": "text", "type": "string"}]
-    return shop
 
 
 DAYS = {"start": "{from:date}", "end": "{to:date}"}

@@ -11,10 +11,9 @@ from click.testing import CliRunner
 
 from blizzard_core.daemon import FAILING
 from blizzard_py.__main__ import main
-from tests.blizzard_py.app.test_unit_ends import api_shop
 from tests.support.api_server import ReceivedRequest, api_server, reply
 from tests.support.direct_engine import DirectEngine
-from tests.support.unit_shop import UnitShop
+from tests.support.unit_shop import UnitShop, api_shop
 
 # In a path; the long one is refused by what sends it.
 STEPS, LONG = [".", ".."], "x" * 100_000

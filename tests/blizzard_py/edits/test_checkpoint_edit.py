@@ -15,42 +15,18 @@ from blizzard_core.watermark.progress import Progress
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_edit import Effect
-from blizzard_py.edits.checkpoint_store import CheckpointStore, EditRefused
+from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
 from tests.support.blizzard_world import World
+from tests.support.checkpoint_edits import DAY, ingested, set_to, store
 from tests.support.promise_world import letter_paths, polls, sweeps
 from tests.support.request_world import RequestWorld, explained, ingest_files
 
-DAY = "date=2024-01-01"
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 BACKUP = "_blizzard/events_main_checkpoint.json.epoch-1.bak"
-
-
-def ingested() -> World:
-    world = World(grace_period="1s")
-    for name in ("1", "2", "3"):
-        world.put(f"{DAY}/{name}.json", name)
-    world.put("date=2024-01-02/1.json", "x")
-    world.drain()
-    return world
-
-
-def store(world: World) -> CheckpointStore:
-    return CheckpointStore(world.sink, "events_main")
-
-
-def set_to(world: World, name: str, partition: str = DAY) -> Effect:
-    source = world.pipeline()
-    seen = checkpoint_edit.stored(source)
-    after = checkpoint_edit.with_watermark(seen.state, partition, name)
-    told = checkpoint_edit.effect(source, seen.state, after)
-    checkpoint_edit.change(
-        source, seen, lambda s: checkpoint_edit.with_watermark(s, partition, name), world.now
-    )
-    return told
 
 
 def test_back_is_ingested_again_and_forward_is_skipped_and_both_are_told() -> None:

@@ -17,8 +17,8 @@ from blizzard_py.edits.checkpoint_store import EditRefused, Unreadable, Version
 from blizzard_py.edits.notes import current_user
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from tests.blizzard_py.edits.test_checkpoint_edit import DAY, ingested, set_to, store
 from tests.support.blizzard_world import World
+from tests.support.checkpoint_edits import DAY, ingested, set_to, store
 from tests.support.request_world import drain_requests, ingest_files, outcomes_of, submit
 from tests.support.scenario import Scenario
 

@@ -15,9 +15,9 @@ from blizzard_py.edits.rebuild import Rebuild, Rebuilt
 from blizzard_py.edits.rename import Rename, RenameRefused
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import checkpoint_path
-from tests.blizzard_py.ingest.test_group_publishing import groups_of
-from tests.blizzard_py.sources.files.test_offered_files import DAY_SECS, OfferedWorld
 from tests.support.memory_store import Died, Dying
+from tests.support.offered_files import DAY_SECS, OfferedWorld
+from tests.support.published_groups import groups_of
 from tests.support.replace_world import ReplaceWorld
 from tests.support.request_world import DAY
 

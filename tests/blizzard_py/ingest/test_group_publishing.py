@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from blizzard_core.handover.groups import Group, decode_group, encode_group, group_path, seq_of
+from blizzard_core.handover.groups import Group, encode_group, group_path
 from blizzard_py.ingest.group_publishing import GroupManifests
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput, Replaced
-from tests.blizzard_py.ingest.test_source_pipeline import ROWS, world_with_hours
 from tests.support.blizzard_world import World
+from tests.support.hourly_files import ROWS, world_with_hours
 from tests.support.memory_store import MemoryStorage
+from tests.support.published_groups import ID, groups_of
 
-ID = "events_main"
 WHOLE = Replaced((("main/", "main0"),))
 
 
@@ -21,15 +21,6 @@ def grouping(world: World, replaced: Replaced = WHOLE) -> SourcePipeline:
     pipeline = world.pipeline()
     pipeline.source.replaced = lambda *_: replaced  # type: ignore[method-assign]  # of this one
     return pipeline
-
-
-def groups_of(sink: MemoryStorage, source_id: str = ID) -> list[Group]:
-    found = sorted(p for p in sink.objects if p.startswith(f"_blizzard/groups/{source_id}/"))
-    numbers = [seq_of(path) for path in found]
-    return [
-        decode_group(sink.read(path), path, source_id, number or 0)
-        for path, number in zip(found, numbers, strict=True)
-    ]
 
 
 def check_groups(world: World, first: int = 1) -> None:

@@ -19,10 +19,10 @@ from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.ingest.inferred_schema import InferredSchema, StoredSchema, schema_path
-from tests.blizzard_py.schema.test_schema_types import column
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import MemoryStorage
 from tests.support.scenario import Scenario, ndjson
+from tests.support.schema_columns import column
 
 PATH = "_blizzard/events_schema.json"
 

@@ -33,28 +33,14 @@ from blizzard_py.ingest.publish import OutputIdGenerator
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.state.journal import Journal
 from tests.support.blizzard_world import World
+from tests.support.hourly_files import HOURS, ROWS, world_with_hours
 from tests.support.memory_store import Died, Dying
 
-HOURS = {
-    "date=1/hour=00/1.ndjson": ["a1", "?1", "a2", "?2"],
-    "date=1/hour=00/2.ndjson": ["?3", "a3"],
-    "date=1/hour=01/1.ndjson": ["b1"],
-    "date=2/hour=00/1.ndjson": ["c1", "c2", "c3"],
-    "date=2/hour=00/2.ndjson": ["bad"],
-}
-ROWS = sorted(row for rows in HOURS.values() for row in rows if row != "bad" and row[0] != "?")
 RECORDS = [
     ("date=1/hour=00/1.ndjson", "?1"),
     ("date=1/hour=00/1.ndjson", "?2"),
     ("date=1/hour=00/2.ndjson", "?3"),
 ]
-
-
-def world_with_hours(**source: object) -> World:
-    world = World(**source)
-    for path, rows in HOURS.items():
-        world.put(path, *rows)
-    return world
 
 
 def test_a_drained_source_is_idle_and_everything_is_published_once() -> None:

@@ -13,8 +13,8 @@ from blizzard_core.daemon import REFUSED
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
-from tests.blizzard_py.requests.test_refused_outputs import DAY
 from tests.support.direct_engine import DirectEngine
+from tests.support.request_world import DAY
 from tests.support.scenario import Scenario
 
 

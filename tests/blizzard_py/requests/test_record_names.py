@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from blizzard_py.state.record_names import is_short, record_file, spelled_stem, stem_of
-from tests.blizzard_py.ingest.test_group_publishing import groups_of
 from tests.support.letter_world import BATCH, RECORDS, record_name, uri
+from tests.support.published_groups import groups_of
 from tests.support.replace_world import ReplaceWorld
 from tests.support.request_world import DAY
 

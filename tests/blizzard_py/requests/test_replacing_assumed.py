@@ -9,10 +9,8 @@ import pytest
 from blizzard_py.edits.rename import Rename
 from blizzard_py.state.fence_record import fence_path
 from blizzard_py.state.source_state import checkpoint_path
-from tests.blizzard_py.ingest.test_group_publishing import groups_of
-from tests.blizzard_py.requests.test_replacing_files import is_rejected
-from tests.blizzard_py.requests.test_replacing_records import with_a_bad_record
-from tests.support.replace_world import ReplaceWorld
+from tests.support.published_groups import groups_of
+from tests.support.replace_world import ReplaceWorld, is_rejected, with_a_bad_record
 from tests.support.request_world import DAY
 
 

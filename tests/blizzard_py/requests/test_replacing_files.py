@@ -17,21 +17,14 @@ from blizzard_core.handover.groups import Group
 from blizzard_py.sources.earlier_batches import EarlierBatch
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.state.checkpoint_file import read_state
-from tests.blizzard_py.ingest.test_group_publishing import groups_of
 from tests.support.blizzard_world import overtaking
 from tests.support.memory_store import Died, Dying
-from tests.support.replace_world import Outcome, ReplaceWorld
+from tests.support.published_groups import groups_of
+from tests.support.replace_world import ReplaceWorld, is_rejected
 from tests.support.request_world import DAY, SOURCE_ID
 
 # Alike but for a byte that is no UTF-8.
 BYTE, WORD = f"{DAY}/7\udcff.json", rf"{DAY}/7\udcff.json"
-
-
-def is_rejected(found: Outcome, why: str) -> bool:
-    """Whether a request was refused for a reason, and nothing is left to do of it."""
-    assert found.request.state == "rejected", found
-    assert found.files == []
-    return why in found.request.reason
 
 
 def test_a_mended_file_takes_the_place_of_its_own_rows_and_no_others() -> None:

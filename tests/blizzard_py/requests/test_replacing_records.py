@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.blizzard_py.ingest.test_group_publishing import groups_of
 from tests.support.memory_store import Died, Dying
-from tests.support.replace_world import ReplaceWorld
+from tests.support.published_groups import groups_of
+from tests.support.replace_world import with_a_bad_record
 from tests.support.request_world import DAY
-
-
-def with_a_bad_record(*, named: bool = True, raw: str = "6:bad") -> ReplaceWorld:
-    """A file that was taken but for one record."""
-    world = ReplaceWorld(named=named)
-    world.put(f"{DAY}/6.json", "6:a", "?6:bad")
-    world.drain()
-    record = {"path": f"mem://raw/{DAY}/6.json", "line": 2, "raw": raw}
-    world.put_records(record, batch=world.open_letters()[0].batch)
-    return world
 
 
 @pytest.mark.parametrize("named", [True, False])

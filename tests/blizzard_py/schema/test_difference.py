@@ -9,7 +9,7 @@ import pytest
 from blizzard_py.job import FieldSpec
 from blizzard_py.schema.difference import difference
 from blizzard_py.schema.inference import Inference, Rules
-from tests.blizzard_py.schema.test_schema_types import column
+from tests.support.schema_columns import column
 
 
 def found(columns: list[FieldSpec], *lines: str) -> tuple[list[str], list[str], list[str]]:

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from blizzard_core.settings.schema import FieldSettings
-from blizzard_py.job import FieldSpec
 from blizzard_py.schema.types import (
     arrow_type,
     field_document,
@@ -17,12 +16,9 @@ from blizzard_py.schema.types import (
     read_schema,
     table_schema,
 )
+from tests.support.schema_columns import column
 
 UTC = pa.timestamp("us", tz="UTC")
-
-
-def column(name: str, kind: Any, **more: Any) -> FieldSpec:
-    return field_spec(FieldSettings.model_validate({"name": name, "type": kind, **more}))
 
 
 WRITTEN: list[tuple[dict[str, Any], pa.DataType]] = [

@@ -6,7 +6,6 @@ import contextlib
 import json
 import random
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +20,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from blizzard_core.errors import BlizzardError
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
-from tests.penguin_py.groups.test_group_runner import S, ids, rows, standing
 from tests.support.foreign_tables import commit, field, make, with_features
-from tests.support.group_world import Publisher, reading, unit
+from tests.support.group_world import Publisher, S, ids, once_between, reading, rows, standing, unit
 from tests.support.penguin_world import World, parquet
 
 FILES = ["s3://raw/a", "s3://raw/b"]
@@ -42,20 +40,6 @@ def mixed(world: World) -> Publisher:
     source = Publisher(world)
     source.group([of_files((10, 0))], source_files=FILES[:1], outputs=["p/s/0/1/0"])
     return source
-
-
-def once_between(penguin: TablePipeline, does: Callable[[], object]) -> None:
-    """Something happens after the next commit was planned and before it is made."""
-    log = penguin._delta  # noqa: SLF001  # between two of its steps nobody else can get
-    commit = log.commit
-    todo = [does]
-
-    def late(*arguments: Any) -> None:
-        while todo:
-            todo.pop()()
-        commit(*arguments)
-
-    log.commit = late  # type: ignore[method-assign]  # what is called next
 
 
 @pytest.mark.promise("G-098")

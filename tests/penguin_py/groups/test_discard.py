@@ -13,9 +13,7 @@ from click.testing import CliRunner
 
 from penguin_py.__main__ import main as penguin
 from penguin_py.groups.discard import DiscardRefused
-from tests.penguin_py.groups.test_concurrent_writers import once_between
-from tests.penguin_py.groups.test_group_runner import S, ids, rows, standing
-from tests.support.group_world import Publisher, reading
+from tests.support.group_world import Publisher, S, ids, once_between, reading, rows, standing
 from tests.support.penguin_world import World, parquet
 from tests.support.s3_server import S3Server
 

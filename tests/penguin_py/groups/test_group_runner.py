@@ -6,38 +6,16 @@ import json
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from blizzard_core.handover.groups import group_path
-from tests.support.group_world import Publisher, reading, unit
+from tests.support.group_world import Publisher, S, ids, reading, rows, standing, unit
 from tests.support.penguin_readers import by_scan, rows_of
 from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server
-
-S = "p_s"
-
-
-@pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool)
-
-
-def rows(key: str, low: int, values: list[int], **more: Any) -> dict[str, list[Any]]:
-    return {"id": values, "_unit": [unit(S, key, low)] * len(values), **more}
-
-
-def ids(world: World) -> list[int]:
-    return sorted(row["id"] for row in world.rows())
-
-
-def standing(world: World, **settings: Any) -> dict[str, Any]:
-    penguin = world.penguin(**settings)
-    found = penguin.groups(penguin.snapshot())
-    return {source: standing.to_json() for source, standing in found.items()}
 
 
 @pytest.mark.parametrize("place", ["local", "s3"])

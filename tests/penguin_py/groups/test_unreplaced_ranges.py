@@ -8,8 +8,7 @@ import pytest
 
 from blizzard_core.handover.groups import Group
 from penguin_py.planning.replacement import Unreplaced, unreplaced_by
-from tests.penguin_py.groups.test_group_runner import S, ids, rows
-from tests.support.group_world import Publisher, reading
+from tests.support.group_world import Publisher, S, ids, reading, rows
 from tests.support.penguin_world import World
 
 EVERYTHING = (f"{S}/", f"{S}0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,12 @@ from deltalake import write_deltalake
 
 from blizzard_core.delta_json import relative
 from blizzard_core.errors import StateError, Unavailable
-from blizzard_core.storage.protocol import Entry, ListingPage, Storage
+from blizzard_core.storage.protocol import Entry
 from penguin_py.delta import output_ids
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import copied_at
 from penguin_py.model import LoggedPath, OwnCommit, PathOrigin, TableState
+from tests.support.counting_storage import CountingStorage
 from tests.support.faulty_log import around
 from tests.support.penguin_world import World, parquet
 
@@ -536,33 +537,9 @@ def test_a_file_that_the_log_names_by_its_whole_uri_is_known(world: World) -> No
 # What a start costs, and the order of what is durable.
 
 
-class Counting:
-    """A storage that counts what is asked of it."""
-
-    def __init__(self, inner: Storage) -> None:
-        self._inner = inner
-        self.asked: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        if not callable(found):
-            return found
-
-        def called(*arguments: Any) -> Any:
-            self.asked.append(f"{name} {arguments[0]}")
-            return found(*arguments)
-
-        return called
-
-    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
-        for page in self._inner.list_range(after, until):
-            self.asked.append(f"list {after}")
-            yield page
-
-
 def start(world: World) -> list[str]:
     """What one start and a poll that finds nothing ask of the store."""
-    storage: Any = Counting(world.storage)
+    storage: Any = CountingStorage(world.storage)
     table = world.table(reconcile_interval=0)
     world.run(world.penguin_on(table, storage, DeltaLog(table, storage, world.pool)))
     return storage.asked
@@ -590,7 +567,7 @@ def test_our_last_commit_is_found_behind_those_of_others_in_a_few_rounds(world: 
     for version in range(1, 61):
         info = {"commitInfo": {"timestamp": 1_700_000_000_000, "operation": "WRITE"}}
         entry(world, version).write_text(json.dumps(info) + "\n")
-    storage: Any = Counting(world.storage)
+    storage: Any = CountingStorage(world.storage)
     log = DeltaLog(world.table(), storage, world.pool)
     found = log.own_commit(1, 60)
     assert isinstance(found, OwnCommit)

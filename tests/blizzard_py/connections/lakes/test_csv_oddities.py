@@ -11,16 +11,7 @@ from blizzard_py.connections.lakes.csv_files import _own
 from blizzard_py.connections.protocol import Split
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
-from tests.blizzard_py.connections.lakes.test_text_files import (
-    AT,
-    ID,
-    at,
-    field,
-    ids,
-    lines_of,
-    poller,
-    put,
-)
+from tests.support.text_lakes import AT, ID, at, field, ids, lines_of, poller, put
 
 V = field("v", "string")
 

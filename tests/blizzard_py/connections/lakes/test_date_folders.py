@@ -14,8 +14,8 @@ from blizzard_py.connections.lakes.parquet import ParquetForm
 from blizzard_py.connections.lakes.rows import read
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
-from tests.blizzard_py.connections.lakes.test_parquet import DATED, UTC, at, ids, poller, put
 from tests.support.lake_reading import rows_of
+from tests.support.parquet_lakes import DATED, UTC, at, ids, poller, put
 
 DAYS = (DATED[0], FieldSpec("at", "date", nullable=True))
 

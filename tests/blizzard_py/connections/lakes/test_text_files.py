@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import datetime as dt
 import gzip
-import io
 import json
 import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,68 +18,27 @@ import pytest
 
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.connections.lakes import csv_files, json_lines
 from blizzard_py.connections.protocol import Selection, Split
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, Window
-from tests.support.lake_reading import Poller, rows_of, through_json
-
-UTC = dt.UTC
-START = dt.datetime(2026, 5, 4, 12, tzinfo=UTC)
-FORMS: dict[str, Any] = {"csv": csv_files, "json": json_lines}
-ID, AT = FieldSpec("id", "int64", nullable=True), FieldSpec("at", "timestamp", nullable=True)
-
-
-def field(name: str, kind: Any, **more: Any) -> FieldSpec:
-    return FieldSpec(name, kind, nullable=True, **more)
-
-
-def poller(
-    form: str, folder: Path, columns: tuple[str, ...] = ("at",), fields: Any = (ID, AT), **more: Any
-) -> Poller:
-    access = Access(form, str(folder), more)
-    selection = Selection(columns=columns, fields=tuple(fields))
-    connection = FORMS[form].connect(access, selection)
-    return Poller(lambda: connection, FORMS[form].read, access, "rows", columns, tuple(fields))
-
-
-def put(
-    form: str, path: Path, rows: list[dict[str, Any]], pack: Callable[[bytes], bytes] = bytes
-) -> None:
-    if form == "json":
-        data = "".join(json.dumps(row, default=str) + "\n" for row in rows)
-    else:
-        stream = io.StringIO()
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-        data = stream.getvalue()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    ending = {bytes: "", gzip.compress: ".gz"}.get(pack, ".zst")
-    Path(f"{path}.{form}{ending}").write_bytes(pack(data.encode()))
+from tests.support.lake_reading import rows_of, through_json
+from tests.support.text_lakes import (
+    AT,
+    FORMS,
+    ID,
+    START,
+    UTC,
+    at,
+    field,
+    ids,
+    lines_of,
+    poller,
+    put,
+)
 
 
 def zstd(data: bytes) -> bytes:
     return pa.compress(data, "zstd", asbytes=True)
-
-
-def ids(rows: list[dict[str, Any]]) -> list[int]:
-    return sorted(int(row["id"]) for row in rows)
-
-
-def at(secs: float) -> str:
-    return (START + dt.timedelta(seconds=secs)).isoformat()
-
-
-def lines_of(source: Poller) -> list[bytes]:
-    """What is read, bad lines and all."""
-    _, tasks = source.plan()
-    found: list[bytes] = []
-    for task in tasks:
-        for rows in source.reader(source.access, through_json(task).spec, source.fields):
-            if isinstance(rows, bytes):
-                found += rows.splitlines()
-    return found
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstd])

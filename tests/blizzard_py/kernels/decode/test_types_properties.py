@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import BadLine, LineParser
-from tests.blizzard_py.schema.test_schema_types import column
+from tests.support.schema_columns import column
 
 pytestmark = pytest.mark.usefixtures("both_paths")
 

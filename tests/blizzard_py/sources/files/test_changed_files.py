@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from blizzard_core.log import configure
-from tests.blizzard_py.sources.files.test_offered_files import OfferedWorld
 from tests.support.blizzard_world import World
+from tests.support.offered_files import OfferedWorld
 
 INTERVAL = 1000.0
 PATH = "date=2024-01-01/1.json"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -13,32 +12,13 @@ from blizzard_core.errors import ConfigError
 from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import FileUnits, SourceSettings
 from blizzard_py.app.wiring import source_pipeline
-from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.state.source_state import checkpoint_path
-from tests.blizzard_py.ingest.test_group_publishing import groups_of
 from tests.support.blizzard_world import overtaking
 from tests.support.memory_store import Died, Dying
-from tests.support.replace_world import ReplaceWorld
+from tests.support.offered_files import DAY_SECS, OfferedWorld
+from tests.support.published_groups import groups_of
 from tests.support.request_world import DAY
 from tests.support.scenario import Scenario
-
-DAY_SECS = 86_400.0
-
-
-class OfferedWorld(ReplaceWorld):
-    """Three files were taken; a server may put them there again."""
-
-    def __init__(self, days: float = 7, *, named: bool = True, **source: Any) -> None:
-        units = FileUnits(cooldown=f"{days}d")
-        super().__init__(named=named, use_watermark=False, units=units, **source)
-
-    def drain(self, pipeline: SourcePipeline | None = None) -> SourcePipeline:
-        self.now += 2  # nothing is looked at in the second in which it came
-        return super().drain(pipeline)
-
-    def read(self) -> int:
-        """How many files were given to jobs so far."""
-        return sum(len(job.files) for job in self.engine.jobs)
 
 
 @pytest.mark.promise("G-040")

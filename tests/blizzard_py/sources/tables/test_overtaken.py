@@ -15,9 +15,8 @@ from blizzard_core.handover.groups import group_path
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.__main__ import main
 from blizzard_py.state.source_state import checkpoint_path
-from tests.blizzard_py.sources.tables.test_replacing import snapshots, windows
 from tests.support.group_reader import groups_of
-from tests.support.unit_shop import ID, UnitShop
+from tests.support.unit_shop import ID, UnitShop, snapshots, windows
 
 
 def days(shop: UnitShop, first: int, last: int) -> list[str]:

@@ -12,24 +12,7 @@ from blizzard_core.errors import StateError
 from blizzard_py.__main__ import main
 from blizzard_py.app import inspection
 from tests.support.group_reader import groups_of
-from tests.support.unit_shop import ID, UnitShop
-
-
-def snapshots(folder: Path) -> UnitShop:
-    shop = UnitShop(folder)
-    for key in ("units", "query"):
-        del shop.source[key]
-    shop.source.update(table="answers", snapshot=True)
-    return shop
-
-
-def windows(folder: Path) -> UnitShop:
-    shop = UnitShop(folder)
-    for key in ("units", "query"):
-        del shop.source[key]
-    mark = {"columns": ["day"], "bound": "max", "backward": {"days": 3}, "reread": "replace"}
-    shop.source.update(table="answers", watermark=mark)
-    return shop
+from tests.support.unit_shop import ID, UnitShop, snapshots, windows
 
 
 def test_each_snapshot_takes_the_place_of_the_one_before(tmp_path: Path) -> None:

@@ -1,0 +1,32 @@
+"""A storage that counts requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from blizzard_core.storage.protocol import ListingPage, Storage
+
+
+class CountingStorage:
+    """A storage that counts what is asked of it."""
+
+    def __init__(self, inner: Storage) -> None:
+        self._inner = inner
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return found
+
+        def called(*arguments: Any) -> Any:
+            self.asked.append(f"{name} {arguments[0]}")
+            return found(*arguments)
+
+        return called
+
+    def list_range(self, after: str, until: str | None) -> Iterator[ListingPage]:
+        for page in self._inner.list_range(after, until):
+            self.asked.append(f"list {after}")
+            yield page

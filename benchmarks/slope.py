@@ -78,7 +78,7 @@ def slope(rows: int, batches: int, rounds: int) -> str:
             "bare": partial(bare_run, pool, cores, sources[1], folder / "bare"),
         }
         found = _measured(turns, rounds)
-    return report(found, batches - 1)
+    return slope_report(found, batches - 1)
 
 
 def _measured(turns: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[Turn]]:
@@ -149,7 +149,7 @@ def _share(files: Sequence[Path], output: Path) -> None:
             writer.write_table(table)
 
 
-def report(found: Mapping[str, Sequence[Turn]], further: int) -> str:
+def slope_report(found: Mapping[str, Sequence[Turn]], further: int) -> str:
     """The table, of runs that are ``further`` batches apart."""
 
     def middle(name: str) -> tuple[float, float]:

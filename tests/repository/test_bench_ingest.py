@@ -29,7 +29,7 @@ from benchmarks.ingest_contenders import (
 from benchmarks.ingest_limits import LIMITS
 from benchmarks.ingest_report import WANTED, Measured, Turn, goals, report
 from benchmarks.ingest_shapes import FULL, Shape, write_shape
-from benchmarks.slope import bare_run, daemon_run, told
+from benchmarks.slope import bare_run, daemon_run, slope_report
 from blizzard_py.engines.spark.engine import SparkEngine
 
 LARGE = Shape("100 x 20,000 rows", 100, 20_000)
@@ -140,12 +140,12 @@ def test_a_further_batch_costs_what_a_longer_run_takes_more() -> None:
         "long": [Turn(16, 26), Turn(15, 27), Turn(17, 28)],
         "bare": [Turn(4, 5), Turn(4, 4), Turn(5, 6)],
     }
-    further, bare, short, _, goal = told(found, 3).splitlines()[2:]
+    further, bare, short, _, goal = slope_report(found, 3).splitlines()[2:]
     assert further == "| a further batch of 100 files | 2.00 | 2.00 | 0.50 | 0.50 |"
     assert bare.endswith("| 4.00 | 4.00 | 1 | 1 |")
     assert short.endswith("| 10.00 | 20.00 | 2.50 | 5.00 |")
     assert goal.endswith("0.65 x bare: met")
-    assert told(found, 2).endswith("0.65 x bare: missed\n")
+    assert slope_report(found, 2).endswith("0.65 x bare: missed\n")
 
 
 def test_the_runs_of_the_slope_bring_all_rows(tmp_path: Path) -> None:

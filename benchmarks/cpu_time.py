@@ -78,7 +78,7 @@ class Watched:
 
 @contextmanager
 def watched() -> Iterator[Watched]:
-    """Counts processes that begin and end inside, too, but for the last moments of each."""
+    """Count the CPU time inside, with processes that begin and end there."""
     found, ended = Watched(), threading.Event()
 
     def watch() -> None:

@@ -50,7 +50,7 @@ LONG_SECS = 20.0
 
 
 def request_bound(active: int, new: int) -> int:
-    """The promise, read strictly: tracked partitions + 1 + new / 1000, rounded down."""
+    """Return the promised limit: tracked partitions + 1 + new / 1000, rounded down."""
     return active + 1 + new // 1000
 
 
@@ -129,7 +129,7 @@ def change(endpoint: str, method: str, paths: Sequence[str]) -> None:
 
 @contextmanager
 def arrived(server: StandIn, paths: Sequence[str]) -> Iterator[None]:
-    """The files are there inside, and gone afterwards."""
+    """Put the files for the time of the block."""
     change(server.endpoint, "PUT", paths)
     try:
         yield
@@ -176,7 +176,7 @@ def measure_scan(
 
 
 def measure_listings(server: StandIn, files: int, rounds: int) -> tuple[Cost, Cost]:
-    """(a) and (b). The first step of (b) is (a), so it is run once for both."""
+    """Measure (a) and (b). The first step of (b) is (a), so it runs once for both."""
     first: Counters | None = None
     both: Counters | None = None
     seconds_a: dict[float, float] = {}

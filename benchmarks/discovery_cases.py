@@ -87,7 +87,7 @@ class EdgeCase:
 
 
 def edge_cases(world: World, old: Sequence[Entry]) -> list[EdgeCase]:
-    """Polls around the one thing that costs a second page: 100 names within a gap."""
+    """Return polls around the one case with a second page: 100 names within a gap."""
     quiet = world.progress(old, in_grace=0)
     active = world.partitions[-world.active :]
 

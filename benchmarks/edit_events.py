@@ -51,7 +51,7 @@ _PLACES = (
 
 
 def edit(number: int) -> str:
-    """The event of that number, always the same."""
+    """Return the event of that number, always the same."""
     draw = random.Random(number).random
     when = (_START + timedelta(milliseconds=41 * number)).isoformat(timespec="milliseconds")
     comment = " ".join(_WORDS[int(draw() * len(_WORDS))] for _ in range(1 + int(draw() * 14)))

@@ -74,7 +74,7 @@ def table_pool(cores: int) -> ProcessPoolExecutor:
 
 @contextmanager
 def engine_process(cores: int, scratch: Path) -> Iterator[Executor]:
-    """A process with our engine alone: Spark's own readers want a JVM that compiles longer."""
+    """Run our engine alone in a process: Spark's own readers need a JVM that compiles longer."""
     with ProcessPoolExecutor(1, get_context("spawn"), _chosen, (cores, str(scratch))) as pool:
         yield pool
         pool.submit(_stop).result()
@@ -119,7 +119,7 @@ def _chosen(cores: int, scratch: str) -> None:
 
 @cache
 def _engine() -> SparkEngine:
-    """The process's, with a JVM as the daemon starts it."""
+    """Return this process's engine, with a JVM as the daemon starts it."""
     conf = quickly_started({"spark.local.dir": os.environ["BENCH_SCRATCH"]})
     return SparkEngine(f"local[{os.environ['BENCH_CORES']}]", conf)
 
@@ -133,7 +133,7 @@ def _stop() -> None:
 
 
 def _bare(pool: Executor, cores: int, fields: Fields, fast: bool, source: Path, sink: Path) -> int:
-    """The kernels of both jobs without Spark: what the engine is measured by."""
+    """Run the kernels of both jobs without Spark, as the measure for the engine."""
     job = job_of(fields, source, sink)
     job = replace(job, settings=replace(job.settings, fast_path=fast))
     small = job.settings.file_bytes // SMALL_SHARE

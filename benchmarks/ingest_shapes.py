@@ -81,7 +81,7 @@ QUICK = (
 
 
 def write_shape(shape: Shape, folder: Path, pool: Executor) -> int:
-    """The shape's files in the folder; returns their raw bytes."""
+    """Write the shape's files to the folder; return their raw bytes."""
     folder.mkdir()
     share = max(1, shape.files // 64)
     return sum(pool.map(partial(_write_files, shape, folder, share), range(0, shape.files, share)))

@@ -103,7 +103,7 @@ class World:
         }
 
     def arrive(self, hours: range, second: int) -> None:
-        """A file for each source in each of these hours."""
+        """Put a file for each source in each of these hours."""
         data = gzip.compress(b'{"id": 1}\n{"id": 2}\n')
         for number in range(self.pipelines):
             source = open_storage(f"{self.root}/raw/p{number:04}", self.options)
@@ -139,7 +139,7 @@ def free_port() -> int:
 
 
 def get(port: int, path: str) -> tuple[int, bytes]:
-    """The status and body of an answer; 0 where nobody listens yet."""
+    """Return the status and body of an answer; 0 if the server does not listen yet."""
     try:
         with _OPENER.open(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
             return answer.status, answer.read()
@@ -179,7 +179,7 @@ def drain(config: Path) -> None:
 
 @contextmanager
 def running(daemon: str, config: Path, port: int, log: Path) -> Iterator[tuple[int, float]]:
-    """The daemon's process, and how long it took until it was ready."""
+    """Run the daemon; yield its process id and the seconds until it was ready."""
     # What was ingested before, this process has done, and it is still running.
     over = ("--take-over",) if daemon == "blizzard" else ()
     with log.open("wb") as output:

@@ -56,7 +56,7 @@ TIMES = ("secs", "cpu")
 
 @contextmanager
 def s3_api() -> Iterator[tuple[S3Server, FaultProxy]]:
-    """An S3 API, and a proxy before it that counts what is asked."""
+    """Run an S3 API and a proxy before it that counts requests."""
     with s3_server() as server, fault_proxy(server.endpoint) as proxy:
         yield server, proxy
 
@@ -116,7 +116,7 @@ def starts_on_the_wire(foreign: int) -> None:
 
 
 def started(uri: str, pool: ThreadPoolExecutor, options: dict[str, str]) -> None:
-    """A Penguin that starts, commits what is there, and ends."""
+    """Start a Penguin that commits all files and ends."""
     worker, _ = penguin(uri, pool, options)
     while worker.cycle(threading.Event()):
         pass
@@ -165,7 +165,7 @@ def footers(count: int, megabytes: int) -> None:
 
 
 def commits(template: Path, files: int, counts: list[int], rounds: int) -> list[str]:
-    """A line for each count. Penguin and delta-rs take turns, so that both meet the same load."""
+    """Return a line for each count. Penguin and delta-rs take turns under the same load."""
     lines = []
     for count in counts:
         ours, raws = [], []

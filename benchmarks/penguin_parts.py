@@ -84,7 +84,7 @@ def commit_by_penguin(root: Path, count: int, rounds: int) -> dict[str, Any]:
 
 
 def commit_by_delta_rs(root: Path, count: int, rounds: int) -> dict[str, Any]:
-    """The commit alone, and what reading the same files' footers takes with pyarrow alone."""
+    """Measure the commit alone, and reading the same files' footers with pyarrow alone."""
     data = sample()
     _, stats = sample_stats(data)
     began = time.perf_counter()
@@ -132,7 +132,7 @@ class Full(Counting):
 
 
 def sweep(root: Path, files: int, _rounds: int) -> dict[str, Any]:
-    """The comparison of the whole directory with the whole log."""
+    """Measure the comparison of the whole directory with the whole log."""
     with ThreadPoolExecutor(THREADS) as pool:
         worker, _ = penguin(str(root), pool, make=Full)
         worker.cycle(threading.Event())
@@ -145,7 +145,7 @@ def sweep(root: Path, files: int, _rounds: int) -> dict[str, Any]:
 
 
 def rebuild(root: Path, _count: int, _rounds: int) -> dict[str, Any]:
-    """A start with no mirror and no commitInfo: what is done comes from the log's paths."""
+    """Measure a start without mirror and commitInfo: the state comes from the log's paths."""
     shutil.rmtree(root / "_penguin")
     last = DeltaTable(root).version()
     for version in range(last + 1):
@@ -211,7 +211,7 @@ PARTS = {
 
 
 def measured(part: str, template: Path, count: int, rounds: int) -> dict[str, Any]:
-    """A part in a process and on a copy of the table of its own."""
+    """Run a part in its own process, on its own copy of the table."""
     with tempfile.TemporaryDirectory(dir=template.parent) as folder:
         root = Path(folder, "table")
         shutil.copytree(template, root)

@@ -51,7 +51,7 @@ def sample_stats(data: bytes) -> tuple[pa.Schema, str]:
 
 
 def make_table(root: Path, files: int) -> None:
-    """A table whose log has that many adds, in a checkpoint."""
+    """Make a table whose log has that many adds, in a checkpoint."""
     data = sample()
     schema, stats = sample_stats(data)
     root.mkdir()
@@ -133,7 +133,7 @@ def penguin(
 
 
 def path_of(number: int, files: int) -> str:
-    """The path of one of a table's files, in order."""
+    """Return the path of one of a table's files, in order."""
     return f"{DAYS[number * len(DAYS) // files]}/{number:09d}.parquet"
 
 

@@ -28,7 +28,7 @@ COUNTS = (0, 1, 100, 400, 4000)
 
 
 def spoiled(line: bytes, kind: int) -> bytes:
-    """The line as no record: cut short, of a wrong type, a bad time, two in one."""
+    """Return the line as a bad record: cut short, wrong type, bad time, or two in one."""
     match kind % 4:
         case 0:
             return line[:-9]

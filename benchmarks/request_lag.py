@@ -124,7 +124,7 @@ def _lags(folder: Path, name: str, count: int) -> list[float]:
 
 
 def _journaled(folder: Path, read: set[str]) -> list[str]:
-    """The names of files in batches that the journal has got since."""
+    """Return the names of files in batches that are new in the journal."""
     found = []
     for path in (folder / "lake/_blizzard/journal/events_main").glob("*.json"):
         if path.name not in read:

@@ -117,7 +117,7 @@ class Bucket:
         return Listing(found, prefixes, last_seen if at < end else None)
 
     def _behind(self, prefix: str, start: int) -> int:
-        """The first index from ``start`` on whose key lacks ``prefix``.
+        """Return the first index from ``start`` on whose key lacks ``prefix``.
 
         From ``start`` on, keys with the prefix must come first.
         """
@@ -149,7 +149,7 @@ def _instant(seconds: int) -> str:
 
 
 def list_answer(bucket: Bucket, name: str, query: Mapping[str, str]) -> tuple[bytes, int]:
-    """The XML of a ListObjectsV2 answer and its ``KeyCount``."""
+    """Return the XML of a ListObjectsV2 answer and its ``KeyCount``."""
     prefix = query.get("prefix", "")
     delimiter = query.get("delimiter", "")
     limit = min(int(query.get("max-keys", MAX_KEYS)), MAX_KEYS)
@@ -247,7 +247,7 @@ class Server:
         writer.close()
 
     def control(self, request: Request) -> bytes:
-        """Loading, counters and latency; answers the counters as they were before a reset."""
+        """Load data, set latency, or return the counters as they were before a reset."""
         known = json.dumps(asdict(self.counters)).encode()
         match request.path:
             case "/-/load":
@@ -283,7 +283,7 @@ class Server:
 
 
 async def _read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request:
-    """The next request; raises `IncompleteReadError` where the client has hung up."""
+    """Return the next request; raise `IncompleteReadError` if the client has hung up."""
     head, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     method, target, _ = head.split(" ")
     headers = {
@@ -341,7 +341,7 @@ class StandIn:
         self._control(f"load?bucket={quote(bucket)}", json.dumps(dict(objects)).encode())
 
     def reset(self) -> Counters:
-        """The counters since the last reset; they start again from zero."""
+        """Return the counters since the last reset and start again from zero."""
         return Counters(**json.loads(self._control("reset")))
 
     def set_latency(self, seconds: float) -> None:

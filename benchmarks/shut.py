@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _compared(found: dict[str, list[tuple[float, float]]], place: int) -> str:
-    """The medians of both, and that of the rounds' ratios."""
+    """Return the medians of both, and that of the rounds' ratios."""
     opened, shut = ([each[place] for each in found[kind]] for kind in ("open", "shut"))
     ratio = statistics.median(s / o for o, s in zip(opened, shut, strict=True))
     return f"{statistics.median(opened):.2f} | {statistics.median(shut):.2f} | {ratio:.3f}"

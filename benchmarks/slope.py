@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def slope(rows: int, batches: int, rounds: int) -> str:
-    """The table for runs of one batch and of ``batches``, whose files have so many ``rows``."""
+    """Return the table for runs of one batch and of ``batches``, with files of so many ``rows``."""
     cores = len(os.sched_getaffinity(0))
     adopt_orphans()  # or Spark's processes would go on ending beside the next run
     with (
@@ -97,7 +97,7 @@ def _measured(turns: dict[str, Callable[[], None]], rounds: int) -> dict[str, li
 
 
 def daemon_run(folder: Path, source: Path, rows: int) -> None:
-    """The command over all files of a folder, into a table that it begins."""
+    """Run the command over all files of a folder, into a new table."""
     table = folder / "table"
     shutil.rmtree(table, ignore_errors=True)
     config = folder / "config.yaml"
@@ -150,7 +150,7 @@ def _share(files: Sequence[Path], output: Path) -> None:
 
 
 def slope_report(found: Mapping[str, Sequence[Turn]], further: int) -> str:
-    """The table, of runs that are ``further`` batches apart."""
+    """Return the table of runs that are ``further`` batches apart."""
 
     def middle(name: str) -> tuple[float, float]:
         turns = found[name]

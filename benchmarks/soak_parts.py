@@ -202,7 +202,7 @@ class Daemon:
         )
 
     def _lag(self) -> float:
-        """The largest lag of all targets, as the daemon tells it."""
+        """Return the largest lag of all targets, from the daemon's metrics."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
         return max(
@@ -217,7 +217,7 @@ class Daemon:
 
 
 def _tree(root: int) -> list[int]:
-    """The process and everything below it."""
+    """Return the process and all its descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (stat := _read(int(entry.name), "stat")):

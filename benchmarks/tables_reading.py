@@ -104,7 +104,7 @@ def _batches(cursor: Any) -> Iterator[pa.RecordBatch]:
 
 
 def read_by_us(order: Order) -> int:
-    """The product's task without Spark: its reader, its kernel, its outputs."""
+    """Run the product's task without Spark: its reader, its kernel, its outputs."""
     access = Access(order.driver, order.uri)
     read = ReadTask("0", order.statement, {"statement": order.statement})
     task = ReadingTask(0, settings(order.folder), "staging", "b", "i", read, Recognition(), 1.0)

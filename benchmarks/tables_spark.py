@@ -35,7 +35,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 def planned(
     driver: str, uri: str, below: int | None = None
 ) -> Iterator[tuple[Connection, Access, Window, list[ReadTask]]]:
-    """The first window of ``orders`` and its tasks; with ``below`` only ids up to that."""
+    """Yield the first window of ``orders`` and its tasks; with ``below`` only ids up to that."""
     access = Access(driver, uri)
     column = _WATERMARK[driver]
     chosen = "" if below is None else f"id <= {below}"
@@ -50,7 +50,7 @@ def planned(
 
 
 def statement_of(driver: str, uri: str) -> str:
-    """The statement of our own task, for those who run it without a plan."""
+    """Return the statement of our own task, for contenders without a plan."""
     with planned(driver, uri) as (_, _, _, tasks):
         (task,) = tasks
         statement: str = task.spec["statement"]

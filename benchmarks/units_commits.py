@@ -51,14 +51,14 @@ class Pairs:
 
 
 def rows(slice_: str) -> pa.Table:
-    """A hundred rows of one slice of a unit."""
+    """Return a hundred rows of one slice of a unit."""
     moment = pa.array([1_700_000_000_000_000] * 100, pa.timestamp("us", tz="UTC"))
     names = {"id": list(range(100)), "name": ["x" * 10] * 100, "moment": moment}
     return pa.table({**names, "_unit": [slice_] * 100})
 
 
 def make_table(root: Path, files: int) -> None:
-    """A table whose log has so many files of other units, in a checkpoint."""
+    """Make a table whose log has so many files of other units, in a checkpoint."""
     data = parquet(rows(f"{SOURCE}/0/000000000"))
     schema, stats = sample_stats(data)
     root.mkdir()
@@ -92,7 +92,7 @@ class Appending:
         self._round = 0
 
     def arrive(self, count: int) -> None:
-        """So many files more."""
+        """Put so many more files."""
         self._round += 1
         for number in range(count):
             data = parquet(rows(f"{SOURCE}/2/{number:06d}"), f"b/s/{self._round}/1/{number}")
@@ -107,7 +107,7 @@ class Replacing:
         self._seq = 0
 
     def arrive(self, count: int) -> None:
-        """The unit is read again: so many files, and the manifest."""
+        """Publish another reading of the unit: so many files, and the manifest."""
         self._seq += 1
         files = []
         for number in range(count):

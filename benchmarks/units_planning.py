@@ -47,7 +47,7 @@ class Stopwatch:
         self.found: list[Timed] = []
 
     def timed(self, what: str, call: Callable[[], Result]) -> Result:
-        """The call's result."""
+        """Time the call and return its result."""
         walls, cpus = [], []
         for _ in range(RUNS):
             wall, cpu = time.perf_counter(), time.process_time()

@@ -37,12 +37,12 @@ class Requests(NamedTuple):
 
 
 def polls(counts: list[int]) -> dict[int, Requests]:
-    """Requests of an idle poll of a table that so many sources of units feed."""
+    """Return the requests of an idle poll of a table that so many sources of units feed."""
     return {count: polled(count) for count in counts}
 
 
 def polled(sources: int) -> Requests:
-    """Requests of an idle poll, over twenty of them."""
+    """Return the requests of an idle poll, over twenty of them."""
     with (
         s3_server() as server,
         fault_proxy(server.endpoint) as proxy,
@@ -76,13 +76,13 @@ def polled(sources: int) -> Requests:
 
 
 def arrive(storage: Storage, number: int) -> None:
-    """A file that is found by listing."""
+    """Put a file that listings find."""
     data = parquet({"id": [0], "_unit": [""]}, f"p/s/{number}/1/0")
     storage.put_atomic(f"{uuid7()}.parquet", data)
 
 
 def configured(uri: str, sources: int) -> Config:
-    """A table that so many sources of units feed."""
+    """Return the configuration of a table that so many sources of units feed."""
     block: dict[str, Any] = {"table_uri": uri, "grace_period": 0, "own_prefixes": [""]}
     source = {
         "kind": "http", "connection": "api", "records": "", "request": {"path": "/x"},

@@ -47,7 +47,7 @@ def make_file(path: Path, count: int, seed: int) -> None:
 
 
 def pairs(folder: Path, count: int, rounds: int) -> Pairs:
-    """Rounds in which each of both goes once over a file of so many rows."""
+    """Measure both ways in turns, once a round, on a file of so many rows."""
     secs, cpu = [], []
     source = folder / "mixed.parquet"
     make_file(source, count, 15)

@@ -18,7 +18,7 @@ def reset(*besides: int) -> None:
 
 
 def peak_mb(*pids: int) -> float:
-    """The largest peak of one worker in MB, or of the given processes.
+    """Return the largest peak of one worker in MB, or of the given processes.
 
     Workers start no processes of their own.
     """
@@ -26,7 +26,7 @@ def peak_mb(*pids: int) -> float:
 
 
 def python_workers() -> list[int]:
-    """Processes of ours that pyspark forked to run tasks, and their parent."""
+    """Return the processes that pyspark forked to run tasks, and their parent."""
     parents = {int(p.name): _field(int(p.name), b"PPid:") for p in _PROC.glob("[0-9]*")}
     mine = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in mine} - mine:

@@ -52,7 +52,7 @@ class Demo:
                 run_once(daemon, CONFIG, self.place / "logs" / f"round{number}-{daemon}.log")
 
     def batches(self, files: Sequence[list[Edit]]) -> Iterator[list[Edit]]:
-        """The edits of each batch: they take files by their names, as many as the log says."""
+        """Yield the edits of each batch: files in the order of names, as many as the log says."""
         left = iter(files)
         for log in sorted((self.place / "logs").glob("*-blizzard.log")):
             for line in log.read_text().splitlines():

@@ -83,7 +83,7 @@ def answer(batches: Sequence[Sequence[Edit]]) -> Found:
 
 
 def read(place: Path) -> Windows:
-    """The windows in the Delta table."""
+    """Return the windows in the Delta table."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         files = DeltaTable(str(place)).file_uris()

@@ -36,7 +36,7 @@ class Server:
     password: str = field(repr=False)
 
     def session(self, database: str = "shop", *, autocommit: bool = True) -> adbc.Connection:
-        """A superuser's session; the caller closes it."""
+        """Open a superuser's session; the caller closes it."""
         uri = f"postgresql://postgres:{self.password}@127.0.0.1:{self.port}/{database}"
         return adbc.connect(uri, autocommit=autocommit)
 
@@ -47,7 +47,7 @@ class Server:
                 cursor.execute(statement)
 
     def row(self, statement: str) -> tuple[Any, ...]:
-        """The first row of the answer."""
+        """Return the first row of the answer."""
         with self.session() as session, session.cursor() as cursor:
             cursor.execute(statement)
             found: tuple[Any, ...] = cursor.fetchone()
@@ -130,7 +130,7 @@ def _wait_for(server: Server, process: subprocess.Popen[bytes], log: Path) -> No
 
 
 def _user() -> int | None:
-    """The user to start it as; None: the one we are."""
+    """Return the user to start the server as; None: the current one."""
     if os.getuid() != 0:
         return None
     for name in ("postgres", "nobody"):

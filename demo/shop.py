@@ -16,7 +16,7 @@ COLUMNS = "id, version, customer, amount, status, updated_at"
 
 
 def make(server: Server) -> None:
-    """The database, its tables, the role ``reader`` and the first rows."""
+    """Make the database, its tables, the role ``reader`` and the first rows."""
     server.execute("CREATE DATABASE shop", database="postgres")
     server.execute(
         """CREATE TABLE orders (
@@ -37,7 +37,7 @@ def make(server: Server) -> None:
 
 
 def inserting(count: int) -> str:
-    """The statement that inserts so many orders."""
+    """Return the statement that inserts so many orders."""
     return (
         "INSERT INTO orders (customer, amount)"
         f" SELECT 'customer ' || g % 997, g % 10000 / 4.0 FROM generate_series(1, {count}) g"
@@ -45,7 +45,7 @@ def inserting(count: int) -> str:
 
 
 def updating(first: int, last: int, status: str) -> str:
-    """The statement that makes a new version of the orders with these ids."""
+    """Return the statement that makes a new version of the orders with these ids."""
     return (
         f"UPDATE orders SET version = version + 1, status = '{status}', updated_at = now()"
         f" WHERE id BETWEEN {first} AND {last}"

@@ -76,7 +76,7 @@ class Surveys:
         self.sent = 0
 
     def live(self, day: datetime) -> Changes:
-        """A day goes by, from its midnight to the next."""
+        """Play a day from its midnight to the next."""
         with self._lock:
             done = Changes()
             for survey in SURVEYS:
@@ -97,7 +97,7 @@ class Surveys:
             return done
 
     def recount(self, survey: str, first: datetime, end: datetime) -> int:
-        """A survey's answers of a time long past are all scored anew; how many these are."""
+        """Score a survey's answers of a past time again; return their number."""
         with self._lock:
             found = [
                 one
@@ -111,7 +111,7 @@ class Surveys:
     def answers(
         self, first: datetime | None = None, end: datetime | None = None, survey: str = ""
     ) -> list[Answer]:
-        """The answers of a time and a survey as they are now, in the order in which they came."""
+        """Return a survey's current answers of a time, in the order in which they came."""
         with self._lock:
             return [
                 one
@@ -122,7 +122,7 @@ class Surveys:
             ]
 
     def ask(self, survey: str, first: str, end: str) -> bytes:
-        """The API's answer to a request, which is counted."""
+        """Count a request and return the API's answer."""
         ends = (datetime.fromisoformat(first), datetime.fromisoformat(end))
         found = self.answers(*ends, survey)
         with self._lock:
@@ -162,7 +162,7 @@ def served(surveys: Surveys) -> Iterator[int]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name there
-            """Requests are counted, not told."""
+            """Log nothing: requests are counted."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -64,7 +64,7 @@ class Demo:
             self.read()
 
     def late_commit(self) -> None:
-        """A transaction takes its time, and others pass it: the window waits for it."""
+        """Commit a slow transaction after faster ones: the window waits for it."""
         late = (shop.updating(1, 400, "paid"), shop.inserting(100))
         with shop.transaction(self.server, *late):
             with self.step("a transaction changes 500 rows and stays open; others insert 200"):

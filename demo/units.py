@@ -64,7 +64,7 @@ class Demo:
                     first += timedelta(days=1)
 
     def day(self, day: datetime) -> None:
-        """A day goes by, both daemons run at its end, and the lake is read."""
+        """Play a day, run both daemons at its end, and read the lake."""
         surveys, midnight = self.surveys, day + timedelta(days=1)
         changes = surveys.live(day)
         if len(self.days) == RECOUNT_DAY:
@@ -119,7 +119,7 @@ def _finished(daemon: str, code: int) -> None:
 
 
 def run(place: Path, console: Console, days: int) -> bool:
-    """The API and the days; True if the lake was what the API said at the end of each."""
+    """Play the days; return whether lake and API were equal at the end of each."""
     log.configure("error")
     surveys = Surveys()
     with served(surveys) as port:

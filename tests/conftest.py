@@ -69,14 +69,14 @@ def sound_tables(request: pytest.FixtureRequest, bench: Bench) -> Iterator[None]
 
 @pytest.fixture(scope="session")
 def pool() -> Iterator[Executor]:
-    """The threads that Penguins look into files with."""
+    """Yield the thread pool with which Penguins read footers."""
     with footer_pool() as found:
         yield found
 
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3Server]:
-    """An S3 API over HTTP, one for the whole run; take a bucket of your own."""
+    """Yield an S3 API over HTTP, one for the whole run; each test takes its own bucket."""
     with s3_server() as server:
         yield server
 

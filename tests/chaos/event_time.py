@@ -38,7 +38,7 @@ _TRIES = 3
 
 
 def settings_of(draw: random.Random) -> dict[str, Any]:
-    """A query: any kind of window in any mode, groups without any, or duplicates."""
+    """Draw a query: any kind of window in any mode, groups without windows, or duplicates."""
     size = draw.randint(2, 12)
     slide = draw.randint(1, size)
     window = draw.choice(
@@ -65,7 +65,7 @@ def settings_of(draw: random.Random) -> dict[str, Any]:
 
 
 def join_of(draw: random.Random) -> dict[str, Any]:
-    """A join of any type, around the row's own time, before it or after it."""
+    """Draw a join of any type, around the row's own time, before it or after it."""
     lower = draw.choice([-20, -5, -1, 0, 0, 2])
     return joining(
         draw.choice(["inner", "left", "right", "full", "semi"]),
@@ -98,7 +98,7 @@ def sources_of(draw: random.Random, *, is_join: bool) -> dict[str, dict[str, Any
 
 
 def random_rows(draw: random.Random, now: float) -> tuple[Rows, float]:
-    """A file's rows around a time that goes on; some far behind, some on the edges of windows."""
+    """Draw a file's rows around a time that moves on; some far behind, some on window edges."""
     rows = []
     for _ in range(draw.choice([0, 1, 3, 8, 30])):
         now += draw.choice([0, 0.5, 1, 5, 11])
@@ -189,7 +189,7 @@ def _some_null(draw: random.Random, rows: Rows) -> None:
 def _catch_up(
     oracle: Oracle, world: EventWorld, planned: list[tuple[dict[str, Rows], int]]
 ) -> None:
-    """The batches that were planned since, each process beginning where one began."""
+    """Add the planned batches to the oracle; restart it where a process began."""
     for files, advance in planned:
         if oracle.number in world.starts:
             oracle.restart()

@@ -96,7 +96,7 @@ class Faults:
         return found
 
     def before(self) -> None:
-        """A request that only reads: the store does not answer."""
+        """Let a request that only reads fail: the store does not answer."""
         if self.chance.random() < self.rate / 12:
             self.refused += 1
             raise Unavailable("no answer")
@@ -225,7 +225,7 @@ class Chaos:
         return SETTINGS if self.proxy is None else S3_SETTINGS
 
     def on_the_wire(self) -> World:
-        """The table as a Penguin reaches it."""
+        """Return the table as a Penguin reaches it."""
         if self.proxy is None:
             return self.world
         options = {**self.world.options, "AWS_ENDPOINT_URL": self.proxy.endpoint}
@@ -245,7 +245,7 @@ class Chaos:
         return self.world.storage.stat(f"_delta_log/{0:020d}.json") is not None
 
     def kill_a_process(self) -> None:
-        """A real process on the same table, dead by SIGKILL at a random moment."""
+        """Run a real process on the same table and kill it at a random moment."""
         place = self.on_the_wire()
         where = {"table_uri": place.uri, "storage_options": place.options}
         block = {**where, "own_prefixes": [""], **self.settings}

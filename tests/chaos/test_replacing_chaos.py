@@ -91,7 +91,7 @@ def test_real_processes_that_are_killed_apply_each_group_once(
 
 
 def killed(world: World, secs: float) -> None:
-    """A real Penguin on the table, dead by SIGKILL so long after it has begun."""
+    """Run a real Penguin on the table and kill it with SIGKILL after so many seconds."""
     table = {"table_uri": world.uri, "storage_options": world.options, "poll_interval": "10ms"}
     document = {"tables": {"events": table}, "global": {"poll_jitter": 0}}
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:

@@ -100,7 +100,7 @@ class Look:
         return (self.folder / LOG).read_text(errors="replace")
 
     def report(self) -> None:
-        """A line, and one for each finding, which is kept."""
+        """Print a line, and one for each finding, which is kept."""
         log = self.log()
         runs, cover = sum(map(int, _RUNS.findall(log))), max([0, *map(int, _COVER.findall(log))])
         name = self.planted or self.target.name

@@ -72,7 +72,7 @@ def _mutator(target: Target) -> Any:
 
 
 def _seeded(target: Target, seeds: Path) -> Path:
-    """A folder with the target's seeds, and with what was found before."""
+    """Make a folder with the target's seeds and its earlier findings."""
     seeds.mkdir(exist_ok=True)
     for number, data in enumerate(target.seeds()):
         (seeds / f"{number:04d}").write_bytes(data)

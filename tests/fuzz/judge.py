@@ -35,7 +35,7 @@ def judge(target: Target, data: bytes) -> None:
 
 
 def signature(error: BaseException) -> str:
-    """The same for errors that are one defect: the rule, or the error and where we raised it."""
+    """Return a key of the defect: the rule, or the error with the place that raised it."""
     if isinstance(error, Broken):
         return error.rule
     ours = [

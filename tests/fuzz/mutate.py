@@ -39,7 +39,7 @@ _INTEGERS = (0, 1, -1, 2, 7, 127, 128, 2**31 - 1, 2**31, -(2**31), 2**62, 2**63 
 
 
 def json_document(data: bytes, chance: Random) -> bytes | None:
-    """A JSON document with up to three of its values, names or levels changed."""
+    """Return a JSON document with up to three of its values, names or levels changed."""
     try:
         root = [json.loads(data)]
     except (ValueError, RecursionError):
@@ -76,7 +76,7 @@ def behind(head: int, change: Callable[[bytes, Random], bytes | None]) -> Any:
 
 
 def parquet(data: bytes, chance: Random) -> bytes | None:
-    """A Parquet file with up to three values of its footer changed."""
+    """Return a Parquet file with up to three values of its footer changed."""
 
     def edit(tree: Any) -> None:
         for _ in range(chance.randint(1, 3)):
@@ -111,7 +111,7 @@ def _changed(root: list[Any], chance: Random) -> None:
 
 
 def _pieced(text: str, chance: Random) -> str:
-    """A text with something in it, preferably where one of its parts ends."""
+    """Insert something into a text, preferably at the end of one of its parts."""
     ends = [at for at, each in enumerate(text) if not each.isalnum()]
     at = chance.choice([0, len(text), *ends, *(end + 1 for end in ends)])
     return text[:at] + chance.choice(_PIECES) + text[at:]

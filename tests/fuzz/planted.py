@@ -16,7 +16,7 @@ from tests.fuzz.targets import lines
 
 
 def _loses_a_line() -> None:
-    """A chunk that is cut right behind a blank line loses that."""
+    """Lose a line that begins right behind a blank line at the end of a chunk."""
     honest = framing.framed
 
     def framed(blocks: Iterable[bytes], *bounds: int) -> Iterator[Any]:
@@ -46,7 +46,7 @@ def _leaves_the_check() -> None:
 
 
 def _leads_out() -> None:
-    """A manifest may name any file."""
+    """Let a manifest name any file."""
     groups._is_unit_file = lambda path: "unit-" in path
 
 

@@ -47,5 +47,5 @@ def hold(rule: str, holds: bool, detail: object = "") -> None:
 
 
 def broken(rule: str, detail: object = "") -> NoReturn:
-    """The contract does not hold."""
+    """Report that the contract does not hold."""
     raise Broken(rule, detail)

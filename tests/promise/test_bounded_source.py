@@ -62,7 +62,7 @@ class NeighbourSource(World):
 
 
 def june(**live: Any) -> World:
-    """A live source, and files of the days before and after its start."""
+    """Return a live source with files of the days before and after its start."""
     world = World(**{"partition_filter": LOOKBACK, "grace_period": "1s", **live})
     for day in (*OLD, *NEW):
         world.put(f"date=2025-06-{day}/1.json", day)

@@ -110,7 +110,7 @@ def waiting(count: int) -> list[Entry]:
 
 
 def worked_off(files: list[Entry], saved: Callable[[SourceState], object]) -> SourceState:
-    """The decisions of a backlog, a hundred files a batch and second; each state is ``saved``."""
+    """Apply the decisions of a backlog, a hundred files a batch and second; save each state."""
     state = SourceState(Progress(depth=2))
     now = 1e9
     for start in range(0, len(files), SCAN_FILES):
@@ -135,7 +135,7 @@ def worked_off(files: list[Entry], saved: Callable[[SourceState], object]) -> So
 
 
 def cpu_secs(action: Callable[[], object]) -> float:
-    """The processor time of an action, the best of two."""
+    """Return the processor time of an action, the best of two."""
     best = float("inf")
     for _ in range(2):
         gc.collect()

@@ -51,7 +51,7 @@ def daemon(program: str, *arguments: str, kill_at: str = "") -> subprocess.Compl
 
 
 def written(world: EventWorld) -> tuple[Path, dict[str, Any]]:
-    """The world's configuration as a file, and what is in it."""
+    """Write the configuration to a file; return its path and content."""
     config = world.root / "config.yaml"
     document = {
         "spark": {"master": "local[2]", "conf": quickly_started({})},

@@ -28,7 +28,7 @@ CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 
 
 def left_publishing() -> World:
-    """A batch was committed and its process died before anything of it was published."""
+    """Return a source whose batch is committed; the process died before it published."""
     world = World()
     world.put("d=1/1.ndjson", "r1")
     world.put("d=1/2.ndjson", "r2", "?bad")
@@ -41,7 +41,7 @@ def left_publishing() -> World:
 
 
 def late_found(late_files: str) -> World:
-    """A sweep is due, one file is late, another new, and both fail once."""
+    """Return a source with a due sweep, a late and a new file; both fail once."""
     world = World(
         late_sweep_interval="1000s",
         max_tracked_partitions=1,
@@ -67,7 +67,7 @@ def late_ingested() -> World:
 
 
 def verdict_left_publishing() -> World:
-    """A verdict on a late file was committed, and its process died before it wrote the letter."""
+    """Return a source with a committed late outcome whose letter was not written."""
     world = late_found("quarantine")
 
     def when(_op: str, path: str) -> bool:
@@ -175,7 +175,7 @@ class Verdict(LineEngine):
 
 
 def rolled_over(row: str, *, old_takes: bool, new_takes: bool) -> World:
-    """A rolling update with another schema: the old daemon's job ends after the new one's."""
+    """Play a rolling update with another schema: the old daemon's job ends after the new one's."""
     world = World()
     world.put("date=2024-01-01/1.json", row, *["y"] * 20)
     world.now += 60

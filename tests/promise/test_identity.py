@@ -200,7 +200,7 @@ def test_checkpoint_of_the_original_with_root_files_continues() -> None:
 
 
 def originals(world: World, *days: str) -> None:
-    """A checkpoint as the original wrote it: watermarks of some partitions, and no floor."""
+    """Write a checkpoint as the original does: watermarks of some partitions, no floor."""
     document = {
         "schema_version": 1,
         "watermark": {"state": "Active", "value": f"date={days[-1]}/5.json"},

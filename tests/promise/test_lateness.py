@@ -33,7 +33,7 @@ from tests.support.request_world import submit
 
 
 def minutes(world: World) -> None:
-    """A daemon at work for eight minutes, a file each, so that the first name is passed."""
+    """Run a daemon for eight minutes, a file each, so that it passes the first name."""
     pipeline = poll(world)
     for number in range(8):
         world.now += 60

@@ -53,7 +53,7 @@ context.parallelize([1], 1).map(work).collect()
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder that anybody may look into; pytest's own nobody else may."""
+    """Yield a folder that any user may read; pytest's own belongs to one user."""
     folder = Path(tempfile.mkdtemp(prefix="neighbour-", dir="/tmp"))  # shared, as meant
     folder.chmod(0o755)
     folder.joinpath("tmp").mkdir()
@@ -87,7 +87,7 @@ def as_nobody(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def descendants(pid: int) -> list[int]:
-    """The process and all that it started, which are still there."""
+    """Return the process and all its descendants that still run."""
     children: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -49,7 +49,7 @@ def blizzard(scenario: Scenario, *words: str, code: int = 0) -> str:
 
 
 def with_history(scenario: Scenario, *ago: int) -> None:
-    """A source that has begun two days ago, with files of these days, each with its own row."""
+    """Give the source two days of files, each with its own row."""
     scenario.main_source["partition_filter"] = {
         "prefix_template": "date=%Y-%m-%d",
         "lookback": 2,

@@ -30,7 +30,7 @@ MARKS = st.dictionaries(st.sampled_from(DAYS), st.sampled_from("123456789"), min
 def rows_after_takeover(
     files: dict[str, set[str]], document: dict[str, object], lookback: int | None
 ) -> list[str]:
-    """The rows that come of going on from the original's checkpoint, polled for days."""
+    """Return the rows after some days of polls from the original's checkpoint."""
     known = PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=lookback)
     world = World(partition_filter=known if lookback else None)
     world.now = TODAY.timestamp()

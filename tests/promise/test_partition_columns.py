@@ -46,7 +46,7 @@ ROWS: list[dict[str, Any]] = [
 
 
 def as_read(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as it comes out of a table: Delta does not tell an empty partition value from null."""
+    """Return the row as a table gives it back: Delta reads an empty partition value as null."""
     time = dt.datetime.fromisoformat(row["time"])
     day = row["day"] and dt.date.fromisoformat(row["day"])
     return {**row, "time": time, "day": day, "country": row["country"] or None}

@@ -148,7 +148,7 @@ def by_duckdb(files: list[str]) -> list[dict[str, Any]]:
 
 
 def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
-    """Compared field by field; engines differ in how they give maps and time zones back."""
+    """Compare field by field; engines return maps and time zones differently."""
     assert len(found) == len(expected)
     for row, wanted in zip(found, expected, strict=True):
         for name, value in wanted.items():

@@ -81,7 +81,7 @@ def test_lost_state_is_no_cold_start_after_a_long_log(drill: Drill, parts: tuple
 
 
 def with_outputs_that_wait(tmp_path: Path) -> Drill:
-    """A drill whose second round waits for its commit, since Penguin is down."""
+    """Return a drill whose second round waits for its commit: Penguin is down."""
     drill = Drill(tmp_path, str(tmp_path / "place"))
     drill.arrive(0)
     assert drill.start_once() == 0
@@ -423,7 +423,7 @@ DAY = "date=2024-01-01"
 
 
 def slept(folder: Path) -> World:
-    """A daemon slept, its successor published, and the sleeper's checkpoint came back."""
+    """Return a source whose daemon slept while its successor published, with the old checkpoint."""
     world = World()
     world.sink = world.engine.sink = LocalStorage(str(folder))
     world.put(f"{DAY}/1.json", "1")

@@ -86,7 +86,7 @@ def test_a_fresh_start_of_units_gives_no_number_again(
 
 
 def lake_shop(folder: Path) -> UnitShop:
-    """A shop whose source is a Delta table with a plain watermark: its versions."""
+    """Return a shop whose source is a Delta table with a plain watermark: its versions."""
     shop = UnitShop(folder)
     for key in ("units", "query"):
         shop.source.pop(key)
@@ -155,7 +155,7 @@ def test_older_units_replace_outputs_that_wait(tmp_path: Path) -> None:
 
 
 def set_version(shop: UnitShop, version: int) -> int:
-    """The exit code of the command that says from where on to read."""
+    """Set the version from which to read; return the command's exit code."""
     where = ("--pipeline", WHERE[0], "--source", WHERE[1], "--yes")
     column = ("--column", f"version={version}")
     command = ["checkpoint", "set", str(shop.path()), *where, *column]

@@ -100,7 +100,7 @@ class History:
         self.shop.passes(hours=self.draw.choice([1, 5, 13, 24, 40, 24 * 20]))
 
     def blizzard(self) -> None:
-        """Polls of daemons of which some die."""
+        """Poll with daemons of which some die."""
         for _ in range(self.draw.randint(1, 3)):
             self.mortal.left = self.draw.choice([-1, self.draw.randrange(30)])
             with contextlib.suppress(Died, BlizzardError):
@@ -127,7 +127,7 @@ class History:
             self.kept.append(self.checkpoint.read_bytes())
 
     def restore(self) -> None:
-        """An older checkpoint is brought back, as it was at any time."""
+        """Bring an older checkpoint back."""
         if self.kept:
             self.checkpoint.write_bytes(self.draw.choice(self.kept))
 
@@ -136,7 +136,7 @@ class History:
         return self.shop.lake / checkpoint_path(ID)
 
     def operator(self) -> None:
-        """Changes the checkpoint by hand, and may die at it."""
+        """Change the checkpoint by hand, and perhaps die meanwhile."""
         self.mortal.left = self.draw.choice([-1, self.draw.randrange(8)])
         with contextlib.suppress(Died, BlizzardError):
             match self.draw.randrange(8):
@@ -166,7 +166,7 @@ class History:
             checkpoint_edit.change(worker, seen, change, self.shop.now.timestamp())
 
     def lowered(self, state: SourceState) -> SourceState:
-        """A unit is forgotten, or said to be read as far as it is, or less far."""
+        """Forget a unit, or set its watermark to the same or a lower value."""
         known = state.units or UnitsState()
         if not known.open:
             return state
@@ -183,7 +183,7 @@ class History:
             return unit_edits.set_high(state, found, key, high, values.listed)
 
     def again(self, state: SourceState) -> SourceState:
-        """Some stretch is read again as a whole."""
+        """Request a range of units again as a whole."""
         low = self.shop.now - dt.timedelta(days=self.draw.randrange(100))
         span = (low, low + dt.timedelta(days=self.draw.choice([1, 10, 60])))
         with contextlib.closing(self.shop.worker()) as worker:
@@ -194,14 +194,14 @@ class History:
             return unit_edits.read_again(state, found, span, units.listed, ())[0]
 
     def outage(self) -> None:
-        """The base cannot be read for a poll."""
+        """Make the database unreadable for one poll."""
         self.shop.execute("ALTER TABLE answers RENAME TO gone")
         with contextlib.suppress(BlizzardError):
             self.shop.run()
         self.shop.execute("ALTER TABLE gone RENAME TO answers")
 
     def penguin(self) -> None:
-        """A committer of which some die."""
+        """Run a committer that may die."""
         for _ in range(self.draw.randint(1, 2)):
             self.mortal.left = self.draw.choice([-1, self.draw.randrange(12)])
             with contextlib.suppress(Died, BlizzardError):

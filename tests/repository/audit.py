@@ -65,7 +65,7 @@ def advisories(folder: Path, names: Iterable[str]) -> Iterator[Mapping[str, Any]
 
 
 def audit(folder: Path, locks: Iterable[Path]) -> list[str]:
-    """A line for each package with a known vulnerability."""
+    """Return a line for each package with a known vulnerability."""
     locked = {package for lock in locks for package in packages(lock)}
     return sorted(
         f"{package.name} {package.version}: {advisory['id']} ({', '.join(advisory['aliases'])})"

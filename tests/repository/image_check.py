@@ -118,7 +118,7 @@ class Builder:
         return call(*(("unshare", "--net") if offline else ()), *command).strip()
 
     def base(self, name: str, suite: str, packages: Sequence[str]) -> None:
-        """A minimal Debian with the packages, from where apt gets its own."""
+        """Make a minimal Debian with the packages, from apt's own source."""
         sources = next((path for path in SOURCES if Path(path).exists()), None)
         if sources is None:
             fail(f"apt has its sources in neither of {', '.join(SOURCES)}")
@@ -164,7 +164,7 @@ class Image:
     def start(
         self, command: Sequence[str], config: Path | None = None, **environment: str
     ) -> subprocess.Popen[str]:
-        """The command as process 1's child, the way the image asks for it."""
+        """Run the command as process 1's child, as the image does."""
         pairs = dict(pair.split("=", 1) for pair in self.config["Env"]) | environment
         isolation = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--as-pid-1")
         places = [
@@ -216,7 +216,7 @@ def check_contents(image: Image) -> None:
 
 
 def check_executor(image: Image) -> None:
-    """It gets as far as calling the driver, which is not there."""
+    """Check that an executor gets as far as calling the driver, which does not exist."""
     asked = {
         "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@127.0.0.1:1",
         "SPARK_EXECUTOR_ID": "1",
@@ -235,7 +235,7 @@ def check_executor(image: Image) -> None:
 
 
 def config_folder(place: Path, name: str, addition: str = "") -> Path:
-    """The demo's configuration, and something behind it, as an orchestrator mounts it."""
+    """Make a folder with the demo's configuration and an addition, as an orchestrator mounts it."""
     folder = place / name
     folder.mkdir()
     (folder / "config.yaml").write_text(configuration(Path(DATA)) + addition)
@@ -243,7 +243,7 @@ def config_folder(place: Path, name: str, addition: str = "") -> Path:
 
 
 def check_daemons(image: Image, place: Path) -> None:
-    """The demo's events, through both daemons, into a table that holds each exactly once."""
+    """Check that both daemons bring each of the demo's events into a table exactly once."""
     data = image.scratch / "data"
     split(SAMPLE, data / "raw")
     own(data)
@@ -288,7 +288,7 @@ def check_signals(image: Image, place: Path) -> None:
 
 
 def first_process_of(bwrap: int) -> int:
-    """The container's process 1, seen from here."""
+    """Return the container's process 1, as the host sees it."""
     return int(Path(f"/proc/{bwrap}/task/{bwrap}/children").read_text().split()[0])
 
 

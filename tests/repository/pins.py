@@ -20,7 +20,7 @@ _DIGEST = re.compile(r".+@sha256:[0-9a-f]{64}")
 
 
 def images(folder: Path) -> Iterator[str]:
-    """The images of an overlay's pods, and the one that Spark starts executors from."""
+    """Yield the images of an overlay's pods, and the image of Spark's executors."""
     done = subprocess.run(
         ["kubectl", "kustomize", str(folder)], capture_output=True, text=True, check=False
     )
@@ -44,7 +44,7 @@ def _of_spark(data: dict[str, str]) -> Iterator[str]:
 
 
 def unpinned(folder: Path) -> list[str]:
-    """A line for each image of an overlay that a tag alone names."""
+    """Return a line for each image of an overlay that only a tag names."""
     return [
         f"{overlay}: {image} has no digest"
         for overlay in OVERLAYS

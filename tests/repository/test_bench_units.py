@@ -11,7 +11,7 @@ from benchmarks.units_polls import Requests
 
 
 def pairs(ratio: float, files: int = 1) -> Pairs:
-    """The median of the rounds' ratios is this one, whatever the others are."""
+    """Return rounds whose median ratio is this one, whatever the others are."""
     return Pairs(files, [(ratio, 1.0), (9.0, 1.0), (0.1, 1.0)], [(1.0, 1.0)] * 3)
 
 

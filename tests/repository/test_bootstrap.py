@@ -202,7 +202,7 @@ class Machine:
         )
 
     def run_at_terminal(self, *arguments: str, typed: str) -> tuple[int, str]:
-        """The exit code, and what the terminal shows."""
+        """Return the exit code and the terminal's content."""
         ours, theirs = os.openpty()
         os.write(ours, typed.encode())
         done = subprocess.run(

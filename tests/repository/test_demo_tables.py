@@ -20,7 +20,7 @@ from tests.support.scenario import ROOT
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """The server has its own below; another user than ours may enter it."""
+    """Yield a folder that the server's user may enter; the server has its own below it."""
     with tempfile.TemporaryDirectory(prefix="demo-") as name:
         folder = Path(name)
         folder.chmod(0o755)

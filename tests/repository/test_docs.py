@@ -41,7 +41,7 @@ def test_what_is_generated_from_the_settings_is_up_to_date(
 
 
 def blocks(model: type[BaseModel]) -> set[type[BaseModel]]:
-    """The model and all that is in it."""
+    """Return the model and all models in it."""
     found, left = set(), [model]
     while left:
         one = left.pop()
@@ -99,7 +99,7 @@ def test_commented_keys_of_the_example_are_valid() -> None:
 
 
 def key_paths(page: str) -> set[str]:
-    """The keys of the reference, each with the block that it is in."""
+    """Return the keys of the reference, each with its block."""
     return {
         f"{block}.{key}"
         for section in f"## ``{page}".split("\n## `")

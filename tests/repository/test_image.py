@@ -27,7 +27,7 @@ INSTALL = ROOT / "deploy" / "image" / "install-packages"
 
 
 def stages() -> list[list[str]]:
-    """The instructions of each stage, continuation lines joined; arguments before the first."""
+    """Return the instructions of each stage, continuation lines joined; arguments come first."""
     text = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     lines = text.replace("\\\n", " ").splitlines()
     found: list[list[str]] = [[]]
@@ -103,7 +103,7 @@ def test_the_build_sees_what_it_copies_and_nothing_else() -> None:
 
 @pytest.fixture
 def debian(tmp_path: Path) -> Path:
-    """A folder of stand-ins for PATH: python3 is installed, nothing else is."""
+    """Make a folder of stand-ins for PATH: only python3 is installed."""
     for name, body in {
         "dpkg-query": '[ "$3" = python3 ] && echo "install ok installed"',
         "apt-get": 'echo "$*" >>"$LOG"',
@@ -152,7 +152,7 @@ def config_file(folder: Path, address: str | None) -> Path:
 
 @contextmanager
 def answering(status: int) -> Iterator[tuple[str, list[str]]]:
-    """A daemon's health page: where it listens, and the paths it was asked for."""
+    """Run a health page; yield its address and the requested paths."""
     asked: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

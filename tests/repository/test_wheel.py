@@ -25,7 +25,7 @@ PACKAGES = ("blizzard_core", "blizzard_py", "penguin_py")
 
 
 def run(*command: str | Path, cwd: Path, path: str | None = None) -> str:
-    """A command's output, without anything of the repository in its environment."""
+    """Run a command without the repository in its environment; return its output."""
     kept = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", "VIRTUAL_ENV"}}
     done = subprocess.run(
         command,

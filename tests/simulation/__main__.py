@@ -30,7 +30,7 @@ CHUNK = 50
 
 
 def silence() -> None:
-    """The daemons' logs go nowhere; a run keeps a history of its own."""
+    """Switch the daemons' logs off; a run keeps its own history."""
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(50),
         logger_factory=structlog.ReturnLoggerFactory(),
@@ -48,7 +48,7 @@ class Played:
 
 
 def planned(seed: int, *, hands: bool) -> Plan:
-    """The plan of a seed, with ``hands`` with what people undo and redo on top."""
+    """Return the plan of a seed; ``hands`` adds operators who undo and redo."""
     return by_hand(drawn(seed)) if hands else draw(seed)
 
 

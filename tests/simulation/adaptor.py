@@ -56,12 +56,12 @@ def checkpoint_path(settings: Settings, number: int) -> str:
 
 
 def queued(document: dict[str, Any]) -> list[str]:
-    """The late files that a checkpoint has still to do."""
+    """Return the late files in a checkpoint's queue."""
     return [entry["path"] for entry in document.get("queue", [])]
 
 
 def source_settings(settings: Settings, number: int) -> SourceSettings:
-    """A source's block in the configuration."""
+    """Return a source's block in the configuration."""
     template = TEMPLATES.get(settings.layout)
     partition_filter = None
     if template is not None and settings.lookback is not None:
@@ -121,7 +121,7 @@ def source_parts(
 def source_pipeline(
     parts: SourceContext, *, fresh: bool = False, requests_only: bool = False
 ) -> SourcePipeline:
-    """A source as a worker of the poll loop, which does what people request of it.
+    """Build a source's worker of the poll loop, which also serves requests.
 
     ``fresh`` insists on a cold start.
     """
@@ -129,7 +129,7 @@ def source_pipeline(
 
 
 def table_settings(settings: Settings) -> Table:
-    """The table's block in the configuration."""
+    """Return the table's block in the configuration."""
     template = TEMPLATES.get(settings.layout, "")
     columns = [part.partition("=")[0] for part in template.split("/")]
     return Table(
@@ -161,7 +161,7 @@ def table_settings(settings: Settings) -> Table:
 def table_pipeline(
     settings: Settings, sink: Client, pool: Executor, clocks: Clocks, activity: Any
 ) -> TablePipeline:
-    """A table as a worker of the poll loop."""
+    """Build a table's worker of the poll loop."""
     table = table_settings(settings)
     log = SimulatedLog(table, sink, pool, clocks.clock, settings.log_kept)
     clock = StoreClock(clocks.clock, clocks.monotonic)

@@ -179,14 +179,14 @@ def _is_unfit(sink: Bucket) -> bool:
 
 
 def open_letters(world: World) -> Counter[str]:
-    """The letters of whole files that nobody has put away, by the file's URI."""
+    """Return the number of open letters of whole files, by the file's URI."""
     found = Found()
     _letters(world, found)
     return found.letters
 
 
 def _on_record(sink: Bucket, found: Found) -> set[str]:
-    """The files that Penguin says it does not commit."""
+    """Return the files that Penguin has rejected."""
     record = sink.objects.get("_penguin/events_quarantine.ndjson")
     refused = set()
     for line in [] if record is None else record.data.splitlines():
@@ -315,7 +315,7 @@ def _without_rows(world: World, file: SourceFile, cover: Cover, found: Found) ->
 def _rows(
     name: str, file: SourceFile, came: Sequence[Version], cover: Cover, found: Found
 ) -> list[str]:
-    """The rows of one version, each of them once."""
+    """Check that a file has the rows of one version, each of them once."""
     wrong = []
     most = 1 + cover.again
     for version in came:
@@ -347,7 +347,7 @@ def _is_reported(world: World, file: SourceFile, cover: Cover, found: Found) -> 
 
 
 def _records(world: World, file: SourceFile, number: int, found: Found, cover: Cover) -> list[str]:
-    """The bad records of a file that came have a letter each."""
+    """Check that each bad record of an ingested file has a letter."""
     wrong = []
     key = (file.source, file.path)
     again = key in world.redone or key in found.again or bool(cover.again)

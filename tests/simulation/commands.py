@@ -101,7 +101,7 @@ def backfill(_director: Director, found: Event, process: Process) -> None:
 
 
 def replayed(_director: Director, found: Event, process: Process) -> None:
-    """A range is brought again on purpose; with ``anew`` also one that was before."""
+    """Ingest a range again on purpose; with ``anew`` also one that was ingested again before."""
     anew = ranges.is_second_reading(process.world, found)
     order = ranges.chosen(found).order("again", once_more=anew)
     requested(process, found.get("source", 0), order)
@@ -133,7 +133,7 @@ def requested(
 
 
 def rewound(director: Director, found: Event, process: Process) -> None:
-    """A partition's watermark is set to where it is, or back by some names, or to nothing.
+    """Set a partition's watermark to its own value, back by some names, or to nothing.
 
     What the command says beforehand will be skipped or come again is excused, by name.
     """
@@ -171,7 +171,7 @@ def rewound(director: Director, found: Event, process: Process) -> None:
 
 
 def ingest(director: Director, found: Event, process: Process) -> None:
-    """Some files are named, whatever they are and whoever has them.
+    """Name some files to ingest, whatever they are and whichever source has them.
 
     The command follows its request, leaves it to the daemon, or insists on doing it here.
     """
@@ -183,7 +183,7 @@ def ingest(director: Director, found: Event, process: Process) -> None:
 
 
 def _chosen(world: World, found: Event, uri: str) -> list[str]:
-    """The files of a command, the same whenever it is given again; at times one of them twice."""
+    """Return the files of a command, the same at each repetition; at times one of them twice."""
     if found.at not in world.chosen:
         there = sorted(world.bucket(uri).objects)
         if found.get("lettered"):
@@ -218,7 +218,7 @@ def cancelled(_director: Director, found: Event, process: Process) -> None:
 
 
 def rebuild(director: Director, found: Event, process: Process) -> None:
-    """A lost checkpoint is made again; where that would be guessing it is brought back."""
+    """Rebuild a lost checkpoint; restore it where a rebuild would be guessing."""
     world = director.world
     number = found.get("source", 0)
     there = adaptor.checkpoint_path(world.settings, number) in world.bucket(SINK).objects
@@ -291,7 +291,7 @@ def _passed(world: World, number: int) -> str | None:
 
 
 def moved(director: Director, found: Event, process: Process) -> None:
-    """A source's state goes to another name, and the configuration follows once it is there."""
+    """Take a source's state to another name, then change the configuration."""
     world, number = director.world, found.get("source", 0)
     if world.settings != world.right:
         return

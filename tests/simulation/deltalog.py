@@ -140,7 +140,7 @@ class SimulatedLog(DeltaLog):
         return []
 
     def _chore(self, _action: Callable[[Any], Any]) -> Any:
-        """A log checkpoint, the only chore that is simulated; the log is cleaned up with it."""
+        """Write a log checkpoint and clean the log up: the only chore that is simulated."""
         self.refresh()
         table = self._handle
         if table is not None:
@@ -243,7 +243,7 @@ class SimulatedWriter(LogWriter):
 
 
 def opened(storage: Client) -> Table | None:
-    """The table as of its newest log checkpoint, or of version 0; None if there is none."""
+    """Return the table of its newest log checkpoint, or of version 0; None without a table."""
     names = [
         entry.path.removeprefix(f"{delta_json.LOG}/")
         for page in storage.list_range(f"{delta_json.LOG}/", f"{delta_json.LOG}0")
@@ -262,7 +262,7 @@ def opened(storage: Client) -> Table | None:
 
 @lru_cache(maxsize=64)
 def _actions_of(raw: bytes) -> list[dict[str, Any]]:
-    """The actions of a log checkpoint; the same bytes are taken apart once."""
+    """Return the actions of a log checkpoint; the same bytes are parsed once."""
     rows = pq.read_table(pa.BufferReader(raw)).to_pylist()
     for row in rows:
         if row["add"] is not None:

@@ -82,7 +82,7 @@ class Director:
         return until
 
     def start(self, kind: str) -> Process:
-        """A new incarnation of a daemon."""
+        """Start a new process of a daemon."""
         made = Process(self.world, kind, len(self.processes[kind]) + 1)
         if self.processes[kind]:
             made.skew = self.processes[kind][-1].skew
@@ -104,7 +104,7 @@ class Director:
                 process.died()
 
     def latest(self, kind: str) -> Process:
-        """The incarnation that was started last."""
+        """Return the process that was started last."""
         return self.processes[kind][-1]
 
     def calm(self) -> None:
@@ -143,7 +143,7 @@ class Director:
         self.written(source_uri(found.get("source", 0)), found)
 
     def written(self, uri: str, found: Event) -> None:
-        """A file appears below a root."""
+        """Put a file below a root."""
         world, path = self.world, found["path"]
         file = world.files.get((uri, path))
         if file is None:

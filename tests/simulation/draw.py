@@ -17,7 +17,7 @@ from tests.simulation.writers import write
 
 
 def draw(seed: int) -> Plan:
-    """The plan of a seed."""
+    """Return the plan of a seed."""
     plan = with_requests(with_losses(drawn(seed)))
     if any(map(_delays, plan.events)) and not plan.settings.reconcile:
         # What was drawn on top publishes late, which only sweeps find.
@@ -26,7 +26,7 @@ def draw(seed: int) -> Plan:
 
 
 def drawn(seed: int) -> Plan:
-    """The plan of a seed in which nobody loses or puts back more than one object."""
+    """Return the plan of a seed in which at most one object is lost or put back."""
     drawing = Drawing(seed)
     chance = drawing.chance
     early(drawing)

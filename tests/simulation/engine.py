@@ -27,7 +27,7 @@ _SCHEMA = pa.schema([pa.field("row", pa.string())])
 
 @lru_cache(maxsize=4096)
 def parquet(rows: tuple[str, ...], output_id: str | None) -> bytes:
-    """The bytes of a Parquet file as the ingest job writes it; other writers give no id."""
+    """Return the bytes of a Parquet file of the ingest job; other writers give no id."""
     schema = _SCHEMA.with_metadata(output_id and {"blizzard.output_id": output_id})
     sink = io.BytesIO()
     pq.write_table(
@@ -54,7 +54,7 @@ ROWS: dict[bytes, tuple[str, ...]] = {}
 
 
 def rows_of(data: bytes) -> tuple[str, ...]:
-    """The rows of a file that this engine made."""
+    """Return the rows of a file that this engine made."""
     known = ROWS.get(data)
     if known is None:
         known = tuple(pq.read_table(pa.BufferReader(data)).column(0).to_pylist())

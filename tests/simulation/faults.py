@@ -56,7 +56,7 @@ class Faults:
     on_death: Callable[[], None] = lambda: None
 
     def due(self, op: str, path: str) -> Shot | None:
-        """The fault that this request meets, if any."""
+        """Return the fault that this request meets, if any."""
         for shot in self.armed:
             ops, part = PLACES[shot.place]
             if op in ops and part in path:
@@ -70,7 +70,7 @@ class Faults:
         return None
 
     def die(self) -> None:
-        """The process is gone, here and now."""
+        """End the process here and now."""
         self.on_death()
         raise Died
 
@@ -80,5 +80,5 @@ class Faults:
         self.scheduler.sleep(secs)
 
     def later(self, secs: float, effect: Callable[[], Any], what: str) -> None:
-        """The request is on its way and arrives after ``secs``."""
+        """Let the request arrive after ``secs``."""
         self.delayed(secs, effect, what)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def rolled_back(_director: Director, found: Event, process: Process) -> None:
-    """The checkpoint of before a change by hand is brought back; what it undoes excuses nothing."""
+    """Restore the checkpoint of before an edit; the undone edit excuses nothing."""
     world, number = process.world, found.get("source", 0)
     if world.deeds[f"rolled back {found.at}"] or world.calm:
         return
@@ -87,7 +87,7 @@ def _files_of(world: World, path: str) -> frozenset[str]:
 
 
 def redone(_director: Director, found: Event, process: Process) -> None:
-    """The source files of what Penguin refused come again, once the schema is mended."""
+    """Ingest the source files of Penguin's rejected files again, once the schema is mended."""
     from tests.simulation import commands  # noqa: PLC0415  # which knows of this module
 
     world, number = process.world, found.get("source", 0)
@@ -117,7 +117,7 @@ def redone(_director: Director, found: Event, process: Process) -> None:
 
 
 def spoiled(director: Director, found: Event) -> None:
-    """A schema that the table does not take is rolled out, for so many outputs."""
+    """Roll out a schema that the table does not take, for so many outputs."""
     world = director.world
     if world.log_entries():  # what comes first makes the table
         world.spoiling += found["count"]
@@ -125,7 +125,7 @@ def spoiled(director: Director, found: Event) -> None:
 
 
 def copied(director: Director, _found: Event) -> None:
-    """A copy of a checkpoint is put away."""
+    """Copy a checkpoint."""
     world = director.world
     held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, 0))
     if held is not None and not world.copies:
@@ -134,7 +134,7 @@ def copied(director: Director, _found: Event) -> None:
 
 
 def brought_back(director: Director, found: Event) -> None:
-    """The copy takes the checkpoint's place; whoever refuses it has one made that knows."""
+    """Put the copy in the checkpoint's place; rebuild it where the daemon refuses it."""
     world = director.world
     sink = world.bucket(SINK)
     if not world.copies:
@@ -168,7 +168,7 @@ def brought_back(director: Director, found: Event) -> None:
 
 
 def _newest_back(director: Director, path: str, newest: bytes, looks: int = 2) -> None:
-    """The newest checkpoint is brought back where a rebuild is refused, for a daemon that is."""
+    """Restore the newest checkpoint where the daemon refuses the copy and so does a rebuild."""
     world = director.world
     if director.latest("blizzard").is_well:
         # It knows of all that came, and goes on; or has just begun, and refuses it yet.

@@ -47,7 +47,7 @@ def _by_name(name: str, first: int, count: int) -> Find:
 
 
 def finds(only: str, first: int, count: int, jobs: int) -> Iterator[Find]:
-    """The finds for all guards whose name has ``only`` in it, in their order."""
+    """Yield the finds for all guards whose name contains ``only``, in their order."""
     names = [guard.name for guard in GUARDS if only in guard.name]
     if jobs == 1:
         for name in names:

@@ -52,7 +52,7 @@ def copy_of(world: World) -> Copy:
 
 
 def set_aside(director: Director, _found: Event) -> None:
-    """A copy of the table's folder is made."""
+    """Copy the table's folder."""
     world = director.world
     begun = range(world.settings.sources)
     there = world.bucket(SINK).objects
@@ -64,7 +64,7 @@ def set_aside(director: Director, _found: Event) -> None:
 
 
 def put_back(director: Director, found: Event) -> None:
-    """A part of the copy takes the place of what is there."""
+    """Replace a part of the folder by its copy."""
     world, what = director.world, found["what"]
     if world.copy is None:
         return
@@ -115,7 +115,7 @@ def part_lost(director: Director, found: Event) -> None:
 
 
 def _with_letters(world: World) -> Iterator[tuple[str, str]]:
-    """The files that have dead letters of their own."""
+    """Yield the files that have dead letters of their own."""
     for path, held in world.bucket(DLQ).objects.items():
         if path.endswith(".ndjson") and not path.endswith(".records.ndjson"):
             for line in held.data.splitlines():
@@ -166,7 +166,7 @@ class _Direct:
 
 
 def _all_put_back(director: Director, copy: Copy) -> None:
-    """The whole folder, and the letters: what came since is ingested again."""
+    """Restore the whole folder and the letters; later files are ingested again."""
     world = director.world
     if world.on_their_way:
         return

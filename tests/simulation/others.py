@@ -38,7 +38,7 @@ def is_theirs(path: str) -> bool:
 
 
 def stray(director: Director, found: Event) -> None:
-    """A file in the table's directory that no daemon put there."""
+    """Put a file into the table's folder that no daemon made."""
     world = director.world
     sink = world.bucket(SINK)
     there = sorted(
@@ -60,7 +60,7 @@ def stray(director: Director, found: Event) -> None:
 
 
 def _hostile(what: str, sound: bytes) -> bytes:
-    """A file that must not be taken, made of a sound one."""
+    """Return a file that must be rejected, made of a sound one."""
     match what:
         case "junk":
             return b"junk that is long enough"
@@ -146,7 +146,7 @@ def restored(director: Director, found: Event) -> None:
 
 
 def log_cut(director: Director, found: Event) -> None:
-    """The log is that of some versions ago: what was committed since has to come again."""
+    """Take the log back by some versions: later commits have to come again."""
     world = director.world
     sink, now = world.bucket(SINK), table_of(world)
     last = now.version - found["back"]
@@ -187,7 +187,7 @@ def _let_go(world: World) -> None:
 
 
 def table_of(world: World, version: int | None = None) -> Table:
-    """The table as of a version, by all entries that ever were."""
+    """Return the table as of a version, from all entries that ever were."""
     table = Table()
     for path, text in world.log_entries().items():
         number = _version(path)

@@ -31,7 +31,7 @@ _PACKAGES = ("blizzard_core.", "blizzard_py.", "penguin_py.")
 
 @contextmanager
 def patched(world: World) -> Iterator[None]:
-    """The product's modules as the run needs them."""
+    """Patch the product's modules for a run."""
     scheduler = world.scheduler
     made = [0, 0]
 
@@ -75,7 +75,7 @@ def patched(world: World) -> Iterator[None]:
 
 
 def _compact(world: World, document: Any) -> bytes:
-    """A checkpoint's bytes without indentation: half of a run would be spent on it."""
+    """Return a checkpoint's bytes without indentation, which would take half of a run."""
     # The names that an original's checkpoint had are the newest of their partitions, one each.
     recent = document.get("recent", {}).values()
     names = sum(len(block["done"].keys() - {block.get("before")}) for block in recent)
@@ -98,7 +98,7 @@ def _parsed(uri: str, path: str, data: bytes, wanted: tuple[str, ...]) -> tuple[
 def _pieces(
     storage: Any, path: str, _size: int | None, wanted: Sequence[str]
 ) -> tuple[Columns, ...]:
-    """A log checkpoint; the same bytes are taken apart once.
+    """Return a log checkpoint; the same bytes are parsed once.
 
     Arrow reads ranges in threads of its own, which are not simulated.
     """

@@ -96,7 +96,7 @@ def _has_batches(world: World, number: int) -> bool:
 
 
 def misconfigured(director: Director, found: Event) -> None:
-    """A configuration that does not go with the state is rolled out, and put back."""
+    """Roll out a configuration that does not fit the state, and put it back."""
     world = director.world
     right = world.right
     if found["what"] == "depth" and right.lookback is not None:
@@ -123,7 +123,7 @@ def misconfigured(director: Director, found: Event) -> None:
 
 
 def _copied(director: Director) -> None:
-    """The other place has files as well, under the same names and under new ones."""
+    """Give the other location files under the same names and under new ones."""
     world = director.world
     uri = source_uri(0, moved=True)
     for (source, path), file in list(world.files.items()):
@@ -133,7 +133,7 @@ def _copied(director: Director) -> None:
 
 
 def regraced(director: Director, found: Event) -> None:
-    """The grace period is changed, for longer or for shorter."""
+    """Change the grace period, for longer or for shorter."""
     world = director.world
     world.right = replace(world.right, grace=found["grace"])
     world.graces.append((world.now, found["grace"]))
@@ -142,7 +142,7 @@ def regraced(director: Director, found: Event) -> None:
 
 
 def renamed(director: Director, _found: Event) -> None:
-    """Sources are called otherwise, with an `id:` that says whose state they go on with."""
+    """Rename the sources; an `id:` names the state that each continues."""
     world = director.world
     world.right = replace(world.right, called="t", has_id=True)
     world.counts["sources renamed"] += 1
@@ -150,7 +150,7 @@ def renamed(director: Director, _found: Event) -> None:
 
 
 def original(director: Director, found: Event) -> None:
-    """The original was at work before: its checkpoint is there, and its rows are in a table."""
+    """Leave the checkpoint of an original that ran before; its rows are in a table."""
     world = director.world
     if not world.settings.watermark:
         return

@@ -84,7 +84,7 @@ class Event:
 
 
 def event(at: float, kind: str, **what: Any) -> Event:
-    """An event; particulars that are None are left out."""
+    """Return an event; particulars that are None are left out."""
     return Event(round(at, 3), kind, tuple((n, v) for n, v in what.items() if v is not None))
 
 
@@ -116,7 +116,7 @@ def source_uri(number: int, *, moved: bool = False) -> str:
 
 
 def moment(at: float) -> dt.datetime:
-    """A virtual time."""
+    """Return a virtual time."""
     return dt.datetime.fromtimestamp(at, dt.UTC)
 
 

@@ -64,7 +64,7 @@ class Process(Owner):
         return Faults(owner, world.scheduler, world.counts, world.note, world.later)
 
     def clock(self) -> float:
-        """The process's wall clock."""
+        """Return the process's wall clock."""
         return self.world.now + self.skew
 
     def monotonic(self) -> float:
@@ -88,7 +88,7 @@ class Process(Owner):
             world.scheduler.spawn(self, partial(self._life, make))
 
     def _life(self, make: Callable[[], int]) -> None:
-        """A worker's thread, as the daemon's main thread looks after it."""
+        """Run a worker's thread, as the daemon's main thread does."""
         try:
             if make() == FencedError.exit_code:
                 self.stop.set()
@@ -163,7 +163,7 @@ class Process(Owner):
         return self.dead or not self.tasks
 
     def died(self, zombie: bool = False) -> None:
-        """It is gone, at once; its executors may go on for a while."""
+        """End the process at once; its executors may go on for a while."""
         if self.died_at is None:
             self.died_at = self.world.now
             self.world.note(f"{self.name} dies")

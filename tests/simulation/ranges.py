@@ -40,7 +40,7 @@ def below_origin(process: Process, number: int) -> Range | None:
 
 
 def chosen(found: Event) -> Range:
-    """The range of an event, whose ends are drawn."""
+    """Return the range of an event, whose ends are drawn."""
     first, last = sorted((found["first"], found["last"]), key=order_key)
     return Range(first, last)
 

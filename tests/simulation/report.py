@@ -33,7 +33,7 @@ def totals(runs: int, failed: int, secs: Secs, counts: Counter[str]) -> str:
 
 
 def failure(first: Outcome, short: Outcome) -> str:
-    """A failing run: what is wrong, how to repeat it, and the shortened history."""
+    """Describe a failing run: the violations, the command to repeat it, the shortened history."""
     plan = short.plan
     return "\n".join(
         [

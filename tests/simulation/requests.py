@@ -18,7 +18,7 @@ from tests.simulation.world import SINK, World
 
 
 def violations(world: World) -> Iterator[str]:
-    """Requests that are not over in the end, and what those that are have left behind.
+    """Yield the requests that never ended, and files that an ended one left behind.
 
     Notes the files that their reports call ingested, or in from before.
     """

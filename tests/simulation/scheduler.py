@@ -71,7 +71,7 @@ class Scheduler:
         self._hub: greenlet = getcurrent()
 
     def spawn(self, owner: Owner, fn: Callable[[], Any]) -> Task:
-        """A new task, which begins when it is its turn."""
+        """Start a new task, which begins when it is its turn."""
         task = Task(owner, fn)
         task.body = greenlet(lambda: self._life(task), self._hub)
         owner.tasks[task] = None
@@ -105,7 +105,7 @@ class Scheduler:
             self._hub.switch()
 
     def finish(self, other: Waitable) -> None:
-        """It is done: those that wait for it go on."""
+        """Mark the task as done and wake the tasks that wait for it."""
         other.done = True
         for waiter in other.waiters:
             self._push(waiter, self.now)

@@ -37,7 +37,7 @@ class Shrinking:
 
 
 def shrunk(first: Outcome, tries: int = TRIES, without: Guard | None = None) -> Outcome:
-    """The outcome of a plan that is as short as the tries allow."""
+    """Return the outcome of a plan that is as short as the tries allow."""
     found = Shrinking(first, tries, without)
     before = None
     while before != found.best.plan:

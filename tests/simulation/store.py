@@ -72,7 +72,7 @@ class Bucket:
             del self._order[bisect_left(self._order, key)]
 
     def forget(self, path: str) -> None:
-        """It never was."""
+        """Remove every trace of the path."""
         self.delete(path)
         self.written.pop(path, None)
 
@@ -87,7 +87,7 @@ class Bucket:
         return Entry(path, len(held.data), held.modified)
 
     def after(self, low: bytes, count: int) -> list[tuple[bytes, str]]:
-        """The next keys above ``low``, in order, each as bytes and as text."""
+        """Return the next keys above ``low``, in order, each as bytes and as text."""
         # No key is as high as the second of the pair.
         at = bisect_right(self._order, (low, "\U0010ffff" * 2))
         return self._order[at : at + count]

@@ -164,7 +164,7 @@ class World:
         return max(skew, self.store_skew) if self.now < until + 10 else self.store_skew
 
     def bucket(self, uri: str) -> Bucket:
-        """The bucket below a root, made when it is first asked for."""
+        """Return the bucket below a root; make it at the first call."""
         if uri not in self.buckets:
             bucket = Bucket(uri, lambda: self.scheduler.now + self.store_skew)
             # What we write ourselves is listed by the dozen, which leaves time for more seeds.
@@ -187,11 +187,11 @@ class World:
         return {path: kept[path].decode() for path in paths}
 
     def note(self, what: str) -> None:
-        """A line of the history."""
+        """Add a line to the history."""
         self.history.append((self.now, what))
 
     def later(self, secs: float, effect: Callable[[], Any], what: str) -> None:
-        """A request that is on its way: it lands in a while, whoever is alive then."""
+        """Let a request arrive after a while, whichever processes are alive then."""
 
         def land() -> None:
             self.on_their_way += 1
@@ -219,7 +219,7 @@ class World:
         self.scheduler.spawn(Owner("people"), wait)
 
     def story(self) -> list[str]:
-        """The history as lines for people."""
+        """Return the history as lines for people."""
         return [
             f"{moment(at):%d %H:%M:%S}.{int(at % 1 * 1000):03d}  {what}"
             for at, what in self.history

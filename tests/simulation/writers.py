@@ -94,7 +94,7 @@ def write(
 
 
 def below(drawing: Drawing) -> str:
-    """A name in the folder of the last file, just below its own."""
+    """Return a name in the folder of the last file, just below its own."""
     folder, slash, name = drawing.written[-1].rpartition("/")
     seconds = int(name.partition("-")[0]) - 1
     return f"{folder}{slash}{seconds}-{drawing.count + 1:03d}.ndjson"

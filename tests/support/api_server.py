@@ -58,7 +58,7 @@ class Reply:
 
 
 def reply(content: Any, status: int = 200, how: How = "length", **headers: str) -> Reply:
-    """A JSON answer; underscores in header names are dashes."""
+    """Return a JSON answer; underscores in header names become dashes."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Reply(
         json.dumps(content).encode(), status, {"Content-Type": "application/json", **named}, how
@@ -155,14 +155,14 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up in the middle is what tests are about, and no news."""
+        """Ignore clients that hang up in the middle: the tests do it on purpose."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
 
 @contextmanager
 def api_server() -> Iterator[ApiServer]:
-    """An API on a free port of 127.0.0.1."""
+    """Run an API on a free port of 127.0.0.1."""
     api = ApiServer()
     with _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api})) as server:
         api.url = f"http://127.0.0.1:{server.server_address[1]}"

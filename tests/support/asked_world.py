@@ -91,7 +91,7 @@ class AskedWorld(World):
         return source_pipeline(self.parts())
 
     def drain_with_errors(self) -> None:
-        """Polls until what is there is published, as after any number of errors."""
+        """Poll until all rows are published, as after any number of errors."""
         for _ in range(4):
             self.now += 1000
             with contextlib.suppress(BlizzardError):

@@ -59,7 +59,7 @@ class AzuriteServer:
         }
 
     def new_container(self) -> str:
-        """The name of a fresh container, so that tests share the server and nothing else."""
+        """Return the name of a fresh container, so that tests share only the server."""
         name = f"container-{uuid.uuid4().hex[:12]}"
 
         async def create() -> None:
@@ -81,7 +81,7 @@ class AzuriteServer:
         asyncio.run(put())
 
     def put_folder(self, container: str, name: str) -> None:
-        """The empty object that stands for a folder where accounts have a hierarchy of them."""
+        """Put the empty object that stands for a folder in accounts with a hierarchy."""
 
         async def put() -> None:
             async with BlobServiceClient(self.endpoint, credential=_KEY) as client:

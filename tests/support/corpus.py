@@ -255,7 +255,7 @@ class Outcome:
 
 
 def ingest(folder: Path, on_bad_record: OnBadRecord = "quarantine_record") -> Outcome:
-    """The whole corpus in one task."""
+    """Ingest the whole corpus in one task."""
     world = IngestWorld(folder, fields=FIELDS, metadata=("_source_file", "_source_line"))
     world.on_bad_record = on_bad_record
     for number, case in enumerate(CASES):
@@ -278,7 +278,7 @@ def _by_name(found: list[dict[str, Any]], key: str) -> dict[str, list[dict[str, 
 
 
 def table(outcome: Outcome) -> str:
-    """The document's table."""
+    """Return the document's table."""
     rows = ["| input | for example | what becomes of it |", "|---|---|---|"]
     for number, case in enumerate(CASES):
         name = name_of(number)

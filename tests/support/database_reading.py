@@ -68,7 +68,7 @@ def window_above(read: Window, by: timedelta = timedelta(seconds=1)) -> Window:
 
 
 def declared(batch: pa.RecordBatch, fields: Sequence[FieldSpec]) -> pa.RecordBatch:
-    """The batch in the declared types. Raises `pa.ArrowInvalid` if a value does not fit."""
+    """Return the batch in the declared types. Raises `pa.ArrowInvalid` if a value does not fit."""
     types = [arrow_type(field) for field in fields]
     columns = [
         _cast(batch.column(field.name), kind) for field, kind in zip(fields, types, strict=True)

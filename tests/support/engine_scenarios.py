@@ -120,7 +120,7 @@ def the_package_comes_along(engine: SparkEngine) -> None:
 
 
 def _make_long(world: IngestWorld, records: int, rows_of_each: int) -> None:
-    """A transform that makes ``records`` times ``rows_of_each`` rows, and writes all the time.
+    """Set a transform that makes ``records`` times ``rows_of_each`` rows, and writes all the time.
 
     Spark holds all the rows that one record becomes, so a few records must not make them all.
     """
@@ -132,7 +132,7 @@ def _make_long(world: IngestWorld, records: int, rows_of_each: int) -> None:
 
 
 def _wait_for_second(world: IngestWorld, running: Future[IngestResult]) -> set[int]:
-    """The workers that write outputs, once there are any."""
+    """Wait for the workers that write outputs; return their process ids."""
     outputs = Path(world.table, STAGING, "0")
     while not (found := holders(outputs)):
         assert not running.done()

@@ -78,7 +78,7 @@ def streamed(
 
 
 def drawn(panels: Sequence[Seen], low: float, high: float, told: str) -> str:
-    """An SVG with a panel for each stream, side by side."""
+    """Return an SVG with a panel for each stream, side by side."""
     height = 430
     width = sum(_LEFT + _WIDTH * len(panel.batches) + 2 * _COLUMN for panel in panels)
     box = f'viewBox="0 0 {width} {height}"'

@@ -63,7 +63,7 @@ CONTRARY = {
 
 
 def row(second: float, page: str = "a", bytes_: int = 1, id_: int | None = 0) -> dict[str, Any]:
-    """A source row so many seconds after `BASE`, and seen at another time within two of them."""
+    """Return a source row so many seconds after `BASE`; ``seen`` is up to three seconds off."""
     at = BASE + dt.timedelta(microseconds=round(second * SECOND))
     seen = at + dt.timedelta(seconds=bytes_ % 5 - 1)  # another time, for who goes by that
     return {
@@ -131,7 +131,7 @@ class EventWorld:
         )
 
     def put(self, rows: Iterable[Mapping[str, Any] | str], source: str = "web") -> str:
-        """The next file, of a source; a text is a line as it is."""
+        """Write the next file of a source; a text is a line as it is."""
         self.files += 1
         name = f"{self.files:04d}.ndjson"
         lines = [one if isinstance(one, str) else json.dumps(one) for one in rows]
@@ -140,7 +140,7 @@ class EventWorld:
         return name
 
     def pipeline(self) -> SourcePipeline:
-        """A process that begins: the worker of all sources."""
+        """Start a process: return the worker of all sources."""
         [worker] = build(self.config(), self.engine)
         stream = worker.load().stream
         self.starts.append(0 if stream is None else stream.batch)
@@ -201,7 +201,7 @@ class EventWorld:
         ]
 
     def letters(self) -> list[dict[str, Any]]:
-        """The dead letters of records, in their order."""
+        """Return the dead letters of records, in their order."""
         root = self.root / "table" / "_blizzard" / "dlq"
         return [
             json.loads(line)
@@ -219,7 +219,7 @@ class EventWorld:
         )
 
     def packs(self) -> set[str]:
-        """The objects that state is packed in."""
+        """Return the objects in which state is packed."""
         root = self.root / "table"
         name = "pages_web" if len(self.sources) == 1 else "pages~sources"
         folder = root / "_blizzard" / "state" / name
@@ -227,7 +227,7 @@ class EventWorld:
 
 
 def seconds(moment: dt.datetime) -> float:
-    """A time in the table, in seconds after `BASE`."""
+    """Return a time of the table in seconds after `BASE`."""
     return (moment - BASE).total_seconds()
 
 
@@ -258,7 +258,7 @@ class Oracle:
     def __init__(
         self, settings: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
-        """``sources`` are the settings of several; one that has ``idle_after`` is idle at once."""
+        """Take the settings of the query and of its sources; ``idle_after`` means idle at once."""
         self.given = EventTimeSettings.model_validate(settings)
         own = {name: one.get("event_time", {}) for name, one in (sources or {"web": {}}).items()}
         self.columns = {name: one.get("column", self.given.column) for name, one in own.items()}
@@ -290,7 +290,7 @@ class Oracle:
         self.marks.clear()
 
     def forget(self, settings: Mapping[str, Any] | None = None) -> None:
-        """An operator has it forget its state; from then on the query may be another one."""
+        """Forget the state, as an operator orders; the query may change from then on."""
         self.open.clear()
         self.known.clear()
         # Each source's is brought to where the watermark stays.
@@ -345,7 +345,7 @@ class Oracle:
         self.watermarks.append(self.watermark_ms)
 
     def _move(self, newest: Mapping[str, int], advance_to_ms: int, present: set[str]) -> None:
-        """The watermark, by what each source has brought, and by who is waited for."""
+        """Move the watermark by the times of each source and the sources that are waited for."""
         for source, delay in self.delays.items():
             times = [newest[source]] if source in newest else []
             if advance_to_ms > self.watermark_ms:
@@ -417,7 +417,7 @@ class Oracle:
                     self.open.setdefault((one["page"], start, end), []).append(dict(one))
 
     def _join(self, page: str, start: int, end: int, rows: list[dict[str, Any]]) -> None:
-        """A session takes in those that it touches."""
+        """Merge a session with the sessions that it touches."""
         for key in [k for k in self.open if k[0] == page]:
             _, other_start, other_end = key
             if start <= other_end and other_start <= end:

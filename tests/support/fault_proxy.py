@@ -167,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _redated(
         self, path: str, headers: dict[str, str], data: bytes
     ) -> tuple[dict[str, str], bytes]:
-        """The answer with the modification times that keys were given."""
+        """Return the answer with the modification times that the test set for the keys."""
         dated = self.proxy.dated
         if not dated:
             return headers, data
@@ -197,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that died in the middle is what tests are about, and no news."""
+        """Ignore clients that die in the middle: the tests do it on purpose."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -222,7 +222,7 @@ def _refusal(code: str) -> bytes:
 
 @contextmanager
 def fault_proxy(upstream: str) -> Iterator[FaultProxy]:
-    """A proxy to the server at ``upstream`` on a free port, from a thread of this process."""
+    """Run a proxy to the server at ``upstream`` on a free port, in a thread of this process."""
     proxy = FaultProxy(upstream)
     handler = type("Handler", (_Handler,), {"proxy": proxy})
     with _Server(("127.0.0.1", 0), handler) as server:

@@ -80,7 +80,7 @@ def filters_of(values: list[Any]) -> Iterator[Filter]:
 
 
 def literal(value: Any, kind: pa.DataType) -> str:
-    """The value in DataFusion's SQL."""
+    """Return the value in DataFusion's SQL."""
     if isinstance(value, dt.datetime):
         micros = pa.scalar(value, kind).cast(pa.int64()).as_py()
         zone = "None" if kind.tz is None else 'Some("UTC")'
@@ -131,7 +131,7 @@ def by_datafusion(table: DeltaTable, asked: Filter, kind: pa.DataType) -> Ids:
 
 
 def differences(table: DeltaTable, rows: pa.Table, asked: list[Filter]) -> list[str]:
-    """Filters by which a reader of the table finds other rows than in memory."""
+    """Return the filters by which a reader finds other rows in the table than in memory."""
     kind = rows.schema.field(COLUMN).type
     scanned, lazy = table.to_pyarrow_dataset(), pl.scan_delta(table)
     frame = pl.LazyFrame(rows)

@@ -20,7 +20,7 @@ def field(name: str = "x", kind: Any = "long", **metadata: Any) -> dict[str, Any
 
 
 def with_features(*names: str) -> dict[str, Any]:
-    """The protocol of a table that has just these."""
+    """Return the protocol of a table with just these features."""
     found: dict[str, Any] = {
         "minReaderVersion": 1,
         "minWriterVersion": 7,
@@ -31,7 +31,7 @@ def with_features(*names: str) -> dict[str, Any]:
 
 
 def metadata(**more: Any) -> dict[str, Any]:
-    """A table's ``metaData``: of one column, without partitions and properties."""
+    """Return a table's ``metaData``: one column, no partitions, no properties."""
     fields = more.get("fields", [field()])
     return {
         "id": "5f9c7f3e-0000-4000-8000-000000000000",
@@ -44,12 +44,12 @@ def metadata(**more: Any) -> dict[str, Any]:
 
 
 def make(world: World, protocol: dict[str, Any], **more: Any) -> None:
-    """A table without files, and with the declarations that are asked for."""
+    """Make a table without files, with the given declarations."""
     commit(world, 0, {"protocol": protocol}, {"metaData": metadata(**more)})
 
 
 def commit(world: World, version: int, *actions: dict[str, Any]) -> None:
-    """The log's entry of this version, by another engine."""
+    """Write the log's entry of this version, as another engine."""
     info = {"timestamp": 1_700_000_000_000, "operation": "TEST"}
     text = "".join(f"{json.dumps(action)}\n" for action in ({"commitInfo": info}, *actions))
     world.storage.put_atomic(f"_delta_log/{version:020d}.json", text.encode())

@@ -57,7 +57,7 @@ class GcsServer:
         return {"GOOGLE_BASE_URL": self.endpoint, "GOOGLE_SKIP_SIGNATURE": "true"}
 
     def new_bucket(self) -> str:
-        """The name of a fresh bucket, so that tests share the server and nothing else."""
+        """Return the name of a fresh bucket, so that tests share only the server."""
         name = f"bucket-{uuid.uuid4().hex[:12]}"
         self.buckets[name] = {}
         return name
@@ -244,7 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _two_parts(body: bytes, boundary: bytes) -> tuple[dict[str, Any], bytes]:
-    """The JSON and the content of a ``multipart/related`` upload, as RFC 2046 delimits parts.
+    """Return the JSON and the content of a ``multipart/related`` upload (RFC 2046).
 
     A line that begins with the boundary ends a part wherever it stands, also in what somebody
     took for content; what follows the closing one is dropped, as real servers do.

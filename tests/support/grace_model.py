@@ -64,7 +64,7 @@ class Model:
                 self.storage.objects[path] = (b"", 0.0)
 
     def poll(self, batch: int, fails: Sequence[bool]) -> str | None:
-        """A scan and its batches; how far it went if it was cut."""
+        """Scan and run the batches; return where the scan was cut, if it was."""
         began = self.now
         found = scan(self.storage, self.progress, lambda _path: True, 1, limit=self.limit)
         self.wait(self.page_secs)
@@ -109,7 +109,7 @@ class Model:
             assert all(low <= high for low, high in pairwise(keys))
 
     def promised(self, path: str) -> bool:
-        """Whether no higher name was seen longer ago than the grace period when it appeared.
+        """Return whether it appeared within the grace period of every higher name.
 
         In its partition; with a floor that rises, in any.
         """
@@ -127,7 +127,7 @@ Rounds: TypeAlias = list[tuple[list[tuple[str, float]], float, list[bool]]]
 
 
 def rounds(paths: st.SearchStrategy[str]) -> st.SearchStrategy[Rounds]:
-    """What appears and when, the pause after the poll, and which of its batches fail."""
+    """Draw the arrivals, the pause after the poll, and the batches that fail."""
     arrivals = st.lists(st.tuples(paths, DELAYS), max_size=6)
     return st.lists(
         st.tuples(arrivals, DELAYS, st.lists(st.booleans(), max_size=3)), min_size=1, max_size=6

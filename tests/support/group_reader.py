@@ -22,7 +22,7 @@ Objects = Mapping[str, bytes]
 
 
 def objects_of(table: Path) -> Objects:
-    """A table on the disk, by paths below it."""
+    """Return the files of a table on the disk, by paths below it."""
     return {
         path.relative_to(table).as_posix(): path.read_bytes()
         for path in sorted(table.rglob("*"))
@@ -31,7 +31,7 @@ def objects_of(table: Path) -> Objects:
 
 
 def groups_of(table: Path | Objects, source_id: str) -> Iterator[Group]:
-    """The source's groups in their order, up to the first number that is missing."""
+    """Yield the source's groups in their order, up to the first missing number."""
     objects = objects_of(table) if isinstance(table, Path) else table
     seq = 1
     while (path := group_path(source_id, seq)) in objects:

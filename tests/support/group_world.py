@@ -69,12 +69,12 @@ class Publisher:
 
 
 def unit(source: str, unit_key: str, low: int) -> str:
-    """A value of `_unit`: numbers are padded so that text order is theirs."""
+    """Return a value of `_unit`; numbers are padded so that they sort as text."""
     return f"{source}/{unit_key}/{low:06d}"
 
 
 def reading(source: str, unit_key: str, low: int) -> tuple[str, str]:
-    """The range that a reading of a unit from ``low`` on replaces."""
+    """Return the range that a reading of a unit from ``low`` on replaces."""
     return unit(source, unit_key, low), f"{source}/{unit_key}0"
 
 

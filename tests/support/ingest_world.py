@@ -130,7 +130,7 @@ class IngestWorld:
         return run_task(task, source, sink, attempt_id=7, attempt=attempt)
 
     def rows(self, result: IngestResult | TaskReport) -> list[dict[str, Any]]:
-        """The rows of all reported outputs."""
+        """Return the rows of all reported outputs."""
         return [
             row
             for output in result.outputs
@@ -141,7 +141,7 @@ class IngestWorld:
         return sorted(row["id"] for row in self.rows(result))
 
     def letters(self, result: IngestResult | TaskReport) -> list[dict[str, Any]]:
-        """The bad records that were staged, each as it would be in the dead-letter queue."""
+        """Return the staged bad records, each as it would be in the dead-letter queue."""
         staged = result.letters if isinstance(result, IngestResult) else (result.letters,)
         return [
             json.loads(line)

@@ -26,7 +26,7 @@ TWO: dict[str, dict[str, Any]] = {"web": {}, "app": {}}
 
 
 def joining(type_: str, **other: Any) -> dict[str, Any]:
-    """The settings of a query that joins web with app, on one partition for the sake of time."""
+    """Return the settings of a query that joins web with app, on one partition to save time."""
     join = {"left": "web", "right": "app", "type": type_, "on": ["id"]}
     bounds = {"lower": "-3 seconds", "upper": "5 seconds"}
     bounds |= {name: other.pop(name) for name in ("lower", "upper") if name in other}

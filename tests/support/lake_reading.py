@@ -24,7 +24,7 @@ def through_json(task: ReadTask) -> ReadTask:
 def rows_of(
     reader: Reader, access: Access, tasks: Sequence[ReadTask], fields: Sequence[FieldSpec] = ()
 ) -> list[dict[str, Any]]:
-    """The rows of these tasks, one dictionary each; lines of NDJSON too."""
+    """Return the rows of these tasks, one dictionary each; lines of NDJSON too."""
     found: list[dict[str, Any]] = []
     for task in map(through_json, tasks):
         for rows in reader(access, task.spec, fields):

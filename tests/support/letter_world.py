@@ -85,12 +85,12 @@ class RecordWorld(RequestWorld):
         return [each.id for each in self.open_letters()]
 
     def open_uris(self) -> list[str]:
-        """The files that open letters are of, one per letter."""
+        """Return the file of each open letter."""
         found = (reader.read(self.dlq, each) for each in self.open_letters())
         return sorted(letter.uri for letters in found for letter in letters)
 
     def record_files(self) -> list[str]:
-        """The files of single records that were written, below their folder."""
+        """Return the written files of single records, below their folder."""
         return sorted(
             path.removeprefix(f"{RECORDS}/")
             for path in self.dlq.objects
@@ -117,10 +117,10 @@ class LetterWorld(RecordWorld):
 
 
 def uri(path: str) -> str:
-    """The URI of a file of the source."""
+    """Return the URI of a file of the source."""
     return f"mem://raw/{path}"
 
 
 def record_name(path: str, batch: str = BATCH, piece: int = 0) -> str:
-    """The name in the state of the file of a file's records."""
+    """Return the name, in the state, of the file with a file's records."""
     return f"//records/{path}.{batch}.{piece}.ndjson"

@@ -61,7 +61,7 @@ class MariadbServer:
         return done.stdout
 
     def new_database(self) -> str:
-        """The name of a fresh database, so that tests share the server and nothing else."""
+        """Return the name of a fresh database, so that tests share only the server."""
         name = f"d{uuid.uuid4().hex[:12]}"
         self.execute(f"CREATE DATABASE {name}", f"GRANT SELECT ON {name}.* TO reader")
         return name

@@ -23,5 +23,5 @@ class OfferedWorld(ReplaceWorld):
         return super().drain(pipeline)
 
     def read(self) -> int:
-        """How many files were given to jobs so far."""
+        """Return how many files the jobs have read so far."""
         return sum(len(job.files) for job in self.engine.jobs)

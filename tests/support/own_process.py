@@ -34,7 +34,7 @@ _ports = itertools.count(os.getpid() * _APART)
 
 
 def unprivileged() -> int | None:
-    """The user to start a server as; None: the one we are."""
+    """Return the user to start a server as; None: the current one."""
     if os.getuid() != 0:
         return None
     for name in ("postgres", "mysql", "nobody"):
@@ -81,7 +81,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def own_folder(name: str) -> Iterator[Path]:
-    """A folder that is that user's, with a path short enough for a socket in it."""
+    """Yield a folder of that user, with a path short enough for a socket in it."""
     place = Path(tempfile.mkdtemp(prefix=f"{name}-"))
     try:
         user = unprivileged()
@@ -93,7 +93,7 @@ def own_folder(name: str) -> Iterator[Path]:
 
 
 def free_port() -> int:
-    """A port of the loopback address that nobody listens on, nor will unless it is asked for.
+    """Return a free port of the loopback address that the system hands out to nobody else.
 
     A port that the system chose would be chosen again, for somebody else, before it is bound here.
     """

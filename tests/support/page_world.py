@@ -64,7 +64,7 @@ def entries(at: float, count: int, chance: random.Random) -> list[Entry]:
 
 
 def activities(count: int, clock: Clock, *, trouble: bool = True) -> list[SourceActivity]:
-    """An hour of each; of many some are in trouble, and some are working."""
+    """Return an hour of activity for each source; some are in trouble, some are working."""
     chance = random.Random(7)
     found = [SourceActivity(name, f"s3://raw/{name}", clock) for name in names(count)]
     usual = [chance.choice((0, 200, 3_000, 40_000)) for _ in found]
@@ -163,7 +163,7 @@ def _event_time_report(at: float, n: int) -> dict[str, Any]:
 
 
 def past(name: str, clock: Clock) -> dict[str, Any]:
-    """A history as it is read."""
+    """Return a history as the page reads it."""
     chance = random.Random(name)
     batches, commits = [], []
     for n in range(60):
@@ -237,7 +237,7 @@ def beside(clock: Clock) -> list[Mapping[str, Any]]:
 
 
 def story(uri: str) -> dict[str, Any]:
-    """A file that was ingested."""
+    """Return the story of an ingested file."""
     return {
         "uri": uri,
         "verdict": "ingested",

@@ -34,7 +34,7 @@ def table() -> str:
 
 
 def stored() -> str:
-    """The one in the document."""
+    """Return the list in the document."""
     text = DOCS.read_text(encoding="utf-8")
     return text.partition(BEGIN)[2].partition(END)[0]
 

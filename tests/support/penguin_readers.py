@@ -28,7 +28,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def plain(value: Any) -> Any:
-    """A value as something that compares and sorts, whatever the reader makes of it."""
+    """Return a value that compares and sorts, whatever type the reader gives."""
     found = value
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         found = value.astimezone(dt.UTC).isoformat()
@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
 
 
 def rows_of(table: pa.Table, names: list[str]) -> Rows:
-    """The rows in the order of these columns, sorted."""
+    """Return the rows in the order of these columns, sorted."""
     columns = [[plain(value) for value in table[name].to_pylist()] for name in names]
     return sorted(zip(*columns, strict=True), key=repr)
 
@@ -81,7 +81,7 @@ def by_polars(table: DeltaTable) -> pa.Table:
 
 
 def by_spark(table: DeltaTable, spark: SparkSession) -> pa.Table:
-    """The columns that are in the files; partition values are the log's."""
+    """Read the columns of the files by Spark; partition values come from the log."""
     columns = json.loads(table.schema().to_json())
     partitions = table.metadata().partition_columns
     fields = [field for field in columns["fields"] if field["name"] not in partitions]

@@ -33,7 +33,7 @@ WORLDS: list[World] = []
 def parquet(
     data: pa.Table | Mapping[str, list[Any]], output_id: str | None = None, **options: Any
 ) -> bytes:
-    """A Parquet file's bytes."""
+    """Return the bytes of a Parquet file."""
     table = data if isinstance(data, pa.Table) else pa.table(dict(data))
     if output_id is not None:
         table = table.replace_schema_metadata({"blizzard.output_id": output_id})
@@ -72,7 +72,7 @@ class World:
         return tables_of(Config.model_validate({"tables": {name: block}}))[0]
 
     def penguin(self, name: str = "events", **settings: Any) -> TablePipeline:
-        """A freshly started Penguin: it remembers nothing but what is stored."""
+        """Return a freshly started Penguin, which knows only the stored state."""
         table = self.table(name, **settings)
         storage = self.storage
         return self.penguin_on(table, storage, DeltaLog(table, storage, self.pool))

@@ -39,7 +39,7 @@ class Pipe:
         self._file.close()
 
     def wait_for_reader(self, running: Future[IngestResult]) -> set[int]:
-        """The processes that read from it, once there are any that were not killed."""
+        """Wait for processes that read the pipe and were not killed; return them."""
         while not (found := self.readers() - self._killed):
             assert not running.done()
         return found
@@ -102,7 +102,7 @@ def descriptors() -> Iterator[Path]:
 
 
 def _worker_of(pid: str) -> int | None:
-    """The worker that the process is or reads for, None for one of this test's own."""
+    """Return the worker that the process is or reads for; None for a process of this test."""
     for _ in range(3):  # a nursery's child, the nursery, the worker
         command = Path("/proc", pid, "cmdline").read_bytes()
         if not command:  # it is dying, and what started it is not what reads

@@ -63,7 +63,7 @@ class PostgresqlServer:
             self.process = None
 
     def connect(self, database: str = "postgres") -> adbc.Connection:
-        """A superuser's session that commits each statement."""
+        """Open a superuser's session that commits each statement."""
         return adbc.connect(self.uri(database), autocommit=True)
 
     def execute(self, *statements: str, database: str = "postgres") -> None:
@@ -89,7 +89,7 @@ class PostgresqlServer:
         )
 
     def new_database(self) -> str:
-        """The name of a fresh database, so that tests share the server and nothing else."""
+        """Return the name of a fresh database, so that tests share only the server."""
         name = f"d{uuid.uuid4().hex[:12]}"
         self.execute(f"CREATE DATABASE {name}")
         return name
@@ -97,7 +97,7 @@ class PostgresqlServer:
 
 @contextmanager
 def standby_of(primary: PostgresqlServer) -> Iterator[PostgresqlServer]:
-    """A second server that follows the first one."""
+    """Run a second server that follows the first one."""
     with own_folder("pgs") as place:
         run_as_user(
             [program("pg_basebackup", _BINARIES), "-d", primary.uri(), "-D", str(place / "data"),

@@ -25,7 +25,7 @@ COMMIT_POINT = b'"publishing"'
 
 
 def at(world: World, path: str, row: str, age: float = 0.0) -> None:
-    """An object whose modification time is ``age`` seconds ago; ahead of now if negative."""
+    """Put an object whose modification time is ``age`` seconds ago; ahead of now if negative."""
     world.source.objects[path] = (row.encode(), world.now - age)
 
 
@@ -58,7 +58,7 @@ def one_cycle(pipeline: SourcePipeline) -> None:
 
 
 def killed(world: World, when: Callable[[str, str], bool]) -> None:
-    """A daemon starts, and its process is gone right after the first change for which ``when``."""
+    """Start a daemon; its process dies right after the first change for which ``when`` is true."""
 
     def after(op: str, path: str) -> None:
         if when(op, path):
@@ -90,7 +90,7 @@ def letter_paths(world: World) -> list[str]:
 
 
 def disk(world: World, folder: Path) -> Callable[[str, float], None]:
-    """The source is a folder of this machine's disk; puts files there with a time so long ago."""
+    """Make a folder of the disk the source; return a function that puts files of a given age."""
     (folder / "d=1").mkdir(parents=True)
     storage = LocalStorage(str(folder))
     world.source = storage
@@ -125,7 +125,7 @@ class Gated:
 
 
 def gated(world: World, gate: Callable[[str], None]) -> SourcePipeline:
-    """A daemon of its own whose calls to the table's and the letters' storage are announced."""
+    """Return a daemon that announces its calls to the table's and the letters' storage."""
     sink, dlq = world.sink, world.dlq
     world.sink, world.dlq = Gated(sink, gate), Gated(dlq, gate)
     try:

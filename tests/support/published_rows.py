@@ -30,7 +30,7 @@ class Published:
         values: Mapping[str, Any],
         expired: Callable[[SeenSegment], bool] = lambda _: False,
     ) -> pa.RecordBatch:
-        """The rows of a window that are new; the others' digests are let go of as they expire."""
+        """Return the new rows of a window; drop the digests of the others as they expire."""
         seen = tuple((segment_path("source", one), self._told) for one in self.listed)
         rows = RowFilter(Recognition(self._told, keep, values, seen), self._store)
         found = batch.filter(pa.array(rows.fresh(batch)))

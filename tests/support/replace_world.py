@@ -143,14 +143,14 @@ def _stem(path: str) -> str:
 
 
 def is_rejected(found: Outcome, why: str) -> bool:
-    """Whether a request was refused for a reason, and nothing is left to do of it."""
+    """Return whether the request was rejected for this reason and has no files left."""
     assert found.request.state == "rejected", found
     assert found.files == []
     return why in found.request.reason
 
 
 def with_a_bad_record(*, named: bool = True, raw: str = "6:bad") -> ReplaceWorld:
-    """A file that was taken but for one record."""
+    """Return a source with an ingested file that has one bad record."""
     world = ReplaceWorld(named=named)
     world.put(f"{DAY}/6.json", "6:a", "?6:bad")
     world.drain()

@@ -140,7 +140,7 @@ class RequestWorld(World):
         return state.requests[request_id]
 
     def outcomes(self, request_id: str) -> dict[str, str]:
-        """The last that the report says of each file."""
+        """Return the last reported outcome of each file."""
         return outcomes_of(self.parts(), request_id)
 
     def ingest(self, *paths: str, **options: Any) -> list[str]:
@@ -175,7 +175,7 @@ class RequestWorld(World):
         return explained(self, path)
 
     def go_on(self, days: int = 3) -> None:
-        """The daemon polls and sweeps for some days."""
+        """Let the daemon poll and sweep for some days."""
         for _ in range(days * 2):
             self.now += 86_400 / 2 + 1
             self.drain()

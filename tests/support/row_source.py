@@ -220,7 +220,7 @@ def _value(state: SourceState) -> int:
 
 
 def _beyond(state: SourceState) -> dict[str, float]:
-    """The windows that are done beyond one that waits."""
+    """Return the windows that are done behind a waiting one."""
     known = state.progress.partitions.get("")
     return {} if known is None else dict(known.done)
 

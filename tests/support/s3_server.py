@@ -40,13 +40,13 @@ class S3Server:
         }
 
     def new_bucket(self) -> str:
-        """The name of a fresh bucket, so that tests share the server and nothing else."""
+        """Return the name of a fresh bucket, so that tests share only the server."""
         name = f"bucket-{uuid.uuid4().hex[:12]}"
         self.make_bucket(name)
         return name
 
     def make_bucket(self, name: str) -> None:
-        """An empty bucket of that name."""
+        """Make an empty bucket of that name."""
         with self._client() as client:
             client.create_bucket(Bucket=name)
 

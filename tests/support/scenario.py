@@ -156,7 +156,7 @@ class Scenario:
         return found
 
     def ids(self) -> list[int]:
-        """The ids in the Delta table, read by duckdb."""
+        """Return the ids in the Delta table, read by duckdb."""
         options = {**self.options, "AWS_ALLOW_HTTP": "true"} if self.options else None
         dataset = DeltaTable(
             f"{self.place}/lake/events", storage_options=options

@@ -93,7 +93,7 @@ CODECS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def contents(name: str, codec: str) -> tuple[bytes, Kind]:
-    """The most of it that is at most 8 KiB once it is packed."""
+    """Return the longest content that is at most 8 KiB once it is packed."""
     pack = CODECS[codec]
     if name in CHANGING:
         pieces, kind = CHANGING[name]

@@ -37,7 +37,7 @@ class Cluster:
 def standalone_cluster(
     folder: Path, workers: int = 2, settings: Mapping[str, str] | None = None
 ) -> Iterator[Cluster]:
-    """A master and some workers of one core each, on the loopback interface, with a secret.
+    """Run a master and some workers of one core each, on the loopback interface, with a secret.
 
     ``settings`` win over ours, which shut all that they can.
     """
@@ -84,7 +84,7 @@ def standalone_cluster(
 
 @contextlib.contextmanager
 def connect_server(folder: Path) -> Iterator[str]:
-    """A Spark Connect server with a local master of two cores; yields its ``sc://`` URL."""
+    """Run a Spark Connect server with a local master of two cores; yield its ``sc://`` URL."""
     port = free_port()
     conf = {
         "spark.connect.grpc.binding.port": str(port),

@@ -54,7 +54,7 @@ class Drill(Scenario):
         return self.folder / f"copy{number}"
 
     def put_back(self, *parts: str, number: int = 0) -> None:
-        """These parts of the table's folder as they were after that round; gone if they were."""
+        """Restore these parts of the table's folder as they were after that round."""
         for part in parts:
             now, then = self.lake / part, self.copy(number) / part
             if now.is_dir():
@@ -67,7 +67,7 @@ class Drill(Scenario):
                 shutil.copy(then, now)
 
     def call(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """The command in this process and without Spark, neither of which is the point here."""
+        """Run the command in this process without Spark; the tests are about neither."""
         assert not environment
         program, *arguments = command
         with pytest.MonkeyPatch.context() as patch:

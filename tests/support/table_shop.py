@@ -90,7 +90,7 @@ class Shop:
         return found
 
     def command(self, name: str, *arguments: str) -> Result:
-        """A command of the product for the shop's source, in this process."""
+        """Run a command for the shop's source in this process."""
         self.config()
         where = ("--pipeline", WHERE[0], "--source", WHERE[1])
         path = str(self.folder / "config.yaml")

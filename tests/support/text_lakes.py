@@ -63,7 +63,7 @@ def at(secs: float) -> str:
 
 
 def lines_of(source: Poller) -> list[bytes]:
-    """What is read, bad lines and all."""
+    """Return all lines that the tasks read, bad ones too."""
     _, tasks = source.plan()
     found: list[bytes] = []
     for task in tasks:

@@ -40,17 +40,17 @@ def _list(items: Sequence[bytes], kind: int) -> bytes:
 
 
 def root(children: int) -> bytes:
-    """The schema's first element."""
+    """Return the schema's first element."""
     return _struct((4, _BINARY, _text("root")), (5, _I32, _zigzag(children)))
 
 
 def column(name: str) -> bytes:
-    """An optional column of 64 bit integers."""
+    """Return an optional column of 64 bit integers."""
     return _struct((1, _I32, _zigzag(2)), (3, _I32, _zigzag(1)), (4, _BINARY, _text(name)))
 
 
 def group(paths: Sequence[str] | Sequence[Sequence[str]], rows: int) -> bytes:
-    """A row group: one column by its path, or several."""
+    """Return a row group: one column by its path, or several."""
     several = [path for path in paths if not isinstance(path, str)] or [list(map(str, paths))]
     chunks = []
     for path in several:
@@ -71,7 +71,7 @@ def group(paths: Sequence[str] | Sequence[Sequence[str]], rows: int) -> bytes:
 
 
 def footer(schema: Sequence[bytes], rows: int, groups: Sequence[bytes]) -> bytes:
-    """A whole footer."""
+    """Return a whole footer."""
     return _struct(
         (1, _I32, _zigzag(1)),
         (2, _LIST, _list(schema, _STRUCT)),
@@ -82,5 +82,5 @@ def footer(schema: Sequence[bytes], rows: int, groups: Sequence[bytes]) -> bytes
 
 
 def parquet_file(footer_bytes: bytes) -> bytes:
-    """A file with that footer and nothing that could be read."""
+    """Return a file with that footer and no readable data."""
     return b"PAR1" + b"x" * 64 + footer_bytes + struct.pack("<I", len(footer_bytes)) + b"PAR1"

@@ -16,7 +16,7 @@ Tree = dict[int, tuple[int, Any]]
 
 
 def edited(data: bytes, edit: Callable[[Tree], object]) -> bytes:
-    """A Parquet file with its footer changed."""
+    """Return a Parquet file with its footer changed."""
     length = int.from_bytes(data[-8:-4], "little")
     tree = _Reader(data[-8 - length : -8]).struct()
     edit(tree)

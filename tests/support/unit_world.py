@@ -42,7 +42,7 @@ ZONES = ("UTC", "Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia", "Australia
 
 
 def units_from_json(document: Any, where: str) -> UnitsState:
-    """The state as a checkpoint's reader makes it."""
+    """Return the state as a checkpoint's reader makes it."""
     return checked(decode_document(UnitsState, document, where), where)
 
 
@@ -145,7 +145,7 @@ class World:
             self.state = marked(self.state, [key])
 
     def jump(self) -> None:
-        """The clock is ahead from now on, or put right."""
+        """Set the clock ahead from now on, or set it right."""
         if self.ahead and self.chance.random() < 0.5:
             self.now -= self.ahead
             self.ahead = timedelta(0)
@@ -154,7 +154,7 @@ class World:
             self.now += self.ahead
 
     def restore(self) -> None:
-        """An older state is brought back; one is kept. Downloads are read as wholes anyway."""
+        """Bring an older state back and keep one. Downloads are read as wholes anyway."""
         if self.downloads:
             return
         if self.backup is not None and self.chance.random() < 0.1:
@@ -221,7 +221,7 @@ class World:
                 raise Wrong(f"{reading}: read though its grace is over")
 
     def by_unit(self) -> dict[str, list[tuple[str, datetime, datetime, datetime]]]:
-        """The table's slices in the order of their text, by what comes before the last one."""
+        """Return the table's slices in the order of their text, by all before the last part."""
         units: dict[str, list[tuple[str, datetime, datetime, datetime]]] = {}
         for key in sorted(self.table):
             units.setdefault(key.rpartition("/")[0], []).append((key, *self.table[key]))

@@ -8,11 +8,11 @@ from blizzard_core.watermark.progress import Progress, ScanTimes, expire_grace, 
 
 
 def nothing_waits(_partition: str) -> bytes | None:
-    """The `Lowest` of a source where every file that was found is done."""
+    """Return the `Lowest` of a source without waiting files."""
     return None
 
 
 def passed(progress: Progress, paths: Iterable[str]) -> Progress:
-    """The progress with these files done and their grace over: scans start behind them."""
+    """Return the progress with these files done and their grace over."""
     progress = mark_done(progress, paths, 0.0, nothing_waits)
     return expire_grace(progress, ScanTimes(10.0, 11.0), 0.0, nothing_waits)

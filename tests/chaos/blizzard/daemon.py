@@ -22,7 +22,7 @@ SLOW = "slow"
 
 
 def slow_down(control: Path, secs: float, *, after: bool) -> None:
-    """The next job waits before it reads or ``after`` it has written."""
+    """Let the next job wait before it reads, or ``after`` it has written."""
     whole = control / f"{SLOW}.new"
     whole.write_text(f"{-secs if after else secs}")
     whole.rename(control / SLOW)

@@ -85,7 +85,7 @@ class Director:
         self._current = self._fleet.start("blizzard")
 
     def _sleep(self) -> None:
-        """A pause that nobody uses to take over."""
+        """Pause the daemon; no other one takes over."""
         self._fleet.count("pauses")
         self._current.send(signal.SIGSTOP)
         self._fleet.watch(self._pace.downtime(self._chance), self._penguin)
@@ -119,7 +119,7 @@ class Director:
                 asleep.send(signal.SIGCONT)
 
     def _overlap(self) -> None:
-        """A rolling update: the next one starts while this one works."""
+        """Start the next daemon while this one works, as a rolling update does."""
         self._fleet.count("overlaps")
         old, self._current = self._current, self._fleet.start("blizzard")
         self._one_is_fenced(old)
@@ -171,7 +171,7 @@ class Director:
                 raise self._current.trouble(f"has not taken over from epoch {epoch}")
 
     def _epoch(self) -> int:
-        """The writer's epoch in the checkpoint, 0 before there is one."""
+        """Return the writer's epoch in the checkpoint, 0 before there is one."""
         with suppress(NotFound, Unavailable):
             found: int = json.loads(self._table.read(CHECKPOINT))["writer"]["epoch"]
             return found

@@ -60,7 +60,7 @@ def totals(place: Place) -> dict[str, Any]:
 
 
 def explained(place: Place, faults: list[Fault]) -> Iterator[str]:
-    """A line for each fault, with `blizzard explain` for the first of them."""
+    """Yield a line for each fault, with `blizzard explain` for the first of them."""
     for number, fault in enumerate(faults):
         yield f"{fault.kind}: {fault.path or '(no file)'}: {fault.what}"
         if fault.path and number < _EXPLAINED:

@@ -57,7 +57,7 @@ class Place:
 
 
 def configured(scenario: Scenario, pace: Pace) -> Scenario:
-    """The configuration that the run is about; what is not named is as by default."""
+    """Write the run's configuration; all other settings keep their defaults."""
     scenario.main_source.update(
         poll_interval=f"{pace.poll}s",
         grace_period=f"{pace.grace}s",
@@ -102,7 +102,7 @@ def local_place(folder: Path, pace: Pace) -> Place:
 
 @contextmanager
 def s3_place(folder: Path, pace: Pace, server: S3Server, seed: int) -> Iterator[Place]:
-    """A fresh bucket behind a proxy; the daemons' configuration is in ``folder``.
+    """Yield a fresh bucket behind a proxy; the daemons' configuration is in ``folder``.
 
     The server gives every object the time of its last byte, multipart or not, and so does
     the proxy show the old times of those that are to look replicated.

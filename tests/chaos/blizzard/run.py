@@ -36,7 +36,7 @@ class Plan:
 
 
 def planned(secs: float, seed: int, pace: Pace) -> Plan:
-    """The run that a seed stands for."""
+    """Return the run of a seed."""
     return Plan(secs, seed, pace if seed % 2 else replace(pace, tracked=_FEW_TRACKED))
 
 
@@ -46,7 +46,7 @@ def run_local(folder: Path, plan: Plan) -> dict[str, int]:
 
 
 def run_s3(folder: Path, plan: Plan, server: S3Server) -> dict[str, int]:
-    """The same through an S3 API."""
+    """Run the same through an S3 API."""
     with s3_place(folder, plan.pace, server, plan.seed) as place:
         counts = _run(folder, plan, place)
         assert place.proxy is not None

@@ -36,7 +36,7 @@ class Plan:
 
 
 def made(number: int, elapsed: float, pace: Pace, chance: random.Random) -> Plan:
-    """The ``number``-th file, ``elapsed`` seconds after the first one."""
+    """Return the ``number``-th file, ``elapsed`` seconds after the first one."""
     # Days begin while the run lasts; some files belong to one before, down to some that
     # nobody has seen yet, and some to the next.
     day = int(elapsed / (_DAY * pace.grace))

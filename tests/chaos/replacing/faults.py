@@ -87,5 +87,5 @@ class Dying:
 
 
 def faulty(storage: Storage, faults: Faults) -> Any:
-    """The storage as a Penguin has it whose requests may be its last."""
+    """Return a storage for a Penguin that may die at any request."""
     return Dying(storage, faults)

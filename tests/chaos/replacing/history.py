@@ -81,7 +81,7 @@ class History:
         return self.numbers
 
     def publish(self) -> None:
-        """A reading of a unit from somewhere on; its manifest may come later, in order."""
+        """Publish a reading of a unit from some value on; its manifest may come later, in order."""
         name, key = self.arrivals.choice(SOURCES), self.arrivals.choice(KEYS)
         low = self.arrivals.choice([0, 0, 3, 6])
         starts = [at for at in (0, 3, 6) if at >= low and self.arrivals.random() < 0.8]
@@ -102,7 +102,7 @@ class History:
         self.count("groups")
 
     def arrive(self) -> None:
-        """A file without units, as files of other sources are."""
+        """Put a file without units, as other sources do."""
         number = self.number()
         self.normal.add(number)
         self.world.put(f"{number:05d}.parquet", {"id": [number]}, output_id=f"p/n/{number}")
@@ -132,7 +132,7 @@ class History:
         return list(self.found(version).values())
 
     def deleted_early(self, number: int) -> None:
-        """A row that was not in the table yet was not deleted."""
+        """Take back the deletion of a row that was not in the table yet."""
         version = self.model.deleted[number]
         if version == 0 or number not in {i for s in self.all_ids(version - 1) for i in s}:
             del self.model.deleted[number]
@@ -233,7 +233,7 @@ class History:
             assert json.loads(note.read_bytes()) == {"planned": {}, "doomed": []}, note
 
     def found(self, version: int) -> dict[str | None, list[int]]:
-        """The ids of a version's rows by their units, as duckdb reads them."""
+        """Read the ids of a version's rows by duckdb, by their units."""
         events = DeltaTable(self.world.uri, version).to_pyarrow_dataset()
         column = "_unit" if "_unit" in events.schema.names else "NULL"
         with duckdb.connect() as db:

@@ -18,7 +18,7 @@ class Source:
     after: list[Slices] = field(default_factory=lambda: [{}])
 
     def read(self, key: str, low: int, rows: dict[int, frozenset[int]]) -> None:
-        """A reading of a unit from ``low`` on: it replaces what begins there or later."""
+        """Record a reading of a unit from ``low`` on: it replaces all that begins from there on."""
         first, behind = reading(self.name, key, low)
         before = self.after[-1]
         kept = {value: ids for value, ids in before.items() if not first <= value < behind}

@@ -64,7 +64,7 @@ _KINDS: tuple[Callable[[bytes], object], ...] = (_state, _mirror, _commit, _jour
 
 
 def _understood(action: Callable[[], object]) -> None:
-    """It is done, or the state is refused with its place."""
+    """Run the action, or refuse the state with its place."""
     try:
         action()
     except StateError as error:
@@ -74,13 +74,13 @@ def _understood(action: Callable[[], object]) -> None:
 
 
 def checkpoints(data: bytes) -> None:
-    """A state is understood exactly, and saved again as it was, or refused by name."""
+    """Read a state exactly and save it again unchanged, or refuse it by name."""
     if data:
         _understood(lambda: _KINDS[data[0] % len(_KINDS)](data[1:]))
 
 
 def manifests(data: bytes) -> None:
-    """A group is understood exactly, or refused; none names a file outside the table."""
+    """Read a group exactly, or refuse it; no group names a file outside the table."""
 
     def read() -> None:
         group = decode_group(data, _WHERE, _SOURCE, 1)

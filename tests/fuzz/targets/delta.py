@@ -50,7 +50,7 @@ def _refused(action: Callable[[], object]) -> bool:
 
 
 def entries(data: bytes) -> None:
-    """A log entry is understood, or refused by name, by whoever reads one."""
+    """Read a log entry, or refuse it by name, with each reader of entries."""
     store = MemoryStorage()
     store.objects[delta_json.commit_path(0)] = (data, 0.0)
     store.objects[f"{delta_json.LOG}/_last_checkpoint"] = (data.partition(b"\n")[0], 0.0)
@@ -72,7 +72,7 @@ def entries(data: bytes) -> None:
 
 
 def checkpoints(data: bytes) -> None:
-    """A checkpoint of the log is read, or refused by name."""
+    """Read a checkpoint of the log, or refuse it by name."""
     store = MemoryStorage()
     store.objects[_CHECKPOINT] = (data, 0.0)
     _refused(lambda: list(LogReader(store, _pool()).known_paths(0, {})))
@@ -81,7 +81,7 @@ def checkpoints(data: bytes) -> None:
 
 
 def table(data: bytes) -> None:
-    """A table is opened, or refused by name; delta-rs does not take the process along."""
+    """Open a table, or refuse it by name; delta-rs does not end the process."""
     with tempfile.TemporaryDirectory(dir=_memory()) as folder:
         path = Path(folder, delta_json.LOG, f"{0:020d}.json")
         path.parent.mkdir()

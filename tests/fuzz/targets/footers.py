@@ -23,7 +23,7 @@ _RULES = SchemaRules({"date": "date"}, "merge")
 
 
 def footers(data: bytes) -> None:
-    """A file is sound, refused or too much; what is sound pyarrow reads, and a plan is made of."""
+    """Classify a file: sound, refused or too large. Sound ones are read and planned."""
     store = MemoryStorage()
     store.objects[_PATH] = (data, 1.0)
     found = read_footers(store, [Entry(_PATH, len(data), 1.0)], None)

@@ -20,7 +20,7 @@ _NAMES = (f"p_s/{_BATCH}.ndjson", f"p_s/{_BATCH}.records.ndjson")
 
 
 def letters(data: bytes) -> None:
-    """A line is a letter or is named as none; what is printed of it is JSON."""
+    """Read a line as a letter or name it as none; print it as JSON."""
     store = MemoryStorage()
     for name in _NAMES:
         store.objects[name] = (data, 0.0)
@@ -40,7 +40,7 @@ def letters(data: bytes) -> None:
 
 
 def quarantine(data: bytes) -> None:
-    """A damaged record is about nothing; what is added to it is found, and taken off again."""
+    """Read a damaged record as empty; find and remove an entry that is added to it."""
     store = MemoryStorage()
     store.objects["_penguin/events_quarantine.ndjson"] = (data, 0.0)
     kept = Quarantine(store, "events")

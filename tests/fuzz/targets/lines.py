@@ -65,7 +65,7 @@ def _blocks(name: str, data: bytes) -> bytes | FileFailed:
 
 
 def decompression(data: bytes) -> None:
-    """A stream is read as its library reads it, or is damaged; what is cut is damaged."""
+    """Read a stream as its library does, or report damage; a cut stream is damaged."""
     if len(data) < 2:
         return
     kind, cut, body = data[0] % 4, data[1], data[2:]

@@ -52,7 +52,7 @@ def _schemas() -> tuple[RecordSchema, ...]:
 
 
 def records(data: bytes) -> None:
-    """A line is a row or bad or blank, the same alone as among others, on either path."""
+    """Read each line as a row, bad or blank: alone, among others, and on either path."""
     if len(data) < 2:
         return
     chunk = data[1:] + b"\n" * (not data.endswith(b"\n"))

@@ -39,7 +39,7 @@ def guard(without: str) -> Callable[[Callable[[World], Iterator[None]]], Patch]:
 
 
 def nothing(*_arguments: Any, **_more: Any) -> None:
-    """Does not do it."""
+    """Do nothing."""
 
 
 def always(*_arguments: Any, **_more: Any) -> bool:

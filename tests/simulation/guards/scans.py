@@ -148,7 +148,7 @@ def repeated_keys_count_once(_world: World) -> Iterator[None]:
 
 
 def _watched(inner: Any) -> Any:
-    """The scan under the one that the simulator watches."""
+    """Return the scan under the one that the simulator watches."""
     outer = discovery.scan
     cells = dict(zip(outer.__code__.co_freevars, outer.__closure__ or (), strict=True))
     if "real" in cells:

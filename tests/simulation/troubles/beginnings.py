@@ -22,7 +22,7 @@ def early(drawing: Drawing) -> None:
 
 
 def slow_beginning(drawing: Drawing) -> None:
-    """A first start sees files and gets no further before everything is down for days."""
+    """Draw a first start that sees files and gets no further before days of downtime."""
     drawing.now += 2 * drawing.settings.poll
     write(drawing, drawing.now, manner="in_order", unreadable=100.0)
     drawing.now += drawing.settings.poll + 2

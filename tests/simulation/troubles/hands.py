@@ -11,7 +11,7 @@ from tests.simulation.troubles.requests import with_requests
 
 
 def by_hand(plan: Plan) -> Plan:
-    """The plan with some changes by hand that are undone, letters closed and outputs redone."""
+    """Return the plan with edits that are undone, letters closed and outputs redone."""
     chance = random.Random(plan.seed * 2 + 7)
     events = list(plan.events)
     for _ in range(chance.choice((1, 2, 3))):
@@ -29,7 +29,7 @@ def by_hand(plan: Plan) -> Plan:
 
 
 def _undone(chance: random.Random, plan: Plan, at: float) -> list[Event]:
-    """A watermark is moved and moved back, with a daemon that may be at work between."""
+    """Draw a watermark that is moved and moved back; a daemon may work between."""
     source = chance.randrange(plan.settings.sources) or None
     found = [_command(chance, at, "rewound", source=source, back=chance.choice((None, 1, 2, 5)))]
     if chance.random() < 0.3:
@@ -53,7 +53,7 @@ def _closed(chance: random.Random, plan: Plan, at: float) -> list[Event]:
 
 
 def _refused(chance: random.Random, plan: Plan, at: float) -> list[Event]:
-    """A schema that the table does not take, mended and redone, once or beside each other."""
+    """Draw a schema that the table rejects, mended and redone, once or side by side."""
     source = chance.randrange(plan.settings.sources) or None
     found = [event(at * 0.6, "spoiled", count=chance.choice((1, 2, 4)))]
     for _ in range(chance.choice((1, 2, 2, 3))):
@@ -70,7 +70,7 @@ def _refused(chance: random.Random, plan: Plan, at: float) -> list[Event]:
 
 
 def _copied(chance: random.Random, plan: Plan, at: float) -> list[Event]:
-    """An older copy of the checkpoint is brought back, where no clock is years ahead.
+    """Draw an older copy of the checkpoint that comes back, where no clock is years ahead.
 
     Nor where the name becomes another one meanwhile.
     """

@@ -106,7 +106,7 @@ def _lost(chance: random.Random, at: float, what: str, remedy: str, secs: float)
 
 
 def _sleeper(chance: random.Random, plan: Plan, at: float) -> list[Event]:
-    """A daemon sleeps, another goes on, and the checkpoint that the first knows is put back."""
+    """Draw a daemon that sleeps, a successor, and the return of the sleeper's checkpoint."""
     secs = chance.choice((60.0, 120.0, 200.0))
     place = chance.choice(("checkpoint", "checkpoint", "fence", "staging", "journal", "any"))
     found = [

@@ -8,7 +8,7 @@ from tests.simulation.writers import write
 
 
 def lifecycle(drawing: Drawing) -> None:
-    """A rule of the bucket deletes what was staged, just when a commit was not published yet."""
+    """Draw a bucket rule that deletes staged files just before they are published."""
     write(drawing, drawing.now)
     drawing.add(
         drawing.now, "fault", who="blizzard", fault="dies_before", place="copy", countdown=0
@@ -18,7 +18,7 @@ def lifecycle(drawing: Drawing) -> None:
 
 
 def misconfigured(drawing: Drawing) -> None:
-    """A configuration that does not go with the checkpoint, until somebody puts it back."""
+    """Draw a configuration that does not fit the checkpoint, until it is put back."""
     what = drawing.chance.choice(("source_uri", "source_uri", "depth", "tracking", "name"))
     secs = drawing.chance.choice((60.0, 200.0))
     drawing.add(drawing.now, "misconfigured", what=what, secs=secs)
@@ -26,7 +26,7 @@ def misconfigured(drawing: Drawing) -> None:
 
 
 def checkpoint_lost(drawing: Drawing) -> None:
-    """The checkpoint is gone, and after a while brought back, made again, or done without."""
+    """Draw a lost checkpoint that is restored, rebuilt or dropped after a while."""
     secs = drawing.chance.choice((30.0, 100.0))
     remedy = drawing.chance.choices(("back", "rebuild", "fresh"), (4, 5, 1))[0]
     drawing.add(drawing.now, "checkpoint_lost", secs=secs, remedy=remedy)
@@ -44,7 +44,7 @@ def renamed(drawing: Drawing) -> None:
 
 
 def moved(drawing: Drawing) -> None:
-    """A source's state is taken to another name while the daemon is down, at more than one try."""
+    """Draw a rename of a source's state while the daemon is down, with more than one try."""
     chance = drawing.chance
     secs = chance.choice((30.0, 60.0, 1.5 * drawing.settings.grace))
     drawing.add(drawing.now, "kill", who="blizzard", secs=secs)

@@ -34,7 +34,7 @@ def outage(drawing: Drawing) -> None:
 
 
 def stall(drawing: Drawing) -> None:
-    """A daemon is paused in the middle of something, and another takes over."""
+    """Draw a daemon that is paused in the middle of something while another takes over."""
     secs = drawing.chance.choice((5.0, 60.0, 200.0, 400.0))
     kind = drawing.chance.choice(("pauses_before", "pauses_after"))
     places = (
@@ -54,7 +54,7 @@ def stall(drawing: Drawing) -> None:
 
 
 def stale_starter(drawing: Drawing) -> None:
-    """A daemon dies with work in flight; the next is paused, and another overtakes it."""
+    """Draw a dead daemon with work in flight; its successor is paused and replaced."""
     chance = drawing.chance
     kind = chance.choice(("dies_before", "dies_after"))
     for _ in range(3):
@@ -138,7 +138,7 @@ def rival(drawing: Drawing) -> None:
 
 
 def slow_job(drawing: Drawing) -> None:
-    """The next job takes longer than the grace period, and files appear meanwhile."""
+    """Draw a job that takes longer than the grace period, with files that appear meanwhile."""
     secs = drawing.settings.grace * drawing.chance.choice((0.5, 1.5, 3.0))
     drawing.add(drawing.now, "slow_job", secs=secs)
     write(drawing, drawing.now, manner="in_order")
@@ -146,7 +146,7 @@ def slow_job(drawing: Drawing) -> None:
 
 
 def backlog(drawing: Drawing) -> None:
-    """A daemon is down for longer than the grace period, and finds much when it is back."""
+    """Draw a downtime longer than the grace period, with many files."""
     grace, poll = drawing.settings.grace, drawing.settings.poll
     write(drawing, drawing.now, manner="in_order")
     at = drawing.now + poll + 5
@@ -157,7 +157,7 @@ def backlog(drawing: Drawing) -> None:
 
 
 def half_published(drawing: Drawing) -> None:
-    """A daemon dies between two outputs, and is down until polls have passed their names."""
+    """Draw a daemon that dies between two outputs; polls pass their names meanwhile."""
     for number in range(drawing.settings.sources):
         write(drawing, drawing.now, manner="in_order", source=number)
     if drawing.one_in(2):  # the name that was made last is there first
@@ -177,7 +177,7 @@ def half_published(drawing: Drawing) -> None:
 
 
 def release(drawing: Drawing) -> None:
-    """A rolling update to a release that reads more; the old one may be in the middle of it."""
+    """Draw a rolling update to a release that reads more; the old one may be at work."""
     if drawing.one_in(2):
         secs = drawing.chance.choice((20.0, 60.0))
         drawing.add(

@@ -12,7 +12,7 @@ _LONG_SECS = 5.5 * DAY
 
 
 def with_requests(plan: Plan) -> Plan:
-    """The plan with a way in which each request is made, some cancelled, and some ahead of time."""
+    """Return the plan with the way of each request; some are cancelled, some ahead of time."""
     chance = random.Random(plan.seed * 7 + 5)
     events: list[Event] = []
     for found in plan.events:

@@ -54,7 +54,7 @@ def slow_answer(drawing: Drawing) -> None:
 
 
 def slow_listing(drawing: Drawing) -> None:
-    """A name's grace ends during a listing, and what appears just in time is behind its cursor."""
+    """Draw a grace period that ends during a listing, with a file behind its cursor."""
     chance, grace, poll = drawing.chance, drawing.settings.grace, drawing.settings.poll
     source = chance.randrange(drawing.settings.sources)
     write(drawing, drawing.now, manner="in_order", source=source)

@@ -10,7 +10,7 @@ HOSTILE = ("junk", "cut", "footer", "types", "copy", "copy", "copy")
 
 
 def half_committed(drawing: Drawing) -> None:
-    """A committer dies at its entry of the log, when all that comes before it is written."""
+    """Draw a committer that dies at its log entry, when all before it is written."""
     chance = drawing.chance
     for number in range(drawing.settings.sources):
         write(drawing, drawing.now, manner="in_order", source=number)
@@ -84,7 +84,7 @@ def restore(drawing: Drawing) -> None:
 
 
 def log_cut(drawing: Drawing) -> None:
-    """The log is brought back from a copy that is some commits old."""
+    """Draw a log that is restored from a copy some commits old."""
     chance = drawing.chance
     at = drawing.now + 30 * chance.random()
     secs = chance.choice((10.0, 60.0, 200.0))

@@ -53,12 +53,12 @@ def test_it_is_the_rewriting_that_holds_it_up(
 ) -> None:
     real = GroupPlanner.plan_removes
 
-    def going(
+    def without_rewrites(
         self: GroupPlanner, state: TableState, group: Group, known: Container[str]
     ) -> Removals:
         return replace(real(self, state, group, known), mixed=())
 
-    monkeypatch.setattr(GroupPlanner, "plan_removes", going)
+    monkeypatch.setattr(GroupPlanner, "plan_removes", without_rewrites)
     with pytest.raises(AssertionError):
         run(tmp_path, 0)
 

@@ -89,7 +89,7 @@ def ids(world: World) -> list[int]:
     return sorted(row["id"] for row in world.rows())
 
 
-def standing(world: World, **settings: Any) -> dict[str, Any]:
+def group_states(world: World, **settings: Any) -> dict[str, Any]:
     penguin = world.penguin(**settings)
     found = penguin.groups(penguin.snapshot())
     return {source: standing.to_json() for source, standing in found.items()}

@@ -212,7 +212,7 @@ def past(name: str, clock: Clock) -> dict[str, Any]:
     return {"batches": batches, "failed": [failed], "commits": commits}
 
 
-def beside(clock: Clock) -> list[Mapping[str, Any]]:
+def saved_penguin(clock: Clock) -> list[Mapping[str, Any]]:
     """Return the saved state of a Penguin."""
     return [
         {
@@ -282,7 +282,7 @@ def story(uri: str) -> dict[str, Any]:
 
 def providers(clock: Clock, tell: Callable[[str], dict[str, Any]] = story) -> PageProviders:
     return PageProviders(
-        peer=BackgroundCache("beside", lambda _name: beside(clock), clock, elapsed, 1000),
+        peer=BackgroundCache("beside", lambda _name: saved_penguin(clock), clock, elapsed, 1000),
         history=BackgroundCache("past", lambda name: past(name, clock), clock, elapsed, 1000),
         story=BackgroundCache("story", tell, clock, elapsed, 2),
         notices=commit_lag_notices,

@@ -73,7 +73,7 @@ class RowsWork:
 
 
 @dataclass(frozen=True)
-class RowsStanding:
+class RowsStatus:
     source: RowSource
     state: SourceState
     name: str
@@ -149,10 +149,10 @@ class RowSource:
         try:
             high = bounds(name)[1]
         except ValueError:
-            return RowsStory(None, "is no window", lambda state: RowsStanding(self, state, name))
+            return RowsStory(None, "is no window", lambda state: RowsStatus(self, state, name))
         there = 0 < high <= self._table.top
         entry = Entry(name, len(self._table.read(name)), 0.0) if there else None
-        return RowsStory(entry, None, lambda state: RowsStanding(self, state, name))
+        return RowsStory(entry, None, lambda state: RowsStatus(self, state, name))
 
     def close(self) -> None:
         """Nothing is open."""

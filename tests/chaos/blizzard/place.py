@@ -39,7 +39,7 @@ class Place:
     lock: Path | None = None
 
     def locked(self) -> bool:
-        """A process holds the checkpoint's lock, running or stopped."""
+        """Return whether a process holds the checkpoint's lock, running or stopped."""
         if self.lock is None or not self.lock.exists():
             return False
         with self.lock.open() as file:

@@ -21,7 +21,16 @@ from blizzard_core.errors import BlizzardError
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from tests.support.foreign_tables import commit, field, make, with_features
-from tests.support.group_world import Publisher, S, ids, once_between, reading, rows, standing, unit
+from tests.support.group_world import (
+    Publisher,
+    S,
+    group_states,
+    ids,
+    once_between,
+    reading,
+    rows,
+    unit,
+)
 from tests.support.penguin_world import World, parquet
 
 FILES = ["s3://raw/a", "s3://raw/b"]
@@ -87,7 +96,7 @@ def test_a_table_that_is_restored_is_replaced_in_by_what_rows_say(world: World) 
     source.group([of_files((20, 0))], source_files=FILES[:1], outputs=["p/s/1/1/0"])
     world.run(live)
     assert ids(world) == [2, 3, 20]
-    assert standing(world)[S] == {"last": 2, "blocked": None}
+    assert group_states(world)[S] == {"last": 2, "blocked": None}
 
 
 def test_outputs_of_a_table_that_is_restored_are_not_doubled(world: World) -> None:
@@ -100,7 +109,7 @@ def test_outputs_of_a_table_that_is_restored_are_not_doubled(world: World) -> No
     source.group([{"id": [20]}], outputs=["p/s/1/1/0"])
     world.run()
     assert ids(world) == [1]
-    assert "RESTORE" in standing(world)[S]["blocked"]
+    assert "RESTORE" in group_states(world)[S]["blocked"]
     world.delta().delete("id = 1")
     world.penguin().discard(["p/s/1/1/0"], None, dry_run=False)
     world.run()
@@ -215,7 +224,7 @@ def test_what_a_table_can_do_beyond_us_is_refused_by_name(
             world.run()
     else:
         world.run()
-        assert told in standing(world)[S]["blocked"]
+        assert told in group_states(world)[S]["blocked"]
     assert not world.storage.stat("_delta_log/00000000000000000001.json")
 
 

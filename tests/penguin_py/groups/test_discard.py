@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from penguin_py.__main__ import main as penguin
 from penguin_py.groups.discard import DiscardRefused
-from tests.support.group_world import Publisher, S, ids, once_between, reading, rows, standing
+from tests.support.group_world import Publisher, S, group_states, ids, once_between, reading, rows
 from tests.support.penguin_world import World, parquet
 from tests.support.s3_server import S3Server
 
@@ -39,7 +39,7 @@ def waiting(world: World) -> Publisher:
     source.group([named(1)], source_files=FILES, outputs=[A])
     world.run()
     assert "1.parquet" in world.quarantined()
-    assert f"{A!r} is committed" in standing(world)[S]["blocked"]
+    assert f"{A!r} is committed" in group_states(world)[S]["blocked"]
     return source
 
 
@@ -50,7 +50,7 @@ def test_a_group_goes_on_once_the_output_it_waits_for_is_given_up(world: World) 
     world.run(live)
     dry = world.penguin().discard([A], None, dry_run=True)
     assert (dry.outputs, dry.group, dry.rows) == ((A,), None, 0)
-    assert "waits" in standing(world)[S]["blocked"]
+    assert "waits" in group_states(world)[S]["blocked"]
     world.penguin().discard([A], None, dry_run=False)
     world.run(live)
     assert ids(world) == [0, 1]
@@ -116,7 +116,7 @@ def test_a_group_that_is_given_up_leaves_what_it_was_to_replace(world: World, ha
     source.group([named(2)], source_files=FILES, outputs=[A] if harm == "no manifest" else [output])
     world.run()
     assert ids(world) == [0]
-    blocked = standing(world)[S]["blocked"]
+    blocked = group_states(world)[S]["blocked"]
     assert blocked
     assert "penguin discard" in blocked or harm == "no manifest"
     done = world.penguin().discard([], S, dry_run=False)
@@ -124,7 +124,7 @@ def test_a_group_that_is_given_up_leaves_what_it_was_to_replace(world: World, ha
     assert ids(world) == [0]
     world.run()
     assert ids(world) == [2]
-    assert standing(world)[S] == {"last": 2, "blocked": None}
+    assert group_states(world)[S] == {"last": 2, "blocked": None}
     world.put("9.parquet", named(1), output_id=output)
     world.run()
     assert ids(world) == ([1, 2] if harm == "no manifest" else [2])  # of that nobody knows the id
@@ -155,7 +155,7 @@ def test_rows_that_another_engine_has_mixed_and_deleted_are_waited_for_no_more(
     world.delta().optimize.compact()
     Publisher(world).group([{"id": [5]}], outputs=[A])
     world.run()
-    assert "say so with `penguin discard --output`" in standing(world)[S]["blocked"]
+    assert "say so with `penguin discard --output`" in group_states(world)[S]["blocked"]
     world.delta().delete("id = 0")
     world.penguin().discard([A], None, dry_run=False)
     world.run()
@@ -297,7 +297,7 @@ def test_a_straggler_is_committed_and_not_given_up(world: World, *, is_overdue: 
     put(10, {"id": [10, 11], "_source_file": ["s3://raw/a", "s3://raw/b"]}, A)
     Publisher(world).group([named(100)], source_files=FILES, outputs=[A])
     world.run(live)
-    assert "`penguin reconcile` commits it" in standing(world)[S]["blocked"]
+    assert "`penguin reconcile` commits it" in group_states(world)[S]["blocked"]
     if is_overdue:
         world.now += 3 * 86_400
     found = world.penguin().discard([A, "p/s/never/1/0"], None, dry_run=False)

@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from blizzard_core.handover.groups import group_path
-from tests.support.group_world import Publisher, S, ids, reading, rows, standing, unit
+from tests.support.group_world import Publisher, S, group_states, ids, reading, rows, unit
 from tests.support.penguin_readers import by_scan, rows_of
 from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server
@@ -34,7 +34,7 @@ def test_a_second_reading_replaces_the_first(
     assert world.run() == 1
     assert ids(world) == [3, 10]
     assert world.run() == 0
-    assert standing(world) == {S: {"last": 3, "blocked": None}}
+    assert group_states(world) == {S: {"last": 3, "blocked": None}}
 
 
 @pytest.mark.promise("G-087")
@@ -46,7 +46,7 @@ def test_a_reading_without_rows_removes(world: World) -> None:
     source.group([], replace=[reading(S, "a", 5)])
     world.run()
     assert ids(world) == [1]
-    assert standing(world)[S]["last"] == 3
+    assert group_states(world)[S]["last"] == 3
     marks = [
         i
         for v in range(2)
@@ -104,7 +104,7 @@ def test_outputs_go_as_a_whole_and_are_waited_for(world: World) -> None:
     source = Publisher(world)
     source.group([{"id": [10]}], outputs=["p/s/0/1/0"])
     assert world.run() == 0
-    assert "waits until output 'p/s/0/1/0'" in standing(world)[S]["blocked"]
+    assert "waits until output 'p/s/0/1/0'" in group_states(world)[S]["blocked"]
     world.put("1.parquet", {"id": [1]}, output_id="p/s/0/1/0")
     world.run()
     assert ids(world) == [0, 10]
@@ -156,12 +156,12 @@ def test_a_named_file_that_is_not_as_named_holds_up_its_source_alone(
     world.put("1.parquet", {"id": [9], "_unit": ["x"]})
     world.run()
     assert ids(world) == [0, 9, 50]
-    assert path in standing(world)[S]["blocked"]
+    assert path in group_states(world)[S]["blocked"]
     world.put(path, good)
     source.put(group)
     world.run()
     assert ids(world) == [0, 1, 9, 50]
-    assert standing(world) == {
+    assert group_states(world) == {
         "p_s": {"last": 1, "blocked": None},
         "q": {"last": 1, "blocked": None},
     }
@@ -173,7 +173,7 @@ def test_a_manifest_that_is_not_understood_stops_all_groups(world: World) -> Non
     world.put(group_path(S, 1), b'{"v": 2}')
     other.group([{"id": [50], "_unit": ["q/a/0"]}], ids=["q/1"])
     assert world.run() == 0
-    found = standing(world)
+    found = group_states(world)
     assert "version 2" in found[S]["blocked"]
     source.group([rows("a", 0, [1])])
     world.run()
@@ -186,7 +186,10 @@ def test_a_number_that_is_missing_stops_all_groups(world: World) -> None:
     first = source.group([rows("a", 0, [1])], put=False)
     source.group([rows("a", 0, [2])], replace=[reading(S, "a", 0)])
     assert world.run() == 0
-    assert f"{group_path(S, 1)}: is missing, and number 2 is there" in standing(world)[S]["blocked"]
+    assert (
+        f"{group_path(S, 1)}: is missing, and number 2 is there"
+        in group_states(world)[S]["blocked"]
+    )
     source.put(first)
     world.run()
     assert ids(world) == [2]
@@ -226,7 +229,7 @@ def test_tables_from_which_nothing_may_be_removed_take_no_group(
     source = Publisher(world)
     source.group([rows("a", 0, [2])], replace=[reading(S, "a", 0)])
     world.run()
-    assert "'delta.appendOnly' = 'false'" in standing(world)[S]["blocked"]
+    assert "'delta.appendOnly' = 'false'" in group_states(world)[S]["blocked"]
     assert world.delta().version() == 0
 
 
@@ -241,7 +244,7 @@ def test_a_table_that_may_have_deletion_vectors_takes_groups_while_it_has_none(
     for number in (2, 3):
         source.group([rows("a", 0, [number])], replace=[reading(S, "a", 0)])
         world.run()
-    assert standing(world)[S]["blocked"] is None
+    assert group_states(world)[S]["blocked"] is None
     assert rows_of(by_scan(world.delta()), ["id"]) == [(3,)]
 
 
@@ -266,4 +269,4 @@ def test_numbers_outlive_the_mirror_and_the_log(tmp_path: Path, pool: Executor) 
     source.group([rows("a", 0, [7])], replace=[reading(S, "a", 0)])
     world.run()
     assert [number for number in ids(world) if number < 1000 and number != 1] == [7]
-    assert standing(world)[S] == {"last": 4, "blocked": None}
+    assert group_states(world)[S] == {"last": 4, "blocked": None}

@@ -81,10 +81,10 @@ def recovery_moves_nothing(_world: World) -> Iterator[None]:
 def scans_count_from_their_beginning(_world: World) -> Iterator[None]:
     real = watermark.expire_grace
 
-    def settled(before: Any, scanned: ScanTimes, grace: float, lowest: Any) -> Any:
+    def end_counts(before: Any, scanned: ScanTimes, grace: float, lowest: Any) -> Any:
         return real(before, replace(scanned, began=scanned.ended), grace, lowest)
 
-    with mock.patch.object(advance, "settled_progress", settled):
+    with mock.patch.object(advance, "settled_progress", end_counts):
         yield
 
 

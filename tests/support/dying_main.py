@@ -22,8 +22,7 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.objects import ObjectStorage
 from blizzard_py.__main__ import main as blizzard_main
 from blizzard_py.dead_letters.writer import DeadLetterWriter
-from blizzard_py.engines import spark
-from blizzard_py.engines.spark.engine import SparkEngine
+from blizzard_py.engines.spark import engine as spark
 from blizzard_py.ingest import batch_runner as blizzard_batch
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import IngestJob
@@ -123,7 +122,7 @@ def arm_after_settling() -> None:
 
 ARM: dict[str, Callable[[], None]] = {
     "1-planned": lambda: after(FencedFile, "save", saved_phase("running")),
-    "2-ingested": lambda: after(SparkEngine, "ingest"),
+    "2-ingested": lambda: after(spark.SparkEngine, "ingest"),
     "4-letters-kept": lambda: after(DeadLetterWriter, "keep"),
     "3-prepared": lambda: after(FencedFile, "save", saved_phase("publishing")),
     "4-one-renamed": arm_after_a_rename,
@@ -131,7 +130,7 @@ ARM: dict[str, Callable[[], None]] = {
     "4-published": lambda: after(blizzard_batch, "publish"),
     "5-advanced": lambda: after(FencedFile, "save", saved_phase(None)),
     "0-listing": lambda: after(LocalStorage, "list_range"),
-    "2-job-submitted": lambda: after(SparkEngine, "_opened"),
+    "2-job-submitted": lambda: after(spark.SparkEngine, "_opened"),
     "3-settled": arm_after_settling,
     "3-in-a-micro-batch": arm_in_a_micro_batch,
     "6-idle": lambda: after(SourcePipeline, "cycle"),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from blizzard_core.errors import Cancelled
 from blizzard_py.__main__ import main
-from blizzard_py.engines import spark
+from blizzard_py.engines.spark import engine as spark
 from blizzard_py.job import IngestJob, IngestResult
 from tests.support.direct_engine import DirectEngine
 

@@ -1,12 +1,13 @@
-"""The common part of the two command lines.
+"""Shared parts of the two command lines.
 
 Exit codes: 0 done; 1 a pipeline failed; 2 bad configuration or usage; 3 fenced;
-4 a secret was renewed, start again; 5 a committer has refused rows; 130 interrupted
+4 a secret was renewed, start again; 5 a committer has rejected rows; 130 interrupted
 before all was done.
-Results go to stdout, logs and errors to stderr. On a terminal results are
-tables, or paragraphs where it is too narrow; in a pipe they are aligned columns
-without boxes, colours or escapes, so that `grep` and `awk` work. Errors are one
-line that says what failed and what to do; ``--verbose`` adds the trace.
+
+Results go to stdout, logs and errors to stderr. On a terminal results are tables, or
+paragraphs where it is too narrow. In a pipe they are aligned columns without boxes, colours or
+escapes, so `grep` and `awk` work. An error is one line with its cause and its remedy;
+``--verbose`` adds the trace.
 """
 
 from __future__ import annotations
@@ -266,9 +267,8 @@ class Trouble(str):
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
     """Print a table on a terminal, aligned columns elsewhere; ``-`` for an empty cell.
 
-    Nothing is ever cut, since it may be what the next command needs: a terminal that a table
-    does not fit shows each row as a paragraph. Cells may be foreign text: nothing in them is
-    markup or reaches the terminal raw.
+    Text is never cut, since the next command may need it. On a terminal that is too narrow each row
+    becomes a paragraph. Cells may hold foreign text: markup and control characters are escaped.
     """
     cells = [[_shown(text) for text in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]

@@ -1,25 +1,23 @@
-"""The poll loop that both daemons run in.
+"""The poll loop of both daemons.
 
-`run` gives each worker a thread of its own and calls its cycle for ever, or
-with ``once`` until there is nothing left to do. Time is injected: a test turns
-the loop without waiting.
+`run` gives each worker its own thread and calls its cycle for ever, or with ``once`` until nothing
+is left to do. Time is injected, so tests run the loop without waiting.
 
-* A cycle that did work is followed by the next at once, an idle one by the
-  worker's poll interval plus a random jitter.
-* A retryable error is logged and backed off (doubling with jitter, up to five minutes or
-  the poll interval, whichever is longer), and so is every refusal of a store
-  while the daemon runs for ever. With ``once`` a bounded number of tries is made.
+* After a cycle that did work the next follows at once; after an idle one the worker's poll interval
+  passes, plus a random jitter.
+* A retryable error is logged and backed off: doubling with jitter, up to five minutes or the poll
+  interval, whichever is longer. So is every refusal of a store, unless ``once`` is set. With
+  ``once`` the number of tries is limited.
 * Files that wait for another try are no failure: polls go on, and ``once`` waits for them.
-* Any other error ends that worker and, in the end, the process with the
-  error's exit code; the other workers go on.
-* But a worker that was fenced ends the whole daemon, as a signal does: only a new
-  start may take the state over again, and whoever supervises the process makes one,
-  in backoff. It could not tell that one worker of several is missing.
-* A secret that was renewed in its file ends it likewise, with `RENEWED`: stores, connections and
-  workers were opened with the old one, and a new start costs less than to know of each.
-* A signal only sets the stop event. Workers see it between two steps; after
-  the grace period they are told to cancel what is running. A daemon that runs for ever is
-  done by then; one that was to work something off has not, which is `INTERRUPTED`.
+* Any other error ends that worker and, in the end, the process with the error's exit code. The
+  other workers go on.
+* A fenced worker ends the whole daemon, as a signal does. Only a new start may take the state over
+  again, and a supervisor restarts whole processes, not single workers.
+* A renewed secret ends the daemon with `RENEWED`: stores, connections and workers hold the old
+  one, and a restart is simpler than replacing each.
+* A signal only sets the stop event. Workers check it between two steps; after the grace period
+  they cancel what is running. A daemon that runs for ever is then done. With ``once`` the exit
+  code is `INTERRUPTED`.
 """
 
 from __future__ import annotations
@@ -77,13 +75,13 @@ class Worker(Protocol):
         """
 
     def is_called(self) -> bool:
-        """Return whether somebody wants it to look before its pause is over. Asked while it waits.
+        """Return whether somebody asks for a cycle before the pause is over. Called while it waits.
 
-        Must not raise: what it cannot find out the next cycle will.
+        Must not raise: the next cycle will find the same problem.
         """
 
     def cancel(self) -> None:
-        """Give up what is running, soon. Called from another thread."""
+        """Cancel what is running, soon. Called from another thread."""
 
 
 class StopEvent(Protocol):
@@ -96,9 +94,9 @@ class StopEvent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The turns of a loop: once or for ever, with which jitter, grace, and source of chance.
+    """The settings of a loop: once or for ever, jitter, grace period, and source of randomness.
 
-    ``renewed`` tells which files of secrets hold others than those that the daemon runs with.
+    ``renewed`` returns the secret files whose content changed since the start.
     """
 
     once: bool
@@ -262,8 +260,8 @@ def _cycle(worker: Worker, stop: StopEvent) -> tuple[bool, float | None]:
 def backoff(failures: int, poll_interval_secs: float, chance: float) -> float:
     """Return the seconds to wait after the n-th failure in a row (n from 1).
 
-    They are half to one and a half of the doubled pause, by ``chance`` (0 up to 1): workers that
-    failed together, as those of one store do, must not come back together.
+    They are half to one and a half of the doubled pause, by ``chance`` (0 up to 1). Workers that
+    failed together, such as those of one store, must not retry together.
     """
     ceiling = max(MAX_BACKOFF_SECS, poll_interval_secs)
     return float(min(FIRST_BACKOFF_SECS * 2 ** min(failures - 1, 30) * (0.5 + chance), ceiling))

@@ -1,13 +1,15 @@
-"""The one reader of Delta logs: which commits and checkpoints there are, and what they say.
+"""Reader of Delta logs: their commits, their checkpoints and the content of both.
 
-A commit is JSON by lines. A checkpoint is Parquet, of one file or of several; or, of the second
-form, a file of Parquet or JSON that names *sidecars*, which have the actions of files. What a
-reader asks for comes as columns, such as ``add.path``: of a checkpoint no others are read, and of
-a commit no lines of other kinds are parsed if the reader says so. Reads only, and not by deltalake,
-which has no call for it and on which Blizzard does not depend.
+A commit is JSON, one action per line. A checkpoint is Parquet, in one file or several. A
+checkpoint of the second form is a Parquet or JSON file that names *sidecars* with the file
+actions. Results are columns such as ``add.path``: only these are read from a checkpoint, and only
+lines of the wanted kinds are parsed in a commit.
 
-Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md. What is not understood is a
-`StateError`: a path that is overlooked could double rows.
+The module only reads. It does not use deltalake, which has no call for this and is no dependency
+of Blizzard. Content that is not understood raises `StateError`: an overlooked path could
+duplicate rows.
+
+Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md
 """
 
 from __future__ import annotations
@@ -130,9 +132,9 @@ def hinted(storage: Storage) -> int | None:
 def tail_of(storage: Storage, version: int = NEWEST) -> Tail:
     """Find the newest complete checkpoint up to ``version``. A GET and a LIST if the hint holds.
 
-    ``_last_checkpoint`` may name one that is not read here; an older one does as well. So it does
-    where a writer died: a file that is empty or cut is passed over with a warning. Raises
-    `NotFound` where not even the directory is there.
+    ``_last_checkpoint`` may name a checkpoint that is not readable here; then an older one is used.
+    An empty or truncated file of a writer that died is skipped with a warning. Raises `NotFound` if
+    the directory does not exist.
     """
     hint = hinted(storage)
     if hint is not None and hint <= version:
@@ -325,7 +327,7 @@ def columns_up_to(
 ) -> Iterator[Columns]:
     """Yield the ``wanted`` columns of the tail's checkpoint and of each commit up to ``version``.
 
-    Of these all lines are parsed, or those of ``kinds``, and none may be missing. Raises as
+    In commits all lines are parsed, or those of ``kinds``. No commit may be missing. Raises as
     `checkpoint_columns`.
     """
     there = {version_of(entry.path) for entry in tail.commits}
@@ -348,8 +350,8 @@ def columns_up_to(
 def newest_actions(storage: Storage, kinds: Collection[str], concurrency: int) -> dict[str, Action]:
     """Return the newest action of each kind, such as ``protocol`` or ``metaData``.
 
-    Commits are read backwards, as far as the checkpoint, and of that these kinds alone; delta-rs
-    would read which files there are besides, 950 MB for a million. Raises as `tail_of`.
+    Commits are read backwards to the checkpoint; of the checkpoint only these kinds are read.
+    delta-rs would also read the list of files: 950 MB for a million. Raises as `tail_of`.
     """
     tail = tail_of(storage)
     found: dict[str, Action] = {}
@@ -377,10 +379,9 @@ def transactions_in(columns: Columns) -> dict[str, int]:
 def newest_transactions(storage: Storage, concurrency: int) -> dict[str, int]:
     """Return the version of each application's newest ``txn``; empty where there is no log.
 
-    They outlive log clean-up, since each checkpoint repeats them. So they tell how far a source's
-    work is in a table, however old its newest commit. Costs a GET and a LIST, a few ranges of a
-    checkpoint, and a GET for each commit behind it. Raises `StateError`, also for a log that lacks
-    a commit, and `StorageError`.
+    Each checkpoint repeats them, so they survive log clean-up. They prove how far a source's work
+    is in the table. Costs a GET, a LIST, a few ranges of a checkpoint, and a GET for each later
+    commit. Raises `StateError`, also for a log that lacks a commit, and `StorageError`.
     """
     found: dict[str, int] = {}
     try:

@@ -42,10 +42,10 @@ from typing import ClassVar
 
 
 class BlizzardError(Exception):
-    """Base class: everything below it is reported in one line, without a trace.
+    """Base class: its errors are reported in one line, without a trace.
 
-    ``remedy`` is what an operator can do about any error of the class. It is empty where
-    that is in each error's text, or where the error passes by itself.
+    ``remedy`` is what an operator can do about any error of the class. It is empty if the remedy is
+    in each error's text, or if the error passes by itself.
     """
 
     retryable: ClassVar[bool] = False
@@ -71,7 +71,7 @@ class ConfigError(BlizzardError):
 
 
 class UnitError(ConfigError):
-    """The configuration or the state of work units cannot be used (`blizzard_py.slices.units`)."""
+    """The configuration or the state of work units is invalid (`blizzard_py.slices.units`)."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("work units", problems)
@@ -81,9 +81,9 @@ class UnitError(ConfigError):
 
 
 class StateError(BlizzardError):
-    """Persisted state is unreadable, of an unknown version or contradicts itself.
+    """Persisted state is unreadable, has an unknown version or contradicts itself.
 
-    Never answered by starting fresh: that would ingest everything again.
+    A daemon never starts fresh instead: that would ingest everything again.
     """
 
     remedy = "Nothing was touched. Mend what the message names, then restart the daemon."
@@ -97,13 +97,13 @@ class FencedError(BlizzardError):
 
 
 class ColdStartRefused(BlizzardError):
-    """A checkpoint is missing where there was work before; to begin anew would double rows."""
+    """The checkpoint of earlier work is missing; a fresh start would duplicate rows."""
 
     exit_code = 2
 
 
 class OrderError(BlizzardError):
-    """File names do not sort in time, so a watermark would skip files; nothing was passed."""
+    """File names do not sort in time, so a watermark would skip files. Nothing was skipped."""
 
     remedy = (
         "Rename the files so that names sort in time, or set order_guard or use_watermark: false."
@@ -121,19 +121,19 @@ class SchemaConflict(BlizzardError):
 
 
 class SchemaUnknown(BlizzardError):
-    """The schema is to be inferred and no file had a record; one that comes may have."""
+    """The schema is inferred and no file had a record yet; a later file may have one."""
 
     retryable = True
 
 
 class SourceError(BlizzardError):
-    """A table or an API refuses what is asked of it, and asking again does not help."""
+    """A table or an API rejects a request, and a retry does not help."""
 
     remedy = "Mend what the message names at the source or in the configuration; restart."
 
 
 class WatermarkError(BlizzardError):
-    """A column watermark cannot be read, written or compared; nothing is read instead."""
+    """A column watermark cannot be read, written or compared. Nothing is read."""
 
     remedy = "Set it anew with `blizzard checkpoint set --column`, or restore the checkpoint."
 
@@ -152,11 +152,11 @@ class EngineError(BlizzardError):
 
 
 class Cancelled(BlizzardError):
-    """Work in progress was given up because the daemon is stopping."""
+    """Work in progress was cancelled because the daemon is stopping."""
 
 
 class CommitError(BlizzardError):
-    """A Delta commit did not land, and that is known for sure."""
+    """A Delta commit certainly did not land."""
 
     retryable = True
     remedy = "The commit is planned anew from the log and tried again."
@@ -173,10 +173,10 @@ class NotFound(StorageError):
 
 
 class BucketMissing(StorageError):
-    """The bucket or container does not exist, so nobody can say what is in it.
+    """The bucket or container does not exist, so its content is unknown.
 
-    Not a `NotFound`, which is an answer to many questions: there is no checkpoint yet, no log, no
-    output. A bucket that somebody has removed, or that a typing error names, answers nothing.
+    Not a `NotFound`, which is a valid answer to many questions: no checkpoint, log or output exists
+    yet. A bucket that was removed or mistyped answers none of them.
     """
 
     remedy = "Check the URI and that the bucket is there; it is tried again."
@@ -189,29 +189,29 @@ class AccessDenied(StorageError):
 
 
 class UnreadableName(StorageError):
-    """The object's name cannot be asked for: the request would be for another object."""
+    """The object's name cannot be requested: the request would read another object."""
 
 
 class Conflict(StorageError):
-    """A conditional write found another version than the one it was to replace.
+    """A conditional write found another version than the expected one.
 
-    Not proof of another writer: if the answer to a write was lost, its own
-    repetition conflicts with it. Read back before believing it.
+    This does not prove another writer: if the answer to a write was lost, its repetition conflicts
+    with itself. Read the object back before deciding.
     """
 
 
 class Unavailable(StorageError):
-    """The store did not answer properly; the same request may succeed later."""
+    """The store gave no proper answer; the same request may succeed later."""
 
     retryable = True
     remedy = "The store does not answer as it should; it is tried again."
 
 
 class Unfinished(Unavailable):
-    """There is nothing to do now, but files that failed before wait ``wait_secs`` for another try.
+    """There is nothing to do now, but failed files wait ``wait_secs`` for another try.
 
-    Whoever polls for ever goes on as after any poll that found nothing; who was told to
-    work until all is done waits that long.
+    A daemon that polls for ever continues as after an empty poll. One that runs ``--once`` waits
+    that long.
     """
 
     remedy = ""

@@ -1,4 +1,4 @@
-"""JSON that others may have written, read more strictly than the standard library does."""
+"""Strict parsing of JSON that others may have written."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 def json_value(text: bytes | str) -> Any:
     """Parse a JSON text. Raises `ValueError`, and nothing else, for invalid text.
 
-    ``NaN`` and infinities are none, also where a number has too many digits for a float: nobody
-    could write them again. Nor is what is nested deeper than Python goes.
+    ``NaN`` and infinities are invalid, also from a number with too many digits for a float: they
+    could not be written again. So is nesting deeper than Python's limit.
     """
     try:
         return json.loads(text, parse_constant=_refused, parse_float=_finite)

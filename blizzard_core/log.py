@@ -1,16 +1,16 @@
-"""Structured logs: for people on a terminal, JSON lines everywhere else.
+"""Structured logs: readable on a terminal, JSON lines everywhere else.
 
-One event per fact, with pipeline, source and batch bound to it. What every line goes
-through, in this order, so that no caller can forget it:
+One event per fact, with pipeline, source and batch bound to it. Every line passes these steps in
+this order:
 
-1. credentials are masked, in values under telling names and inside any text;
-2. warnings that repeat are summed up (`RepeatFilter`);
-3. what could command a terminal or deceive a reader is escaped: control characters,
-   direction marks, bytes that are no text. JSON lines read back as the same values.
+1. credentials are masked, in values of keys with secret names and inside any text;
+2. repeated warnings are summed up (`RepeatFilter`);
+3. characters that control a terminal or mislead a reader are escaped: control characters,
+   direction marks, undecodable bytes. JSON lines read back as the same values.
 
-Levels: *debug* what every poll does; *info* work that was done; *warning* something is
-wrong and the daemon deals with it (it tries again, it puts a file aside); *error* it
-cannot go on by itself. ``docs/reference/log-events.md`` lists every event.
+Levels: *debug* every poll; *info* finished work; *warning* a problem that the daemon handles (it
+retries, it quarantines a file); *error* a problem that it cannot handle.
+``docs/guides/operations.md`` lists every event.
 """
 
 from __future__ import annotations
@@ -176,17 +176,17 @@ class _Window:
 
 
 class RepeatFilter:
-    """A renderer that prints warnings that repeat once, and then sums them up; thread-safe.
+    """A renderer that prints a repeated warning once and then sums it up. Thread-safe.
 
-    A store that is down for a night makes the same line thousands of times. The first is
-    printed; equal ones within the window after it are counted; the next one after the window is
-    printed with ``repeated``, the number that was not. When none follows, the last one is printed
-    with its own time as soon as anything else is logged, or at the end: the last state of a
-    problem is never lost.
+    A store that is down for a night causes the same line thousands of times. The first is printed;
+    equal ones within the window are counted. The next one after the window is printed with
+    ``repeated``, the number of hidden ones. If none follows, the last one is printed with its own
+    time as soon as anything else is logged, or at the end. The last state of a problem is never
+    lost.
 
-    Lines are equal if they have the same facts. The batch, numbers, and numbers and ids in the
-    error do not count (request ids differ each time). Only warnings and errors are held back; an
-    info line is a fact of its own. ``clock`` gives seconds of any origin.
+    Lines are equal if they have the same facts. The batch, numbers, and ids in the error do not
+    count, since request ids always differ. Only warnings and errors are filtered. ``clock`` gives
+    seconds of any origin.
     """
 
     def __init__(

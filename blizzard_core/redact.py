@@ -1,10 +1,9 @@
-"""Secrets out of text: of our own values, and of messages that others wrote.
+"""Removal of secrets from text: own values, and credentials in foreign messages.
 
-Two nets. `redacted` knows how credentials look in the messages of stores and their
-clients: signatures in URLs (Azure's ``sig``, the query of presigned AWS and Google
-URLs), ``Authorization`` headers, connection strings, ``name=value`` pairs with a
-telling name, private keys. `learn` adds the secret values of this process's own
-configuration, which are then masked wherever they turn up, however they are dressed.
+There are two filters. `redacted` knows the shapes of credentials in messages of stores and their
+clients: signatures in URLs (Azure's ``sig``, presigned AWS and Google URLs), ``Authorization``
+headers, connection strings, ``name=value`` pairs with a secret name, private keys. `learn` adds
+the secret values of this process's configuration, which are then masked in any encoding.
 """
 
 from __future__ import annotations
@@ -213,8 +212,8 @@ def forget() -> None:
 def redacted_word(text: str) -> str:
     """Return the text without secrets, as one shell word that is safe to paste.
 
-    In this order: what takes the place of a secret in a quoted word may take a quote with it, and
-    the rest of a file's name would be run.
+    Redaction comes first. In a quoted word it might remove a quote, and the shell would run the
+    rest.
     """
     return shell_word(redacted(text))
 

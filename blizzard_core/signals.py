@@ -1,6 +1,6 @@
-"""The beginning and the end of a process: its streams, and the signals that stop it.
+"""Start and end of a process: its standard streams and its stop signals.
 
-Light on purpose: it is there for the second in which Python still imports the rest.
+The module is light: it works during the second in which Python imports the rest.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ class Stoppable(Protocol):
 def stop_on_signals(stop: Stoppable, grace_secs: float) -> Iterator[None]:
     """Set ``stop`` on SIGTERM and SIGINT; end the process at the second SIGINT.
 
-    Whoever pressed the keys is told what is waited for, ``grace_secs`` at most. Ending at once
-    loses nothing: whatever a process does it may be killed at, and its children end with it.
-    SIGTERM may come several times from one supervisor, so it never insists.
+    A person at a terminal sees what the process waits for, ``grace_secs`` at most. Ending at once
+    loses nothing: the process may be killed at any step, and its children end with it. A supervisor
+    may send SIGTERM several times, so it never forces the end.
 
-    A handler runs in the middle of whatever the main thread does, which may hold the very lock
-    that ``stop`` is set under: `threading.Event.set` would wait for itself then, for ever. So
-    another thread sets it, and handlers only put into a queue that is made for that.
+    A handler interrupts the main thread, which may hold the lock of ``stop``: `threading.Event.set`
+    would wait for ever. So another thread sets it, and handlers only use a reentrant queue.
     """
     told = False
     asked: SimpleQueue[bool] = SimpleQueue()
@@ -93,8 +92,8 @@ def _write_to_terminal(text: str) -> None:
 def started() -> None:
     """Make Ctrl-C end this process without a trace, and open missing standard streams.
 
-    Whoever calls a command by mistake takes it back at once. From the first step of a command on
-    `blizzard_core.cli` and `stop_on_signals` see to it.
+    This covers the imports. From the first step of a command on `blizzard_core.cli` and
+    `stop_on_signals` take over.
     """
     sys.excepthook = _report_uncaught
     _opened_streams()
@@ -110,8 +109,8 @@ def _report_uncaught(
 def _opened_streams() -> None:
     """Open a file for each standard stream that the parent closed (``>&-``).
 
-    Otherwise the next file that is opened gets the number, and what is printed is written to it.
-    Results that nobody takes are an error, as with other commands, logs are not.
+    Otherwise the next opened file gets the number, and output would be written into it. Writing
+    results to a closed stdout is an error, as with other commands; logs are not.
     """
     for number, (name, flags) in enumerate(
         (("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))

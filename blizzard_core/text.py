@@ -1,7 +1,7 @@
-"""Foreign text made safe to show: names, errors and lines that somebody else wrote.
+"""Foreign text made safe to show: names, errors and lines of other writers.
 
-A terminal obeys what it is sent, a direction mark makes a name read backwards, and
-a local name that is not UTF-8 cannot be printed at all.
+A terminal executes control characters, a direction mark reverses a name, and a local name that is
+not UTF-8 cannot be printed at all.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def are(number: int) -> str:
 def shell_word(text: str) -> str:
     """Quote the text as one word for a POSIX shell, safe to paste anywhere.
 
-    What cannot be printed is spelled as ``$'…'`` (bash, zsh, ksh): pasted as it stands, a terminal
-    would obey it before the shell quotes it.
+    Unprintable characters are written as ``$'…'`` (bash, zsh, ksh): a terminal would execute them
+    before the shell sees the quotes.
     """
     if text.isprintable():
         return shlex.quote(text)
@@ -110,7 +110,7 @@ def _ansi_c(character: str) -> str:
 def iso(moment: float) -> str:
     """Format epoch seconds to the second: ``2026-01-31T23:59:59Z``.
 
-    Others may have written the moment: one that no calendar has is said to be that.
+    Others may have written the number: a moment outside the calendar gives a text that says so.
     """
     return _dated(moment, "%Y-%m-%dT%H:%M:%SZ")
 

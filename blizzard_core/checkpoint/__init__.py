@@ -1,1 +1,1 @@
-"""The state file: its format, and one writer for each."""
+"""The state file: its format, and the rule of one writer."""

@@ -1,9 +1,9 @@
-"""Stored JSON becomes dataclasses; what is not exactly understood is refused with its place. Pure.
+"""Strict conversion of stored JSON to dataclasses, with the place of every error. Pure.
 
-`msgspec` converts, strictly: a number is no text, and nothing is guessed. Two things it does not
-tell are told here: the key of a mapping in which something is wrong (it says ``[...]``), and
-keys that a dataclass does not have. Such a key was written by another release, which
-would miss it, so it is refused wherever ``open_`` does not say that others write there too.
+`msgspec` converts strictly and guesses nothing. This module adds two things: the key of a mapping
+in which something is wrong (msgspec writes ``[...]``), and keys that a dataclass does not have.
+Another release wrote such a key and would miss it, so it is an error unless ``open_`` allows
+other writers.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def decode_document(
 ) -> T:
     """Convert a JSON value to ``kind``.
 
-    Raises `StateError` with ``where``, the place in the document, what is wrong there, and the
-    ``remedy``. Keys that ``kind`` does not have are wrong, at any depth, unless it is ``open_``.
+    Raises `StateError` with ``where``, the place in the document, the problem, and the ``remedy``.
+    Unknown keys are errors at any depth, unless ``open_`` is set.
     """
     try:
         value = _converted(kind, document)

@@ -1,12 +1,12 @@
-"""Sets of names as sorted 16-byte digests: how they are made, looked up and stored.
+"""Sets of names as sorted 16-byte digests: creation, look-up and storage.
 
-What is kept of a name is its BLAKE2b digest, so a million names are 16 MB however long they
-are, on disk and in memory alike, and are loaded by reading them. Two names with one digest
-would be taken for one: with n names the chance that any two agree is n²/2¹²⁹.
+A name is stored as its BLAKE2b digest. A million names take 16 MB however long they are, on disk
+and in memory, and loading is reading. Two names with one digest would count as one: with n names
+the chance of any such pair is n²/2¹²⁹.
 
-On disk a set is a few immutable *segments*, ``{name}.digests``: the magic, the count, a checksum
-over name and content, then the digests, sorted. Which of them count, and up to where, is said by
-who keeps the set (`blizzard_py.state.processed_set`, `penguin_py.delta.output_ids`).
+On disk a set is a few immutable *segments*, ``{name}.digests``: magic, count, a checksum over name
+and content, then the sorted digests. The set's owner decides which segments count
+(`blizzard_py.state.processed_set`, `penguin_py.delta.output_ids`).
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def among(digests: Digests, ordered: Digests) -> npt.NDArray[np.bool_]:
 
 
 def staying(counts: Sequence[int], fresh: int, tail: int = TAIL) -> int:
-    """Return how many segments stay, longest first, beside ``fresh`` digests; the rest join these.
+    """Return how many segments stay, longest first, next to ``fresh`` digests; the rest is merged.
 
-    All but the last then have at least ``tail`` and twice as many as the next, so there are at
-    most log₂(n / tail) + 2. A digest is rewritten only into a segment half as long again (or
+    All but the last then have at least ``tail`` digests and twice as many as the next, so there are
+    at most log₂(n / tail) + 2. A digest is rewritten only into a segment half as long again (or
     within the tail), so at most log₁.₅(n / tail) + 1 times beyond the tail.
     """
     place = len(counts)
@@ -79,9 +79,9 @@ def segments_in(storage: Storage, folder: str) -> Iterator[Entry]:
 
 
 def count_in(entry: Entry) -> int:
-    """Return how many digests a segment has by its size, and what is torn rounded up.
+    """Return the number of digests in a segment by its size; a torn segment is rounded up.
 
-    It is refused where it is read, so it must not count as none.
+    Reading a torn segment raises, so it must not count as empty.
     """
     if entry.size < _HEADER.size:
         return 1

@@ -51,7 +51,7 @@ def progress_to_json(
 ) -> dict[str, Any]:
     """Return a progress as JSON; ``now`` becomes ``last_update_ts`` (whole epoch seconds).
 
-    Names that were seen at a time in ``elsewhere`` are left out: the caller keeps them.
+    Names seen at a time in ``elsewhere`` are left out: the caller stores them.
     """
     flat = not progress.depth and set(progress.partitions) <= {""}
     watermark: dict[str, Any] = {"state": progress.state}
@@ -148,9 +148,8 @@ def check_version(document: Any, where: str, known: Collection[int]) -> None:
 def progress_of(document: ProgressDocument, where: str, remedy: str = RESTORE) -> Progress:
     """Build the progress of a decoded document.
 
-    A document with a global watermark and no partitions (an older one) filters
-    by the global watermark alone: everything that sorts below is closed.
-    Raises `StateError`.
+    An older document with a global watermark and no partitions filters by the global watermark
+    alone: everything that sorts below is closed. Raises `StateError`.
     """
     state, value = document.watermark.state, document.watermark.value
     if (value is None) != (state == "Initial"):
@@ -185,8 +184,8 @@ class _Versioned:
 def load(storage: Storage, path: str, parse: Callable[[Any, str], T]) -> T | None:
     """Load the state at ``path``; None if there is no such file.
 
-    Raises `StateError` if it is there and cannot be understood, `StorageError`
-    if the store does not answer: neither is taken for "no state".
+    Raises `StateError` if the file cannot be understood, `StorageError` if the store does not
+    answer. Neither counts as "no state".
     """
     where = f"{storage.uri}/{path}"
     try:
@@ -199,7 +198,7 @@ def load(storage: Storage, path: str, parse: Callable[[Any, str], T]) -> T | Non
 def parsed(raw: bytes, where: str) -> Any:
     """Parse the JSON object in ``raw``. Raises `StateError` naming ``where``.
 
-    Text in it is of characters, or of bytes of a local name that are none (`order_key`).
+    Strings hold characters, or undecodable bytes of local names (`order_key`).
     """
     try:
         value = written_value(raw)

@@ -1,23 +1,20 @@
 """One writer per state file: fencing by epoch and conditional writes.
 
-Each start of a daemon takes the file over: it raises ``writer.epoch`` and puts
-its own id there. From then on every save replaces exactly the version that this
-writer saved last, in one conditional request, so a daemon that was replaced
-(paused, cut off, started twice) is refused at its next save, before it can
-move a watermark. It stops with `FencedError` and touches nothing.
+Each start of a daemon takes the file over: it raises ``writer.epoch`` and writes its own id. From
+then on every save replaces exactly the version that this writer saved last, in one conditional
+request. A daemon that was replaced (paused, cut off, started twice) is refused at its next save,
+before it can move a watermark. It stops with `FencedError` and changes nothing.
 
-Taking over always writes, also when this process takes its own file again after
-an error. So a write of its own that timed out and is still on its way is refused
-when it arrives, whatever was read meanwhile; and what is stored under an older
-epoch was written by somebody who cannot save any more.
+A take-over always writes, also when this process takes its own file again after an error. So a
+timed-out write of its own that is still on its way is refused when it arrives. State of an older
+epoch was written by a process that cannot save any more.
 
-Fencing keeps rows right whoever starts. It does not keep a healthy daemon running, so a start may
-look first who the writer is (`blizzard_core.checkpoint.writer`) and leave the file to it.
+Fencing keeps rows right whatever starts. It does not keep a healthy daemon running, so a start may
+first look at the writer (`blizzard_core.checkpoint.writer`) and leave the file to it.
 
-A refused save is not proof: if the answer to an applied write is lost, its
-repetition is refused too. So the file is read back first, and what we tried to
-write counts as written if it is there. A file that is still ours, of this epoch, was
-taken over by nobody: the save is made again over what is there.
+A refused save proves nothing: if the answer to a successful write is lost, its repetition is
+refused too. So the file is read back, and the write counts as successful if its content is there.
+If the file still has our id and epoch, nobody took it over, and the save is repeated.
 """
 
 from __future__ import annotations
@@ -78,11 +75,11 @@ class FencedFile:
     ) -> T | None:
         """Take the file over and return its state; None if there was no file.
 
-        Where there is no file ``fresh`` is asked for what to write, or raises: nobody can
-        say before whether there is one, since it may go at any moment. Every call raises the
-        epoch; the later ones (after an error) first check that the file is still ours. The epoch is
-        above ``least``, which was taken before, even if an older file came back. Raises
-        `FencedError`, `StateError`, `StorageError`.
+        If there is no file, ``fresh`` returns the first document or raises. It is called late,
+        because the file may disappear at any moment. Every call raises the epoch; later calls
+        (after an error) first check that the file is still ours. The epoch is above ``least``, an
+        epoch taken before, even if an older file came back. Raises `FencedError`, `StateError`,
+        `StorageError`.
         """
         seen: set[str | None] = set()
         for _ in range(_TAKE_TRIES):
@@ -113,11 +110,11 @@ class FencedFile:
         raise FencedError(f"{self._where}: others take it over again and again; this one stops")
 
     def replace(self, document: Mapping[str, Any], version: str | None, epoch: int) -> None:
-        """Put a state in the place of exactly the ``version`` that was looked at; None: of nothing.
+        """Replace exactly the ``version`` that was read; None: create the file.
 
-        For those who make a state anew where there is none that `take` could read, and for one
-        change by hand. It is written in ``epoch`` and released: whoever does that writes no more.
-        Raises `FencedError` if there is something else by now.
+        For tools that rebuild an unreadable state, and for a single manual change. It is written in
+        ``epoch`` and released: the tool writes nothing more. Raises `FencedError` if the file
+        changed.
         """
         self._version = version
         try:
@@ -136,9 +133,10 @@ class FencedFile:
         return found.modified
 
     def check(self) -> None:
-        """Raise `FencedError` if another took the file over since `take`; `StorageError`.
+        """Raise `FencedError` if another writer took the file over since `take`; `StorageError`.
 
-        What a daemon that was replaced finds missing was its successor's to remove.
+        A replaced daemon calls it when objects are missing, since its successor may have removed
+        them.
         """
         if self._epoch is None:
             return
@@ -158,8 +156,8 @@ class FencedFile:
     def release(self) -> None:
         """Mark in the file that this process writes no more; keep the rest of its content.
 
-        So whoever comes next need not guess whether a process elsewhere still runs. Nothing is
-        done where another took the file over. Raises `StorageError`.
+        So the next process need not guess whether a remote process still runs. Does nothing if
+        another writer took the file over. Raises `StorageError`.
         """
         if self._epoch is None:
             return

@@ -1,8 +1,8 @@
-"""The writer of a state file: a process with its host, pid and start, and whether it still runs.
+"""The writer of a state file: host, pid and start of its process, and whether it still runs.
 
-A process of this machine can be looked for: its pid together with the moment the kernel
-started it, in the same boot and the same pid namespace, is taken by no other. Of a process
-elsewhere nothing is known, and no clock is asked to guess.
+A process of this machine can be looked up: its pid with the kernel's start time, in the same boot
+and pid namespace, is unique. Nothing is known of a process elsewhere, and no clock is used to
+guess.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """The writer of a state file: an id per process and source, the epoch it took, and the process.
+    """The writer of a state file: an id per process and source, its epoch, and the process.
 
-    Files of earlier releases name no process. One that is ``released`` writes no more.
+    Files of earlier releases have no process. A ``released`` writer writes no more.
     """
 
     id: str
@@ -73,8 +73,8 @@ def allow_takeover(_found: Writer) -> None:
 def refuse_if_running(*, person: bool) -> TakeoverPolicy:
     """Return a policy that refuses a take-over while the writer runs.
 
-    Where it cannot be seen whether it does, a supervisor's start takes over, since it may come
-    in the place of a machine that was lost; a ``person`` is told who the writer was.
+    If that is unknown, a supervisor's start takes over, since it may replace a lost machine; a
+    ``person`` gets an error with the writer's name.
     """
 
     def admit(found: Writer) -> None:
@@ -105,9 +105,9 @@ def _process(pid: int) -> Process:
 
 
 def is_running(writer: Writer, proc: Path = _PROC) -> bool | None:
-    """Return whether the process behind a writer runs; None where that cannot be seen from here.
+    """Return whether the process of a writer runs; None if that cannot be seen from here.
 
-    This very process does not count: what it wrote it may take up again.
+    This very process does not count: it may continue its own state.
     """
     if writer.released:
         return False

@@ -1,1 +1,1 @@
-"""The contract of Blizzard and Penguin: files, groups, and each one's records for the other."""
+"""The contract between Blizzard and Penguin: files, groups, and the records they share."""

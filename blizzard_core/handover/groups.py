@@ -1,18 +1,18 @@
-"""Groups: outputs that are committed together and replace what was published before. Pure.
+"""Groups: outputs that are committed together and replace earlier rows. Pure.
 
-Blizzard publishes a source that reads again what it has read (work units, snapshots) by groups
-alone: the outputs are renamed to ``unit-….parquet`` anywhere in the table, and then the group's
-manifest is put at `group_path`, under the next number of its source, only if there is none. A
-name that begins with `UNIT_FILE_PREFIX` is never found by listing, so the manifest is what makes
-it known. Penguin takes the manifests of a source in the order of their numbers, one Delta commit
-each: the files in, and out every row that was there before and is one of those to be replaced.
-Which these are is said in three ways, alone or together: by ranges of `UNIT_COLUMN`, by the
-source files that rows name in `SOURCE_FILE_COLUMN`, or by the output ids of files as a whole.
+Blizzard publishes sources that it reads repeatedly (work units, snapshots) only in groups. It
+renames the outputs to ``unit-….parquet`` anywhere in the table. Then it writes the group's
+manifest at `group_path`, under the next number of its source, only if there is none. Listings
+ignore names that begin with `UNIT_FILE_PREFIX`, so only the manifest makes the files known.
 
-**Order is the promise**: an older reading never arrives after the one that replaces it, because
-no number is passed over, also where its group has no files. Numbers begin at 1 and never begin
-again; the last manifest of a source is never removed, so that who lost everything else finds
-out here how far they went.
+Penguin applies the manifests of a source in the order of their numbers, one Delta commit each. A
+commit adds the files and removes all earlier rows that the group replaces. A group selects these
+rows in three ways, alone or together: by ranges of `UNIT_COLUMN`, by the source files in
+`SOURCE_FILE_COLUMN`, or by the output ids of whole files.
+
+**Promise: order.** An older reading never arrives after the one that replaces it, because no
+number is skipped, even if its group has no files. Numbers begin at 1 and never restart. The last
+manifest of a source is never removed, so a process that lost its state finds the number again.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class Group:
     """The files that one batch publishes, and the rows that it replaces.
 
     ``replace`` are half-open ranges of `UNIT_COLUMN`: [first, behind). ``source_files`` are values
-    of `SOURCE_FILE_COLUMN`. ``outputs`` are output ids that published the same rows before: the
-    group waits until each of them is in the table or was, since one that came after it would
-    bring them again; and without ``source_files``, which say which rows of them go, they go as a
-    whole. ``epoch`` is that of the checkpoint of who wrote it; ``batch`` names the batch.
+    of `SOURCE_FILE_COLUMN`. ``outputs`` are output ids that published the same rows before. The
+    group waits until each of them was committed: a later one would bring the rows again. Without
+    ``source_files``, which select rows, these outputs are removed whole. ``epoch`` is the writer's
+    checkpoint epoch; ``batch`` names the batch.
     """
 
     source: str
@@ -94,7 +94,7 @@ def encode_group(group: Group) -> bytes:
 def decode_group(data: bytes, where: str, source_id: str, seq: int) -> Group:
     """Decode the manifest at the place of that source and number.
 
-    Raises `StateError` naming ``where`` if it is not understood, or is another's.
+    Raises `StateError` naming ``where`` if it is not understood or belongs to another place.
     """
     try:
         document: Any = msgspec.json.decode(data)

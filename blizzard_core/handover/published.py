@@ -1,8 +1,8 @@
-"""Outputs that were published to a table, as committers read Blizzard's journals. Reads only.
+"""Published outputs of a table, as committers read them in Blizzard's journals. Reads only.
 
-``_blizzard/journal/{run}/{batch}.json`` has one object a batch, written before its outputs are
-renamed to where they lie. A batch that was taken over has ``{batch}~{n}.json`` as well, which
-counts in its place.
+``_blizzard/journal/{run}/{batch}.json`` holds one object per batch, written before its outputs are
+renamed to their final paths. A batch that was taken over also has ``{batch}~{n}.json``, which
+replaces the first object.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Committers' records of files that they refused, as both daemons read it. Reads only.
+"""Committers' records of rejected files, as both daemons read them. Reads only.
 
-``_penguin/{table}_quarantine.ndjson`` in the table's directory has one line a file::
+``_penguin/{table}_quarantine.ndjson`` in the table's directory has one line per file::
 
     {"path": "date=2024-01-01/x.parquet", "error": "is not Parquet: …", "stage": "read",
      "timestamp": "2024-01-01T00:00:00+00:00", "size": 5, "modified": 1704067200.0,
      "retry_count": 0}
 
-Lines that were moved when it had grown long are in ``_penguin/{table}_quarantine/``, in the
-order of their names. Of several lines about one path the latest counts; one that has
-``"released": true`` takes the path off the record. Damaged lines are about nothing.
+A long file's lines move to ``_penguin/{table}_quarantine/``, ordered by object name. The latest
+line of a path counts; one with ``"released": true`` removes the path from the record. Damaged
+lines are ignored.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The state of one target while its daemon runs: told in events, shown on request.
+"""The live state of one target: events report it, the page and metrics show it.
 
-The poll loop and the pipelines tell an `Activity` what happens; metrics, health and
-the status page are views of it. Everything is in memory and bounded. Telling costs
-a lock and a few additions, so it is done as things happen; what takes longer (ages,
-escaping, sorting) is done when somebody looks.
+The poll loop and the pipelines report to an `Activity`. Metrics, health and the status page are
+views of it. Everything is in memory and limited. A report costs a lock and a few additions, so
+it happens during the work. Slower steps (ages, escaping, sorting) happen on request.
 
-Errors, names and reasons are foreign text. They are kept as they are, without
-credentials and shortened; whoever shows them escapes them for the place.
+Errors, names and reasons are foreign text. They are stored without credentials and shortened;
+each view escapes them for its place.
 """
 
 from __future__ import annotations

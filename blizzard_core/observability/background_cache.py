@@ -1,9 +1,9 @@
-"""Facts that a page shows besides the daemon's own: read when somebody looks, and never waited for.
+"""A cache of facts for the status page, filled by background threads on demand.
 
-Whoever looks gets what was read last, at once, and the first time nothing; a few threads read it,
-as long as somebody goes on asking. So no request waits for a store, no poll waits for a request,
-a page that nobody looks at costs nothing, and a store that hangs holds up what is in it. What could
-not be read for long says so: old is not shown as new.
+A request returns the latest result at once, and nothing the first time. A few threads read a key
+while somebody keeps asking for it. So no request waits for a store and no poll waits for a
+request. A page that nobody opens costs nothing, and a hanging store blocks only its own keys. A
+result that could not be renewed for long carries an error: old data is never shown as new.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ STOP_SECS = 1.0
 class CachedDocument:
     """A document that was read, and the moment ``at`` (epoch seconds); None before the first read.
 
-    ``error`` is why it could not be read; ``document`` is then what was read before, if anything
-    was, and ``at`` is when that was.
+    ``error`` is the reason of a failed read; ``document`` and ``at`` are then of the last success.
     """
 
     at: float | None = None
@@ -65,9 +64,9 @@ class _Entry:
 class BackgroundCache:
     """A cache that reads documents by key in its own threads. Thread-safe.
 
-    ``read`` gives the document of a key, and may raise `BlizzardError`; several threads call it,
-    though never two at a time for the same key. At most ``waiting`` keys wait for their first
-    answer. ``clock`` is shown, ``elapsed`` decides.
+    ``read`` returns the document of a key and may raise `BlizzardError`. Several threads call it,
+    but never two at a time for the same key. At most ``waiting`` keys wait for their first read.
+    ``clock`` gives the shown times, ``elapsed`` decides what is due.
     """
 
     def __init__(
@@ -187,8 +186,8 @@ def _mark_late(entry: _Entry, now: float) -> CachedDocument:
 def next_of(entries: Mapping[str, tuple[float, float | None]], now: float) -> str | None:
     """Return the key to read next, from the times of requests and reads. Pure.
 
-    What was never read comes first, then what was read longest ago; what nobody asks for any
-    more, or what is fresh, does not come.
+    Unread keys come first, then the one that was read longest ago. Fresh keys and keys that nobody
+    asks for are skipped.
     """
     due = {
         key: read

@@ -1,6 +1,6 @@
-"""The newest commits of a table, as its Delta log tells of them. For people; reads only.
+"""The newest commits of a table, from its Delta log. For people; reads only.
 
-What is odd in a commit is left out of what is told: nothing is decided by it.
+Unusual content of a commit is skipped, since nothing depends on the result.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ COMMITS_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class CommitSummary:
-    """One version: when and how it came, what it added and let go; ``paths`` are those added.
+    """One version: time, operation, added and removed files; ``paths`` are the added ones.
 
-    ``ours`` names the Penguin that made it. Not ``whole``: it has more than was looked at.
+    ``ours`` is the application id if a Penguin made it. ``whole`` is false if only the beginning of
+    the commit was read.
     """
 
     version: int
@@ -61,9 +62,9 @@ _STATS = msgspec.json.Decoder(_Stats)
 
 
 class CommitTail:
-    """The newest commits of one table, each of which is read once.
+    """The newest commits of one table, each read once.
 
-    deltalake's `history()` reads all of them each time, and tells no paths.
+    deltalake's `history()` reads all commits each time and has no paths.
     """
 
     def __init__(self, storage: Storage) -> None:

@@ -1,13 +1,13 @@
 """Liveness and readiness of a daemon, with reasons. Pure.
 
-*Alive* answers "would a restart help?": every loop gave a sign of life within the
-time that what it is doing may take, and none died of a bug. *Ready* answers "does
-it do its work?": every loop has polled once, has not ended, is not failing, and does not wait for
-a store that has not answered for half a minute.
+*Alive* answers "would a restart help?": every loop gave a sign of life within the time that its
+work may take, and none crashed. *Ready* answers "does it do its work?": every loop has polled
+once, has not ended, does not fail, and does not wait for a store that has been silent for half a
+minute.
 
-A loop that ended on purpose (unreadable state, ``max_failures``) is alive and not
-ready: a restart would end the same way and would interrupt the other loops. One that
-was fenced ends the whole daemon, see `blizzard_core.daemon`.
+A loop that ended on purpose (unreadable state, ``max_failures``) is alive and not ready: a
+restart would end the same way and would interrupt the other loops. A fenced loop ends the whole
+daemon, see `blizzard_core.daemon`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ CRASH_REMEDY = "This is a bug: the trace is in the log under worker_crashed. Res
 class Pulse:
     """One loop's signs of life. Times in epoch seconds.
 
-    ``since`` is the last sign, ``due`` when the next is due. ``error`` is what the last
-    cycle failed with, ``kind`` its class and ``remedy`` what to do about it, all empty if it
-    did not; ``failures`` counts cycles that failed in a row. ``polls`` counts those that succeeded.
+    ``since`` is the last sign, ``due`` the time of the next. ``error`` is the last cycle's failure,
+    ``kind`` its class and ``remedy`` the advice; all are empty after a success. ``failures`` counts
+    failed cycles in a row, ``polls`` successful ones.
     """
 
     target: str

@@ -1,6 +1,6 @@
-"""Small bounded memories: what happened per minute, and what is still to be done.
+"""Small limited histories: amounts per minute, and the files that still wait.
 
-Plain data without a clock of its own, and not thread-safe: `Activity` guards it.
+Plain data without a clock, and not thread-safe: `Activity` holds the lock.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Minutes:
 
 
 class WaitingFiles:
-    """The number of waiting files and the time of the oldest, whatever order they are done in.
+    """The number of waiting files and the time of the oldest one, in any order of completion.
 
-    Keeps modification times only: two heaps, of all that waited and of what was
-    done since, of which equal tops cancel out.
+    It keeps modification times only: a heap of all waiting files and a heap of the finished ones.
+    Equal tops cancel out.
     """
 
     def __init__(self, modified: Iterable[float] = ()) -> None:
@@ -63,7 +63,7 @@ class WaitingFiles:
         return len(self._waiting) - len(self._done)
 
     def remove(self, modified: Iterable[float]) -> None:
-        """Take out files that are done; older ones than all that wait are left out of account."""
+        """Remove finished files; times older than all waiting ones are ignored."""
         for moment in modified:
             heapq.heappush(self._done, moment)
         while self._done and (not self._waiting or self._done[0] <= self._waiting[0]):

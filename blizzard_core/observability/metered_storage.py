@@ -1,4 +1,4 @@
-"""A storage that counts what is asked of it: one place for every store and both daemons."""
+"""A storage wrapper that counts and times requests, for every store and both daemons."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def status_of(error: BaseException) -> str:
 
 
 class Metered:
-    """The storage it is given, with each request counted and timed.
+    """A storage that counts and times each request.
 
-    ``answered`` is called after each request, whatever the answer was: a store that
-    answers is a sign of life. Of streams only their opening is counted.
+    ``answered`` is called after each request, also after a failure: an answer of a store is a sign
+    of life. Of streams only the opening is counted.
     """
 
     def __init__(self, storage: Storage, answered: Callable[[], None]) -> None:

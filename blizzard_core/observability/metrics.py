@@ -1,14 +1,15 @@
 """Prometheus metrics of both daemons. Declarations only.
 
-``docs/reference/metrics.md`` lists them all; what only one daemon counts is in its own ``metrics``.
+``docs/reference/metrics.md`` lists them all; metrics of a single daemon are in its own
+``metrics``.
 
-Names follow the original where it has them. The label ``target`` is
-``pipeline/source``, or the table; every label has few values, whatever arrives.
-Metrics of code that both daemons run are called ``blizzard_…`` in both.
+Names follow the original where it has them. The label ``target`` is ``pipeline/source``, or the
+table. Every label has few values, whatever arrives. Metrics of shared code are called
+``blizzard_…`` in both daemons.
 
-Ages and lags are computed when they are scraped, from the last instant that is
-known (`blizzard_core.observability.activity`), so they grow while a daemon hangs. NaN stands
-for "not known yet", which no alert fires on.
+Ages and lags are computed at scrape time from the last known moment
+(`blizzard_core.observability.activity`), so they grow while a daemon hangs. NaN means "not known
+yet", which triggers no alert.
 """
 
 from __future__ import annotations

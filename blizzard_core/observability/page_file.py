@@ -1,8 +1,7 @@
-"""The status page: one file without outside assets, and the policy that goes with it.
+"""The status page as one file without external assets, and its content security policy.
 
-It is written in parts, beside this module, and put together once. The policy names its
-script and its style by their hashes, so markup that found its way into it would be text
-without effect.
+The page is written in parts beside this module and put together once. The policy names its script
+and its style by their hashes, so injected markup would have no effect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Parts of a page besides the daemon's own view; each daemon gives what it has.
+"""Providers of the status page's optional parts; each daemon supplies what it has.
 
-*Beside* is what the other daemon has written down of the same table, *past* is a target's history;
-both are in the store, so they outlive every process. *Story* is what became of one file.
+*Peer* is the state that the other daemon saved for the same table. *History* is a target's past.
+Both are read from the store, so they outlive every process. *Story* explains one file.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command line to copy, whole and safe to paste, and ``why`` one would."""
+    """A complete command line that is safe to paste, and the reason to run it."""
 
     why: str
     command: str
 
 
 def no_notices(_brief: Document, _beside: CachedDocument) -> Sequence[Notice]:
-    """Nothing follows."""
+    """Return no notices."""
     return ()
 
 
 def no_commands(_brief: Document) -> Sequence[Command]:
-    """Nothing to run."""
+    """Return no commands."""
     return ()
 
 
@@ -39,8 +39,9 @@ def no_commands(_brief: Document) -> Sequence[Command]:
 class PageProviders:
     """The providers of a status page, each of which may be missing.
 
-    ``beside`` and ``past`` have the names of targets as keys, ``story`` URIs. ``notices`` says
-    what follows from a target's brief and what is beside it, ``commands`` what helps a target.
+    ``peer`` and ``history`` have names of targets as keys, ``story`` has URIs. ``notices`` derives
+    notices from a target's overview and its peer state; ``commands`` suggests commands for a
+    target.
     """
 
     peer: BackgroundCache | None = None

@@ -1,9 +1,9 @@
-"""Records of the other daemon about a table, for people: state files as they lie there.
+"""State files of the other daemon, summarized for people.
 
-It is read from the table's own directory, which each daemon may read anyway. So neither needs the
-other's address, a way through the network to it, or trust in whoever answers there; and what
-is shown is what a restart would go on from. Nothing is decided by it: what is odd is left out, and
-whatever stands there, what is told of it is short and has the same keys.
+They are read from the table's own directory, which each daemon may read anyway. So neither daemon
+needs the other's address, a network path to it, or trust in its answers. A restart would continue
+from the same state. Nothing depends on the result: unusual content is skipped, and each summary is
+short and has the same keys.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def source_state_path(source_id: str) -> str:
 
 
 class StateFiles:
-    """State files of one table, each of which is read again only once it has changed."""
+    """State files of one table; each is read again only after it changed."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

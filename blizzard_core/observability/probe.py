@@ -1,8 +1,8 @@
 """The container's health check: ``python -m blizzard_core.observability.probe CONFIG``.
 
-Asks ``/health`` of the daemon that runs with CONFIG in this container. Exit code
-0: it answers that it is alive, or there is nothing to ask because ``metrics``
-is not configured or CONFIG is not there; 1: it does not, and the reason is printed.
+It requests ``/health`` from the daemon that runs with CONFIG in this container. Exit code 0: the
+daemon is alive, or ``metrics`` is not configured, or CONFIG does not exist. Exit code 1: it is
+not alive; the reason is printed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A daemon's view of itself: the status document, health, readiness.
 
-The document is ``/status.json``; the status page is drawn from it and from parts of it.
-Everything in it that came from outside is escaped as for a terminal, so a name cannot
-reorder or hide what stands beside it, wherever the document is looked at.
+The document is ``/status.json``; the status page is drawn from it and from its parts. Foreign text
+in it is escaped as for a terminal, so a name cannot reorder or hide the text beside it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _BRIEF_PEER_KEYS = ("name", "version", "updated", "saved", "blocked_groups", "od
 
 
 class Panel:
-    """All targets of one daemon, and what it offers besides; ``clock`` gives epoch seconds."""
+    """All targets of one daemon and its page providers; ``clock`` gives epoch seconds."""
 
     def __init__(
         self,

@@ -123,8 +123,8 @@ class PageHandlers:
 def application(panel: Panel, hosts: frozenset[str] | None = None) -> web.Application:
     """Return the web application for the paths above, with strict headers.
 
-    With ``hosts`` only who asks for one of these names or for an address is answered: a page
-    somewhere may have its own name lead to this machine, and would read what is shown here.
+    With ``hosts`` only requests for one of these names or for an address are answered. Otherwise a
+    foreign page could map its own name to this machine and read the answers.
     """
 
     @web.middleware
@@ -161,7 +161,7 @@ def _named(host: str, hosts: frozenset[str]) -> bool:
 def _format(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
     """Return the writer and the content type of metrics for an ``Accept`` header.
 
-    In no more than these forms, since each that was made is kept for a second.
+    There are only two formats, since each result is cached for a second.
     """
     if "application/openmetrics-text" in accept:
         return openmetrics.generate_latest, openmetrics.CONTENT_TYPE_LATEST

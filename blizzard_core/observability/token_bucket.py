@@ -1,7 +1,7 @@
-"""The limit of requests to stores that a page may cause: so many at once, so many a second.
+"""A token bucket for the requests to stores that the status page may cause.
 
-A page asks on behalf of whoever reaches it. What that costs is requests, so requests are what is
-counted, and not questions: one may take a single one, another thousands.
+The page asks on behalf of anybody who can reach it. Requests are counted, not questions: one
+question may take a single request, another one thousands.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ PER_SEC = 10.0
 
 
 class RequestLimitReached(BlizzardError):
-    """A question takes more requests than are left for now."""
+    """A question needs more requests than are left now."""
 
 
 class TokenBucket:
-    """Requests that are left. Thread-safe; ``elapsed`` is a clock that never goes back."""
+    """The requests that are left. Thread-safe; ``elapsed`` is a clock that never goes back."""
 
     def __init__(
         self, elapsed: Callable[[], float], burst: int = STORY_REQUESTS, per_sec: float = PER_SEC
@@ -34,7 +34,7 @@ class TokenBucket:
         self._lock = threading.Lock()
 
     def spend(self) -> None:
-        """Count a request. Raises `RequestLimitReached` once there is none left."""
+        """Count a request. Raises `RequestLimitReached` if none is left."""
         with self._lock:
             now = self._elapsed()
             self._left = min(self._burst, self._left + (now - self._at) * self._per_sec)

@@ -1,9 +1,9 @@
-"""The web server's connections: so many at most, and nothing of the server told to strangers.
+"""The web server's connections: a limited number, and no software versions in headers.
 
-Whoever opens many connections and says nothing on them would use up the process's file
-descriptors, which the pipelines need. So beyond `CONNECTIONS` the one that was heard of least
-lately is cut off. A health check asks at once, so it is answered: no more connections are taken at
-a time than can be read from before they are the oldest (`TAKEN_AT_ONCE`).
+A client that opens many silent connections would use up file descriptors that the pipelines need.
+So beyond `CONNECTIONS` the one that has been silent longest is closed. A health check sends its
+request at once, so it is answered: the server accepts at most `TAKEN_AT_ONCE` connections at a
+time, and can read them before they become the oldest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TAKEN_AT_ONCE = CONNECTIONS // 8
 
 
 class WebConnection(web.RequestHandler):
-    """One connection of those that are ``open_``, the one heard of least lately first."""
+    """One of the open connections ``open_``, ordered from the longest silent one."""
 
     __slots__ = ("_open", "_wire")
 

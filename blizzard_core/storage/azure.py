@@ -1,13 +1,13 @@
 """Azure Blob Storage: pruned directory listings, writes conditional on an ETag.
 
-Azure starts a listing at a name in new versions only (``startFrom``, which the emulator
-ignored for long), and the order of its listings is not the same everywhere: bytes,
-UTF-16 units (the emulator), directory by directory (accounts with a hierarchical
-namespace). So no listing here relies on order.
-The tree is read like a local disk: one level at a time with a delimiter,
-sorted here, without the directories beside the range; what lies wholly inside
-the range is listed flat. A poll costs the levels of its gaps, whatever is
-stored below the watermarks, plus the names in the partitions being written.
+Only new API versions can start a listing at a name (``startFrom``, which the emulator long
+ignored). The order of listings differs between accounts: bytes, UTF-16 units (the emulator), or
+directory by directory (hierarchical namespaces). So no listing here relies on order.
+
+The tree is read like a local disk: one level at a time with a delimiter, sorted here. Directories
+outside the range are skipped; a directory wholly inside is listed flat. A poll costs the levels of
+its gaps plus the names in the partitions that are being written, whatever lies below the
+watermarks.
 """
 
 from __future__ import annotations
@@ -74,9 +74,8 @@ class _Transport(AioHttpTransport):  # type: ignore[misc]  # its module has no t
 def make_file_system(patience: Patience, endpoint: str | None, **arguments: Any) -> BlobFileSystem:
     """Make an adlfs with limited time-outs and tries, and with another ``endpoint`` if given.
 
-    It passes neither on, and by default Azure's client waits up to two minutes before
-    it gives up: its client is replaced by one that is told. Raises `ValueError` for
-    credentials that cannot be used.
+    adlfs passes neither on, and Azure's client waits up to two minutes by default. So its client is
+    replaced by a configured one. Raises `ValueError` for unusable credentials.
     """
     fs: BlobFileSystem = _ExactBlobs(**arguments)
     made = fs.service_client

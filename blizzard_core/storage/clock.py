@@ -1,12 +1,13 @@
-"""The one clock by which files wait: the store's, read at the start, and time that passed since.
+"""The clock for grace periods: the store's time at the start plus elapsed time.
 
-Clocks of machines differ and jump; a grace period that goes by them ends early or
-never. The modification time of an object that was just written (Blizzard's checkpoint,
-Penguin's probe) is the store's own time, the same for every process that ever works here;
-from there on a monotonic clock counts, which no correction of the machine's clock moves.
-Penguin's sweeps, which compare it with times of files, ask the store again (`put_right`).
-On a local disk the store's clock is the machine's: for Blizzard as of the start, for
-Penguin, which compares it with times of files, at any moment.
+Clocks of machines differ and jump, so a grace period based on them may end early or never. The
+modification time of a fresh object (Blizzard's checkpoint, Penguin's probe) is the store's own
+time, the same for every process. From then on a monotonic clock counts, which no correction of
+the machine's clock moves.
+
+Penguin's sweeps compare the clock with times of files, so they ask the store again (`correct`). On
+a local disk the store's clock is the machine's: Blizzard reads it at the start, Penguin at any
+moment.
 """
 
 from __future__ import annotations

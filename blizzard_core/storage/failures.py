@@ -1,4 +1,4 @@
-"""Refusals of object stores, as the errors that our code knows."""
+"""Errors of object stores, converted to this project's errors."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ _CONFLICT = frozenset(
 def wrap_error(uri: str, error: Exception) -> StorageError:
     """Convert an exception of a store's client to a `StorageError`.
 
-    s3fs turns S3 codes into `OSError` and keeps the original as ``__cause__``;
-    botocore raises its own classes for missing credentials and lost
-    connections; gcsfs has a class per status, Azure a code and a status on its
-    exceptions. Texts of foreign exceptions are kept out of credential errors.
+    s3fs turns S3 codes into `OSError` and keeps the original as ``__cause__``. botocore raises its
+    own classes for missing credentials and lost connections. gcsfs has a class per status, Azure a
+    code and a status on its exceptions. Texts of foreign exceptions are left out of credential
+    errors.
     """
     code = _error_code(error)
     missing = _missing_here(uri, error)
@@ -168,8 +168,8 @@ def _client_failed(uri: str, code: str, error: Exception) -> StorageError:
 def _missing_here(uri: str, error: Exception) -> str | None:
     """Return the local file that a store's client needs and that is missing; None otherwise.
 
-    Not to be taken for the object: a checkpoint that is missing means a beginning. Clients that
-    tell a missing object in the same way name it by its container, and no whole path.
+    It must not be taken for the object: a missing checkpoint means a first start. Clients that
+    report a missing object in the same way name it by its container, and never by an absolute path.
     """
     name = error.filename if isinstance(error, FileNotFoundError) and "://" in uri else None
     if not isinstance(name, str | bytes):

@@ -1,4 +1,4 @@
-"""A new object as a file that is written, as writers of Parquet want it."""
+"""A new object as a writable file, as writers of Parquet need it."""
 
 from __future__ import annotations
 

@@ -34,10 +34,9 @@ class RestFileSystem(FileSystem, Protocol):
 def make_file_system(patience: Patience, **arguments: Any) -> RestFileSystem:
     """Make a gcsfs that speaks JSON over HTTP, with limited time-outs and tries.
 
-    Not the class that ``fsspec.filesystem("gs")`` gives: that one asks for the
-    kind of each bucket over another API first, which needs more rights and
-    which no emulator has. It tries six times over 35 s; ``patience`` replaces
-    that for every request.
+    ``fsspec.filesystem("gs")`` gives another class. That one first asks another API for the kind of
+    each bucket, which needs more rights and exists in no emulator. gcsfs tries six times over 35 s;
+    ``patience`` replaces that for every request.
     """
     fs = GCSFileSystem(
         # Between bytes, not for the whole: a large object may take longer.
@@ -174,8 +173,8 @@ class GCSStorage(StoredBytes):
     def _upload(self, key: str, data: bytes, generation: str | None = None) -> str:
         """Upload the body unchanged; returns the new generation.
 
-        Not as a part between boundaries, which gcsfs does: its boundary is always the same,
-        and an object that holds it would end there.
+        gcsfs uploads it as a part between boundaries. Its boundary is constant, and an object that
+        contains it would end there.
         """
         answer = self._gcs.call(
             "POST",

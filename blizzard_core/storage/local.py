@@ -1,8 +1,7 @@
 """Local disks: pruned ``scandir`` listings, fsync, atomic rename.
 
-Local paths do not go through fsspec: its ``open("wb")`` does not fsync, its
-transactions use the system's temporary folder and its ``find`` reads the whole
-tree.
+Local paths bypass fsspec: its ``open("wb")`` does not fsync, its transactions use the system's
+temporary folder and its ``find`` reads the whole tree.
 """
 
 from __future__ import annotations
@@ -43,19 +42,18 @@ _PRIVATE_FILE, _PRIVATE_FOLDER = 0o660, 0o770
 
 
 class LocalStorage:
-    """A directory as a `Storage`. The directory is made by the first write.
+    """A directory as a `Storage`. The first write creates the directory.
 
-    Without ``follow`` what lies below a directory that is a link is not there: the same
-    file would come under two names. Nor is a file that a link leads out of the root to: whoever
-    may write there could have anything read that this process can read. With it a link that
-    leads back to where it is met is not followed: two of them are 2⁴⁰ directories. The root
-    may be a link.
+    Without ``follow`` linked directories are ignored: the same file would appear under two names.
+    So are files whose link leads out of the root: a person who may write there could make this
+    process read any file. With ``follow`` a link back to a directory on its own path is not
+    followed: two of them would make 2⁴⁰ directories. The root itself may be a link.
 
-    Only regular files are opened, and none is waited for: a pipe would block for ever.
+    Only regular files are opened, and no opening blocks: a pipe would block for ever.
 
-    What is written to our own folders of a table, or anywhere if ``private``, is for this user
-    and, as the umask says, the group: dead letters and checkpoints hold what records hold. Tables
-    are for whom the umask lets read.
+    Files in our own folders of a table, or all files if ``private``, are readable for this user
+    and, by the umask, the group: dead letters and checkpoints contain records. Tables are readable
+    as the umask allows.
     """
 
     def __init__(self, root: str, *, follow: bool = True, private: bool = False) -> None:
@@ -207,8 +205,8 @@ class LocalStorage:
     def _at(self, path: str) -> Path:
         """Return the local path. Raises `AccessDenied` if its text leads out of the root.
 
-        Paths stand in letters, manifests and tables, which others may write. As what no file can
-        be called is not there, it raises `FileNotFoundError` for that.
+        Paths come from dead letters, manifests and tables, which others may write. An impossible
+        name raises `FileNotFoundError`, since no such file exists.
         """
         if path.startswith("/") or ".." in path.split("/"):
             raise AccessDenied(f"{self.uri}/{path}: leads out of {self.uri}, and is not followed")

@@ -1,6 +1,6 @@
 """Entries of a directory on a local disk.
 
-Links are looked behind: what they lead to is what is there.
+Links are followed: the target counts.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def status_of(place: os.DirEntry[str] | Path) -> os.stat_result | None:
 
 
 def can_be_called(path: str) -> bool:
-    """Return whether a file can have this name anywhere: others may have written what none has.
+    """Return whether a file can have this name anywhere; foreign lists may hold impossible names.
 
-    Not asked of this machine's locale: what that cannot spell may be there all the same.
+    The locale is not asked: a file may exist under a name that this locale cannot spell.
     """
     try:
         return b"\0" not in path.encode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""The storage of a source that has no files: it has a name, and nothing is in it."""
+"""An empty storage, for a source that has no files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from blizzard_core.storage.protocol import Entry, ListingPage
 
 
 class NullStorage:
-    """A `Storage` without an object, that takes none. ``uri`` is what the source is called."""
+    """A `Storage` without objects that accepts none. ``uri`` is the source's name."""
 
     conditional_writes = True
 

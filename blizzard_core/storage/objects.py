@@ -1,10 +1,9 @@
-"""Object stores through fsspec: what they have in common, and how their errors read.
+"""Object stores through fsspec: their common operations and error handling.
 
-`ObjectStorage` serves any fsspec file system; S3, GCS and Azure override what
-their own API does better: ordered listings, conditional writes. fsspec's caches
-are off: they never expire and hide other writers' files. Rename is copy and
-delete here, so callers treat "both are there" as a state that a crash can leave
-behind.
+`ObjectStorage` serves any fsspec file system. S3, GCS and Azure override what their own API does
+better: ordered listings, conditional writes. fsspec's caches are off: they never expire and hide
+other writers' files. Rename is copy and delete, so after a crash both objects may exist; callers
+handle that.
 """
 
 from __future__ import annotations
@@ -30,11 +29,10 @@ _DELETIONS = 8
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Time limits after which a request counts as failed, in seconds.
+    """Time limits of a request, in seconds.
 
-    ``retry_secs`` bounds the sum of the waits between tries, so a store that
-    answers 503 at once is given up after about that long; one that does not
-    answer costs ``read_secs`` more for each try.
+    ``retry_secs`` limits the sum of the waits between tries: a store that answers 503 at once fails
+    after about that long. A store that does not answer costs ``read_secs`` more for each try.
     """
 
     connect_secs: float = 10
@@ -62,10 +60,10 @@ class FileSystem(Protocol):
 
 
 class ExactPaths:
-    """Paths for fsspec's file systems: ``bucket/key``, the key as it was listed.
+    """Literal paths for fsspec's file systems: ``bucket/key``, the key as it was listed.
 
-    Mixed in before the file system. Their own parsing takes a path for a URL: it cuts
-    keys at ``?versionId=`` and drops line breaks, and then reads another object.
+    Mixed in before the file system. Their own parsing treats a path as a URL: it cuts keys at
+    ``?versionId=`` and drops line breaks, and then reads another object.
     """
 
     def split_path(self, path: str) -> tuple[str, str, None]:

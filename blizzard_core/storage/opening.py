@@ -1,10 +1,9 @@
-"""From a URI and the ecosystem's option names to a `Storage`.
+"""Opening of a `Storage` from a URI and the usual option names.
 
-``storage_options`` takes the names that object_store and delta-rs use
-(``AWS_REGION``, ``GOOGLE_SERVICE_ACCOUNT``, ``AZURE_STORAGE_ACCOUNT_NAME``, any
-case), so one block serves fsspec here and deltalake in Penguin. What is not
-given comes from each client's standard chain. An unknown name is an error:
-clients drop what they do not know, and a typo would silently change meaning.
+``storage_options`` takes the names of object_store and delta-rs (``AWS_REGION``,
+``GOOGLE_SERVICE_ACCOUNT``, ``AZURE_STORAGE_ACCOUNT_NAME``, any case), so one block serves fsspec
+here and deltalake in Penguin. Missing options come from each client's standard chain. An unknown
+name is an error: clients ignore unknown options, so a typo would silently change the meaning.
 """
 
 from __future__ import annotations
@@ -229,7 +228,7 @@ def fsspec_arguments(uri: str, options: StorageOptions) -> dict[str, Any]:
 def open_source(uri: str, options: StorageOptions) -> Storage:
     """Open files that others write: links to directories are not followed.
 
-    A table's own directories may be links to another disk; nobody's rows come twice by that.
+    A table's own directories may be links to another disk; no rows are duplicated by that.
     """
     if scheme_of(uri) in {"", "file"}:
         return LocalStorage(normalize_uri(uri), follow=False)
@@ -294,8 +293,8 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
 def _check_key_file(place: str, name: str | None) -> None:
     """Raise `AccessDenied` if there is no such key file.
 
-    Google's client would take its name for a token, and send that to Google. What is no path may
-    be the key itself, and is not shown.
+    Google's client would take its name for a token and send that to Google. A value that is not a
+    path may be the key itself and is not shown.
     """
     try:
         there = name is None or name == "anon" or Path(name).is_file()
@@ -337,10 +336,10 @@ def delta_options(
 ) -> dict[str, str]:
     """Return the options as delta-rs needs them.
 
-    It refuses an ``http://`` endpoint unless told that it is meant; the
-    endpoint's own scheme says so well enough. Of an Azure emulator it has to know
-    that it is one: Azurite before 3.37 takes ``startFrom`` in a listing and ignores it,
-    by which the third commit of a table fails. delta-rs then lists without it.
+    delta-rs rejects an ``http://`` endpoint without an explicit option; the endpoint's own scheme
+    is explicit enough here. It must also know that an Azure endpoint is an emulator. Azurite before
+    3.37 accepts ``startFrom`` in a listing and ignores it, which breaks the third commit of a
+    table; delta-rs then lists without it.
     """
     found = {name.upper(): value for name, value in options.items()}
     names = _ENDPOINTS.get(scheme_of(uri))

@@ -1,4 +1,4 @@
-"""The order of a listing, which everything above relies on and not every server keeps."""
+"""A check of the order of a listing, which every poll relies on and not every server keeps."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from blizzard_core.storage.protocol import order_key
 class Ascending:
     """A check that the keys of one listing ascend in UTF-8 byte order, page by page.
 
-    A poll asks for what lies above a name. A server that lists in another order never shows
-    what it sorts below, and nobody would miss it.
+    A poll asks for keys above a name. A server that lists in another order would hide keys that it
+    sorts below, and nobody would notice.
     """
 
     def __init__(self, uri: str, after: str, *, inclusive: bool = False) -> None:
@@ -36,9 +36,9 @@ class Ascending:
             self._last, last, self._may_repeat = path, key, False
 
     def check_goes_on(self, paths: Sequence[str], token: str) -> None:
-        """Raise `Unavailable` where a page without keys asks for itself, which would not end.
+        """Raise `Unavailable` if an empty page names itself as the next one, which would never end.
 
-        ``token`` is how the page says to go on.
+        ``token`` is the page's continuation token.
         """
         if not paths and token == self._token:
             raise Unavailable(

@@ -146,7 +146,7 @@ def join(*parts: str) -> str:
 def root_exists(storage: Storage, path: str) -> bool:
     """Return whether a place without ``path`` is really there and not an unmounted disk.
 
-    Nor has one whose mount point is there and bare.
+    A bare mount point does not count as there.
     """
     try:
         next(iter(storage.list_range(path, f"{path}\0")), None)
@@ -158,7 +158,7 @@ def root_exists(storage: Storage, path: str) -> bool:
 def is_bare(storage: Storage) -> bool:
     """Return whether the place is entirely empty, without even a directory. One request.
 
-    A place from which all files were removed looks so, and so does a disk that is not mounted.
+    A place that lost all files looks so, and so does an unmounted disk.
     """
     first = next(iter(storage.list_range("", None)), None)
     return first is None or not first.keys

@@ -1,4 +1,4 @@
-"""An object as a file that can be read anywhere, as readers of Parquet want it."""
+"""An object as a seekable file, as readers of Parquet need it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Ranged(Protocol):
 
 
 class RangeFile(io.RawIOBase):
-    """A file as Arrow's readers want it: any part of it, each read one request. Holds nothing."""
+    """A file for Arrow's readers: random access, one request per read, no buffer."""
 
     def __init__(self, storage: Ranged, path: str, size: int) -> None:
         super().__init__()

@@ -1,12 +1,11 @@
-"""S3 and everything that speaks its API: listings from any key, conditional PUT.
+"""S3 and compatible stores: listings from any key, conditional PUT.
 
-Some servers that speak it take ``If-Match`` or ``If-None-Match`` on a PUT and ignore it. Two
-daemons would replace each other's state there, and two commits of one version each other. So
-after the first conditional write of a storage both conditions are tried, and both have to be
-refused.
+Some compatible servers accept ``If-Match`` or ``If-None-Match`` on a PUT and ignore it. Two daemons
+would overwrite each other's state there, and two commits of one version each other. So after a
+storage's first conditional write both conditions are tested, and both must be refused.
 
-Other servers list in another order than that of bytes (SeaweedFS: ``a/`` before ``a-b/``), or in
-none (directory buckets). Such listings raise: what comes out of order would never be found.
+Other servers list in another order than UTF-8 bytes (SeaweedFS: ``a/`` before ``a-b/``), or in none
+(directory buckets). Such listings raise: a key out of order would never be found.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ class _ExactS3(ExactPaths, s3fs.S3FileSystem):  # type: ignore[misc]  # s3fs shi
 def make_file_system(patience: Patience, **arguments: Any) -> S3FileSystem:
     """Make an s3fs with limited time-outs and tries.
 
-    botocore is told not to retry, because s3fs does. That waits ``0.1 · 1.7ⁿ`` seconds
-    after each try, the last one included: hence one less.
+    botocore does not retry, because s3fs does. s3fs waits ``0.1 · 1.7ⁿ`` seconds after each try,
+    including the last one: hence one try less.
     """
     config = {**client_arguments(patience), "http_session_cls": _session_class(patience)}
     made: S3FileSystem = _ExactS3(config_kwargs=config, **arguments)

@@ -1,8 +1,8 @@
-"""Reads of an object store that return the bytes as they are stored, of one version.
+"""Reads of an object store that return the stored bytes of one version.
 
-An object may carry ``Content-Encoding: gzip``, and then the clients and some stores unpack
-it on the way: a listing tells one size, a read gives another, and a part of the object is
-neither. So GCS and Azure are read by requests of our own, and `blizzard_py.lines` unpacks.
+An object may carry ``Content-Encoding: gzip``, and then the clients and some stores unpack it on
+the way. The listing's size differs from the size of a read, and ranges are meaningless. So GCS and
+Azure are read by our own requests, and `blizzard_py.lines` unpacks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A local file of which the disk has most by the time that it is to be durable.
+"""A local file that the disk starts to write early.
 
-A kernel keeps what is written in memory for seconds, and a sync at a file's end then waits for
-all of it, with nothing else to do. Here the disk begins while more is being made.
+A kernel keeps written data in memory for seconds, and a sync at the end waits for all of it. Here
+the disk starts while more data is produced.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ STEP_BYTES = 1 << 20
 
 
 class EarlyWriteback(io.FileIO):
-    """A file written from its begin to its end, in steps that the disk is told of.
+    """A file written from its beginning to its end, announced to the disk in steps.
 
-    What is durable when is as with any file: whoever wants it so has to sync it.
+    Durability is as with any file: it needs a sync.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""Commits of a table that added or removed files, by its Delta log. Reads only."""
+"""Commits of a table that added or removed files, from its Delta log. Reads only."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ def delta_versions(
 ) -> tuple[dict[str, int], bool]:
     """Return the versions that added the wanted paths, and whether the log is complete.
 
-    ``since`` is when the files began to be written: commits before it cannot
-    hold them, so they are read from there on and the first hit is near. False
-    means that the log was cleaned up or is longer than what is read here, so a
-    file that was not found may be committed all the same. For who decides by the answer
-    there is `committed_versions`.
+    ``since`` is when writing of the files began. Earlier commits cannot hold them, so reading
+    starts there. False means that the log was cleaned up or is longer than the limit, so a file
+    that was not found may still be committed. To decide by the answer use `committed_versions`.
     """
     recent, whole = _recent(list(commit_entries(sink)), since)
     return _versions(sink, wanted, recent, concurrency), whole
@@ -34,7 +32,7 @@ def committed_versions(
 ) -> tuple[dict[str, int], bool]:
     """Search as `delta_versions` does, and always read the newest commits as well.
 
-    They seem older than they are where the store's clock was put back in between.
+    They seem older than they are if the store's clock was set back in between.
     """
     there, whole = _by_any_clock(sink, since)
     return _versions(sink, wanted, there, concurrency), whole
@@ -45,7 +43,7 @@ def removed(
 ) -> tuple[set[str], bool]:
     """Return the removed paths among ``wanted``, and whether the log is complete.
 
-    It is read as much as for `committed_versions`, whose two answers these are.
+    As much of the log is read as for `committed_versions`.
     """
     there, whole = _by_any_clock(sink, since)
     found: set[str] = set()

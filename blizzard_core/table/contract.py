@@ -1,13 +1,12 @@
-"""Delta tables that Penguin commits to, by what their log declares. Pure.
+"""The contract of Delta tables that Penguin commits to, by their log's declarations. Pure.
 
-Promise: a table that passes takes our commits, and no rule of it is broken by them. A
-protocol version, feature, property or column that is not known to be so is refused by
-name, with what to do; nothing that is unknown counts as harmless. Asked whenever the
-table's metadata may have changed, before anything is planned.
+Promise: a table that passes accepts our commits, and they break none of its rules. An unknown or
+unsuitable protocol version, feature, property or column is rejected by name, with a remedy;
+nothing unknown counts as harmless. The check runs whenever the table's metadata may have changed,
+before anything is planned.
 
-A rule over the values of rows (a constraint, a generated column) is refused, since
-rows are never read here. Where a feature merely *allows* something, the table is
-taken for as long as nothing uses it.
+A rule over the values of rows (a constraint, a generated column) is rejected, since rows are never
+read here. A feature that merely *allows* something is accepted while nothing uses it.
 
 Features: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#table-features
 """
@@ -25,9 +24,9 @@ WRITER_VERSIONS = (1, 2, 3, 4, 5, 7)
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A table feature: whether Penguin ``takes`` such tables, and under which condition.
+    """A table feature: whether Penguin ``takes`` tables with it, and under which condition.
 
-    ``why`` says what makes it so. ``remedy`` is what takes a refused one out of a table.
+    ``why`` is the reason. ``remedy`` removes a rejected feature from a table.
     """
 
     takes: bool
@@ -170,8 +169,8 @@ PARTITION_TYPES = (
 class TableDeclaration:
     """A table's newest protocol and metadata.
 
-    ``fields`` are those of the schema, as its JSON has them. Features are None in the
-    versions of the protocol that have no lists of them.
+    ``fields`` are the schema's fields as in its JSON. Features are empty for protocol versions
+    without feature lists.
     """
 
     reader_version: int

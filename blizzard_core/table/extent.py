@@ -1,7 +1,7 @@
-"""The depth and the width of columns: what Penguin takes in no file, whoever wrote it. Pure.
+"""Limits of depth and width of columns, beyond which Penguin rejects a file. Pure.
 
-Blizzard asks the same before it writes anything, and before it makes a column of a field: a single
-column beyond this has each file of the pipeline refused from then on.
+Blizzard checks the same limits before it writes anything and before it adds a column for a new
+field. Otherwise every later file of the pipeline would be rejected.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The fit of a pipeline's files to its table, told before the first file is made. Pure.
+"""Check of a pipeline's columns against its table, before the first file is written. Pure.
 
-Promise: what is refused here would be refused by Penguin of every file of the pipeline,
-so a configuration is never refused that works. What only some files would be refused for
-(nulls in a column that the table requires) is told, and refuses nothing: a file that has
-none is taken.
+Promise: a refused configuration would have every file rejected by Penguin, so a working
+configuration is never refused. Problems of some files only (nulls in a required column) are
+warnings, since a file without nulls is accepted.
 
-Each finding names both types and the ways out, since whoever reads it has changed one of
-two things and may want to change the other.
+Each finding names both types and the ways out, because the user changed one of two things and may
+want to change the other.
 """
 
 from __future__ import annotations
@@ -55,9 +54,9 @@ def pipeline_fit(
 ) -> Fit:
     """Compare the columns of a pipeline's files with the table; None: a new table.
 
-    ``written`` are the files' columns, without those that stand in directories.
-    ``exact_nulls`` says that a nullable column may really hold nulls; what a query gives
-    is called nullable wherever Spark cannot prove otherwise.
+    ``written`` are the files' columns, without those in directory names. ``exact_nulls`` says that
+    a nullable column may really hold nulls; Spark calls a query's column nullable unless it can
+    prove otherwise.
     """
     try:
         columns = delta_schema(written)

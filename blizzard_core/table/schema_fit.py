@@ -1,23 +1,20 @@
-"""The fit of a file's columns to the table's, and the table that follows. Pure.
+"""Merging of a file's columns into a table's schema. Pure.
 
 Rules, top level and nested alike:
 
-* A file may be narrower than the table (``int32`` in a ``long`` column, ``float``
-  in a ``double``): every reader in use today widens, though the protocol has files
-  of the table's own types. A wider or another type is refused, since readers overflow or
-  give up on the whole table.
-* A file may lack a nullable column; it reads as null. Inside a map it may not, and
-  a map's key may not be narrower: some readers fail there.
-* A new column joins the table as nullable under ``merge`` and is refused under
-  ``strict``. So do new fields of a struct; inside lists and maps they are refused.
-* Names that differ only in case are refused: Delta is case-insensitive there. So are
-  empty ones.
+* A file may be narrower than the table (``int32`` in a ``long`` column, ``float`` in a
+  ``double``). Every reader in use today widens, though the protocol expects the table's own types.
+  A wider or unrelated type is rejected, since readers overflow or fail on the whole table.
+* A file may lack a nullable column; it reads as null. Inside a map it may not, and a map's key may
+  not be narrower: some readers fail there.
+* A new column joins the table as nullable under ``merge`` and is rejected under ``strict``. So do
+  new fields of a struct; inside lists and maps they are rejected.
+* Names that differ only in case are rejected: Delta is case-insensitive. So are empty names.
 
-Under ``overwrite`` the arriving file wins as far as the files committed before it
-stay readable: besides what ``merge`` does, a wider type of it becomes the table's
-type, and a required column that it lacks or may have nulls in becomes nullable.
-No mode drops a column or changes a type into an unrelated one: files committed
-earlier would have values that no reader can fit to the schema.
+Under ``overwrite`` the arriving file wins as far as earlier files stay readable. Besides the rules
+of ``merge``, its wider type becomes the table's type, and a required column that it lacks or may
+have nulls in becomes nullable. No mode drops a column or changes a type into an unrelated one:
+earlier files would have values that no reader can fit to the schema.
 
 Column order does not matter.
 """
@@ -46,9 +43,9 @@ PARTITION_TYPES: Mapping[str, pa.DataType] = {
 class SchemaRules:
     """The schema settings of a table.
 
-    ``partition_types`` are its partition columns in order, None where nobody says.
-    ``max_new_columns`` bounds what one commit may add to a table that exists, fields of
-    structs counted.
+    ``partition_types`` are its partition columns in order, None if not configured.
+    ``max_new_columns`` limits the new columns of one commit to an existing table, fields of structs
+    counted.
     """
 
     partition_types: Mapping[str, str] | None
@@ -57,10 +54,10 @@ class SchemaRules:
 
 
 class SchemaMismatch(ValueError):
-    """A file cannot become part of the table; the message says why, without its name.
+    """A file cannot join the table; the message gives the reason, without the file's name.
 
-    Raised and caught inside the pure layers only. It is the file that is wrong,
-    so it ends in quarantine and never stops the table.
+    Raised and caught inside the pure layers only. The file is wrong, so it goes to quarantine and
+    never stops the table.
     """
 
 
@@ -89,7 +86,7 @@ _STRICT = "schema_evolution: merge would add it"
 class _Mode:
     """The changes that a file may make: add fields, widen or relax them, be narrower, lack fields.
 
-    ``refusal`` says why a new field is refused where ``adds`` is not set.
+    ``refusal`` is the reason for rejecting a new field if ``adds`` is not set.
     """
 
     adds: bool
@@ -119,8 +116,8 @@ def delta_schema(schema: pa.Schema) -> pa.Schema:
 def check_note(noted: pa.Schema, file: pa.Schema) -> None:
     """Raise `SchemaMismatch` if the writer noted other columns than it wrote.
 
-    delta-rs fails on other names, polars goes by the noted types. A type that Delta has
-    none for says nothing: where it counts, ``file`` has it, too, and is refused for it.
+    delta-rs fails on other names, polars uses the noted types. A noted type that Delta lacks is
+    ignored: if it matters, ``file`` has it too and is rejected for it.
     """
     if noted.names != file.names:
         raise SchemaMismatch("has other columns than its writer noted; write it anew")
@@ -157,8 +154,8 @@ def merge(
 def check_growth(before: pa.Schema, after: pa.Schema, most: int) -> None:
     """Raise `SchemaMismatch` for more than ``most`` new columns, or for any if all are nested.
 
-    Fields of structs count. The log entry that adds columns together with files needs a
-    filter that finds no file, and delta-rs takes none on a nested column.
+    Fields of structs count. The log entry that adds columns together with files needs a filter that
+    matches no file, and delta-rs takes none on a nested column.
     """
     if after is before or after.equals(before):
         return

@@ -1,8 +1,7 @@
 """Thrift's compact protocol, as far as a Parquet footer needs it. Pure.
 
-Each function takes the bytes and where to begin, and gives what it read and where that
-ends. Reading past the end is an `IndexError`, whatever makes no sense a `SchemaMismatch`; nothing
-is built that is longer than the bytes are.
+Each reading function takes the bytes and a start, and returns the value and its end. Reading past
+the end raises `IndexError`, invalid content `SchemaMismatch`. No value is longer than the bytes.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ def rewrite_struct(
 ) -> tuple[bytes, int]:
     """Rewrite some fields of a struct; return it and where the original ends.
 
-    Raises `SchemaMismatch` for a field that is not known: what it says may no longer be true.
+    Raises `SchemaMismatch` for an unknown field, since its content may become wrong.
     """
     found, number = bytearray(), 0
     while data[at]:

@@ -1,4 +1,4 @@
-"""Watermarks of paths: what is done, what may be new, and listing only there.
+"""Watermarks of paths: finished files, the places of new ones, and listings of these places only.
 
-Decisions are pure; `scan` alone asks a store.
+Decisions are pure; only `scan` uses a store.
 """

@@ -1,36 +1,33 @@
-"""The floors: which partitions are closed, so that a poll's cost stays bounded. Pure.
+"""Partition floors: close old partitions, so that the cost of a poll stays limited. Pure.
 
-A poll costs one listing per tracked partition. So of those whose names say a time
-only the newest are tracked, and a floor rises over the others: what sorts below it is
-closed and is not listed any more, which also means that it never looks new again. Two
-things raise it: more partitions than may be tracked, and a lookback that moves with
-time.
+A poll costs one listing per tracked partition. So among partitions with a time in their names only
+the newest are tracked, and a floor rises over the others. Everything that sorts below the floor
+is closed and never listed again, so it never looks new again. Two things raise a floor: more
+partitions than the limit, and a lookback that moves with time.
 
-**No time.** Partitions whose names say no time (``partition=17``, ``device=a``) may all be
-written to for ever, so the limit closes none of them, and they stay open below a floor that
-rises over others. Only a lookback closes them, since it says which names are old.
+**No time.** Partitions without a time in their names (``partition=17``, ``device=a``) may all be
+written for ever. The limit closes none of them, and they stay open below a floor. Only a lookback
+closes them, since it defines the old names.
 
-**Heads.** With another key before the time (``region=eu/date=2024-01-28``) partitions
-follow one another in time only below one head (``region=eu``). So each head has a
-floor of its own, for what lies below it, and the source's floor rises over whole
-heads: where there are more than may be tracked, over those that nobody writes to. It cannot
-rise over one that is written to; of those above it that nobody writes to, and that are too
-many, each keeps its newest partition only.
-What lies between two heads stays open: a new one may come there.
+**Heads.** With another key before the time (``region=eu/date=2024-01-28``) partitions follow one
+another in time only below one head (``region=eu``). So each head has its own floor for the
+partitions below it. The source's floor rises over whole heads: if there are more than the limit,
+over those that nobody writes to. It cannot rise over a head that is in use; unused heads above
+such a head keep only their newest partition. Names between two heads stay open: a new head may
+appear there.
 
-A floor closes what was never seen as well, so it never rises further than names
-whose grace is over allow:
+A floor also closes partitions that were never seen, so it never rises
 
-* up to the highest partition in which scans start behind a name (``before``): what
-  lies below that name and was to come within its grace period has been found;
-* never over a partition in which a name is still in grace;
-* never over a file that is discovered and not done, nor beyond where a scan was cut;
-* never over the newest partition of a family that is written now, by its name's time:
-  families lie one behind the other in the order of names, and not in time;
-* never over files above the partition depth (a source that mixes depths): they are
-  tracked under their own directories, which no listing of partitions covers.
+* above the highest partition in which scans start behind a name (``before``): all files below
+  that name that were due within its grace period have been found;
+* over a partition with a name in its grace period;
+* over a file that is discovered and not done, or beyond the end of an incomplete scan;
+* over the newest partition of a family that is in use by its name's time: families follow one
+  another by name, not by time;
+* over files above the partition depth (a source that mixes depths): they are tracked under their
+  own directories, which no listing of partitions covers.
 
-Only partitions that are named by a time count: odd directories must not close the real ones.
+Only partitions named by a time count: unusual directories must not close the real ones.
 """
 
 from __future__ import annotations
@@ -58,10 +55,9 @@ def raise_floors(
 ) -> Progress:
     """Return the progress with its floors as high as the limits ask and pending work allows.
 
-    ``limit`` is how many partitions may be tracked below a head, and how many heads;
-    ``lookback`` the oldest partition that is still wanted. ``pending`` must hold every
-    discovered file that is not done, ``until`` how far a scan went that did not list
-    everything. ``now`` is in epoch seconds.
+    ``limit`` is the number of partitions that may be tracked below a head, and of heads.
+    ``lookback`` is the oldest wanted partition. ``pending`` must contain every discovered file that
+    is not done. ``until`` is the end of an incomplete scan. ``now`` is in epoch seconds.
     """
     if not progress.depth:
         return progress
@@ -103,8 +99,8 @@ def untimed_partitions(progress: Progress, paths: Iterable[str] = ()) -> set[str
 def _resting(heads: Mapping[str, Sequence[str]], limit: int, now: float) -> set[str]:
     """Return the lowest unused heads beyond ``limit``.
 
-    They lie above one that is written to, or they were closed. Anything in one of them
-    may start again, so each keeps a partition.
+    They lie above a head that is in use, or they would be closed. Writers may return to any of
+    them, so each keeps a partition.
     """
     there = [head for head, found in heads.items() if found]
     if len(there) <= limit:
@@ -133,7 +129,8 @@ def _closed(
 ) -> Progress:
     """Return the progress with ``head``'s floor at the highest of ``wanted``; never lower it.
 
-    Without a head it is the source's floor. Of ``closing`` those below it are tracked no more.
+    Without a head it is the source's floor. Partitions of ``closing`` below it are no longer
+    tracked.
     """
     floor = max(wanted, key=partition_key, default=None)
     known = progress.floors.get(head) if head else progress.floor
@@ -157,7 +154,7 @@ def _closed(
 def _in_use(tracked: Sequence[str], now: float) -> list[str]:
     """Return the newest partition of each family that is still in use, as paths.
 
-    Where only the numbers of heads differ (``tenant=7/date=…``) each is a family by itself.
+    If only the numbers of heads differ (``tenant=7/date=…``), each head is its own family.
     """
     newest: dict[tuple[str, str], tuple[float, str]] = {}
     for partition in tracked:
@@ -181,7 +178,7 @@ def _ceiling(
 ) -> bytes:
     """Return the ceiling of the floor, as the key of a path; ``b""`` holds it where it is.
 
-    Partitions of the full depth that are not ``closing`` stay open below it.
+    Partitions of the full depth that are not ``closing`` stay open below the floor.
     """
     within, depth = f"{head}/" if head else "", progress.depth or 0
     closing = frozenset(closing)

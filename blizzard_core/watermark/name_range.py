@@ -1,6 +1,6 @@
-"""A range of names: the part of a source's files that it is for. Pure.
+"""A range of names: the part of a source's files that a request covers. Pure.
 
-Both ends are included, and each stands for all names that begin with it: partitions or files.
+Both ends are included, and each covers all names that begin with it: partitions or files.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The time that a partition's name says, and the partition where a lookback begins. Pure.
+"""The time in a partition's name, and the partition where a lookback begins. Pure.
 
-``date=2024-01-28``, ``dt=20240128``, ``2024/01/28/14``, ``year=2024/month=01/day=28/hour=14`` and
-what lies around them (``region=eu/date=2024-01-28``). It tells directories that lie
-ahead of time, or have none, from those that writers use now: a few tiny objects below
-``date=9999-12-31`` must neither be tracked in place of real partitions nor close them.
+Examples: ``date=2024-01-28``, ``dt=20240128``, ``2024/01/28/14``,
+``year=2024/month=01/day=28/hour=14``, also below other keys (``region=eu/date=2024-01-28``).
+
+Times separate directories in current use from those with a future time or none. A few tiny
+objects below ``date=9999-12-31`` must neither replace real partitions nor close them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _LENGTHS = (366 * 86_400.0, 31 * 86_400.0, 86_400.0, 3600.0)
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """The time that a name says: from ``begin`` to ``end`` (exclusive), epoch seconds, as UTC."""
+    """The time in a name: from ``begin`` to ``end`` (exclusive), epoch seconds, as UTC."""
 
     begin: float
     end: float
@@ -62,9 +63,9 @@ def is_timed(partition: str) -> bool:
 def family_of(partition: str) -> str:
     """Return the family of a partition: its name up to the time, without numbers.
 
-    ``region=eu/date=2024-01-28`` and ``region=us/date=2024-01-28`` are of two families: writers
-    that follow one another in time within a family need not do so across them. What lies
-    behind the time (``date=2024-01-28/run=…``) changes nothing about that.
+    ``region=eu/date=2024-01-28`` and ``region=us/date=2024-01-28`` are two families: writers follow
+    one another in time within a family, not across families. Components behind the time
+    (``date=2024-01-28/run=…``) do not matter.
     """
     components = partition.split("/")
     return _NUMBER.sub("#", "/".join(components[: _place(components) + 1]))
@@ -120,9 +121,9 @@ _FOUR_DIGITS = 1000
 def lookback_floor(partition_filter: PartitionFilter | None, now: float) -> str | None:
     """Return the oldest partition wanted at ``now`` (UTC), or None for all.
 
-    ``lookback`` units back, in the template's finest unit. Always a whole
-    prefix, so it never cuts a name. Before the year 1000 there is none: its name would be shorter,
-    and sort above all others.
+    It lies ``lookback`` units back, in the template's finest unit. It is always a whole prefix, so
+    it never cuts a name. Before the year 1000 there is none: its name would be shorter and sort
+    above all others.
     """
     if partition_filter is None or partition_filter.lookback is None:
         return None

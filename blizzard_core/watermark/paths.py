@@ -1,4 +1,4 @@
-"""A path as partition and name, in the order in which stores list. Pure."""
+"""Paths split into partition and name, in the order in which stores list them. Pure."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def joined(partition: str, name: str) -> str:
 def depth_of(paths: Iterable[str]) -> int | None:
     """Return the depth of the first file that is not at the root, if any.
 
-    A path with an empty component (``a//b``) says how deep partitions are only if all have one:
-    it is an odd one out, and its partition ends before the true depth.
+    Paths with an empty component (``a//b``) decide only if all have one: their partition ends
+    before the true depth.
     """
     odd: int | None = None
     for path in paths:

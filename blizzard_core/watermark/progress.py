@@ -1,31 +1,29 @@
-"""The watermark: which files are done, decided from paths and from what scans saw. Pure.
+"""The watermark: the files that are done, from their paths and from scans. Pure.
 
-A watermark is the path of the last file done; what sorts above it is new. Paths
-compare as UTF-8 bytes, partitions as ``partition + "/"``, which is the order
-stores list in (``date=2024-01-28-late/`` comes before ``date=2024-01-28/``).
+A watermark is the path of the last file done; paths above it are new. Paths compare as UTF-8
+bytes, partitions as ``partition + "/"``, which is the order of stores' listings
+(``date=2024-01-28-late/`` comes before ``date=2024-01-28/``).
 
-The partition of a path is its first ``depth`` components, the name is the rest.
-A file that lies higher up than that is tracked under its own directory, a file
-at the root under the partition ``""``. With ``depth`` 0 everything is in ``""``.
+The partition of a path is its first ``depth`` components, the name is the rest. A file above that
+depth is tracked under its own directory, a file at the root under the partition ``""``. With
+``depth`` 0 everything is in ``""``.
 
-**Grace.** Writers do not finish in name order, and a listing does not see what
-appears behind its cursor. So each partition keeps three things: the
-``watermark`` that is shown, the names ``done`` whose grace is not over, and
-``before``, where scans start. What is above ``before`` and not in ``done`` is new.
+**Grace.** Writers do not finish in name order, and a listing misses names that appear behind its
+cursor. So each partition keeps three things: the shown ``watermark``, the names ``done`` in their
+grace period, and ``before``, where scans start. Names above ``before`` and not in ``done`` are new.
 
-**What is known when.** A name is done with the time at which the scan that first
-*saw* it ended; whatever sorts below it and appears within the grace period of
-that moment is going to be found. So a name's grace is over when a scan that
-*began* later than that has ended: what was there has been listed, and is done or
-pending. Nothing else moves ``before``: no clock that ran on while nobody
-looked, no modification time, no recovery. `mark_done` adds names; `expire_grace`, called
-after a complete scan and with what it found, is the one place that moves ``before``.
+**Times.** A name is done with the time at which the scan that first *saw* it ended. Any name that
+sorts below it and appears within the grace period of that moment will be found. So a name's grace
+is over when a scan that *began* later than that has ended: all files of that time are listed, and
+are done or pending. Nothing else moves ``before``: no clock that ran while nobody looked, no
+modification time, no recovery. `mark_done` adds names. Only `expire_grace` moves ``before``; it
+is called after a complete scan, with the scan's result.
 
-**Pending.** A file that was found and is not done holds both ``watermark`` and
-``before`` below itself; the ones done beyond it are kept by name until then.
+**Pending.** A file that was found and is not done holds both ``watermark`` and ``before`` below
+itself. Later names that are done are kept by name until then.
 
-States: ``Initial`` (nothing done yet) → ``Active`` when a file is done → ``Idle`` when a
-poll finds nothing (`mark_idle`). ``Initial`` with an empty source stays so.
+States: ``Initial`` (nothing done yet) → ``Active`` when a file is done → ``Idle`` when a poll finds
+nothing (`mark_idle`). An empty source stays ``Initial``.
 """
 
 from __future__ import annotations
@@ -52,10 +50,10 @@ Lowest: TypeAlias = Callable[[str], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """One partition: the shown watermark, the scan's start, the names done above it.
+    """One partition: the shown watermark, the scan's start, and the names done above it.
 
-    ``done`` maps each name to when the scan that first saw it ended (epoch
-    seconds). ``before`` never exceeds ``watermark``.
+    ``done`` maps each name to the end of the scan that first saw it (epoch seconds). ``before``
+    never exceeds ``watermark``.
     """
 
     watermark: str | None = None
@@ -78,11 +76,11 @@ def _is_name(_name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """All that is known of one source or table. ``Progress()`` is a cold start.
+    """The state of one source or table. ``Progress()`` is a cold start.
 
-    ``value`` is the global watermark, a full path. ``floor`` closes every
-    partition that sorts below it, ``floors`` what lies below a head (``region=eu``) and
-    sorts below the head's own. ``depth`` is None until a file in a directory is seen.
+    ``value`` is the global watermark, a full path. ``floor`` closes every partition that sorts
+    below it. ``floors`` close, per head (``region=eu``), the partitions below the head's own floor.
+    ``depth`` is None until a file in a directory is seen.
     """
 
     state: State = "Initial"
@@ -103,7 +101,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class ScanTimes:
-    """A scan that is over: when it began and ended, and how far it went.
+    """A finished scan: when it began and ended, and how far it went.
 
     Times in epoch seconds. Everything up to ``until`` was listed; None: everything.
     """
@@ -116,7 +114,7 @@ class ScanTimes:
 def is_new(progress: Progress, path: str) -> bool:
     """Return whether a listed file still has to be done.
 
-    While the depth is not known only root files were done, so no directory was looked at.
+    While the depth is unknown only root files were done, so no directory was listed.
     """
     if is_passed(progress, path):
         return False
@@ -126,7 +124,7 @@ def is_new(progress: Progress, path: str) -> bool:
 
 
 def is_passed(progress: Progress, path: str) -> bool:
-    """Return whether no scan lists a path any more, whoever has done it."""
+    """Return whether no scan lists a path any more, whether it was done here or not."""
     if closed_by(progress, path) is not None:
         return True
     partition, name = _split(progress, path)
@@ -142,7 +140,7 @@ def _split(progress: Progress, path: str) -> tuple[str, str]:
 def closed_by(progress: Progress, path: str) -> str | None:
     """Return the floor that a path sorts below and so is never listed; None if there is none.
 
-    Tracked partitions whose names say no time stay open below floors.
+    Tracked partitions without a time in their names stay open below floors.
     """
     floor = _floor_over(progress, path)
     if floor is None:
@@ -176,12 +174,11 @@ def _floor_over(progress: Progress, path: str) -> str | None:
 def gaps(progress: Progress) -> tuple[Gap, ...]:
     """Return the ranges that can hold new files: before, between and behind the done ones.
 
-    With tracked partitions p₁ < p₂ < … of exactly the tracked depth and their
-    scan starts bᵢ: ``[floor, p₁/)``, ``(p₁/b₁, p₂/)``, …, ``(pₙ/bₙ, ∞)``. A partition without
-    a scan start is no reason to list twice: there is nothing in it to be left out.
-    What a head's floor closes is left out, too, but for partitions that stay open.
-    Shallower files lie inside these ranges and are filtered afterwards; jumping over
-    *their* directories would jump over deeper partitions too.
+    With tracked partitions p₁ < p₂ < … of exactly the tracked depth and their scan starts bᵢ:
+    ``[floor, p₁/)``, ``(p₁/b₁, p₂/)``, …, ``(pₙ/bₙ, ∞)``. A partition without a scan start needs no
+    range of its own. Ranges closed by a head's floor are skipped, except partitions that stay open.
+    Shallower files lie inside these ranges and are filtered later; skipping *their* directories
+    would skip deeper partitions too.
     """
     depth = progress.depth
     start = f"{progress.floor}/" if progress.floor else ""
@@ -230,9 +227,9 @@ def mark_done(
 ) -> Progress:
     """Mark these files as done; a scan that ended at ``seen`` first saw them.
 
-    ``lowest`` tells what is known and not done, ``moving`` whose names count. The shown
-    watermarks rise up to there; where scans start stays. Costs what the partitions of
-    ``paths`` hold.
+    ``lowest`` returns the lowest pending name of a partition, ``moving`` the names that move its
+    watermark. The shown watermarks rise up to the pending names; scan starts stay. The cost depends
+    on the partitions of ``paths`` only.
     """
     fresh: dict[str, list[str]] = defaultdict(list)
     depth = progress.depth
@@ -263,9 +260,9 @@ def expire_grace(
 ) -> Progress:
     """Forget names whose grace is over, after a scan whose files are done or in ``lowest``.
 
-    Names that were first seen more than ``grace`` seconds before it began need to
-    be remembered no more: scans start behind them. Watermarks never go back. Names that
-    do not move them are remembered until one that does sorts above.
+    Names first seen more than ``grace`` seconds before the scan began need no memory: scans start
+    behind them. Watermarks never go back. Names that do not move them are kept until one that does
+    sorts above.
     """
     expiry = scanned.began - grace - CLOCK_STEP_SECS
     partitions = {
@@ -350,9 +347,8 @@ def mark_idle(progress: Progress) -> Progress:
 def start_grace(progress: Progress, now: float) -> Progress:
     """Start the grace period at ``now`` for a checkpoint without times.
 
-    What is below them is done, as that checkpoint says; but none of our scans has seen
-    them, so the grace period, and with it the time when partitions may be closed,
-    begins now.
+    Files below its names are done, as the checkpoint says. But no scan of ours has seen them. So
+    the grace period, and the wait before partitions may be closed, begins now.
     """
     partitions = {
         partition: replace(known, done={known.before: now, **known.done})
@@ -376,8 +372,8 @@ def times_of(progress: Progress) -> set[float]:
 def clamp_each(times: Iterable[float], now: float) -> dict[float, float]:
     """Map times after ``now`` to ``now`` or just before.
 
-    They stay apart and in their order, for names are told by them: which of them a
-    checkpoint lists, and which it leaves to a journal.
+    They stay distinct and in order, because times identify names: those that a checkpoint lists,
+    and those that it leaves to a journal.
     """
     ahead = sorted({at for at in times if at > now}, reverse=True)
     return {at: now - place * _APART_SECS for place, at in enumerate(ahead)}

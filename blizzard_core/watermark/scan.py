@@ -1,17 +1,14 @@
-"""Skip-scan: list only where new files can be.
+"""Skip-scan: list only the ranges that can hold new files.
 
-The cost of a poll is one request per gap plus the pages of new names, whatever
-is stored below the watermarks. Gaps are listed at the same time, up to a bound.
-Hidden top-level directories (``_delta_log/``, ``_blizzard/``) may hold far more
-names than the data: when a listing meets one it jumps to its end.
+A poll costs one request per gap plus the pages of new names, whatever lies below the watermarks.
+Gaps are listed concurrently, up to a limit. Hidden top-level directories (``_delta_log/``,
+``_blizzard/``) may hold far more names than the data: a listing jumps over them.
 
-The result is filtered again by `is_new`, so a store that ignores bounds costs
-requests and never correctness; a key that a store repeats counts once. A scan that
-fails anywhere fails as a whole.
+The result is filtered again by `is_new`. So a store that ignores bounds costs requests and never
+correctness, and a repeated key counts once. If any listing fails, the scan fails.
 
-**Bounded.** With a ``limit`` a scan stops soon after that many new files, so that what
-is held in memory does not depend on what is stored. It then says how far it went,
-and what lies behind that counts as not looked at.
+**Limited.** With a ``limit`` a scan stops soon after that many new files, so its memory does not
+depend on the store's content. It reports how far it went; later names count as not listed.
 """
 
 from __future__ import annotations
@@ -35,9 +32,9 @@ Behind = Callable[[str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """New files in byte order of their paths, what finding them cost, and the depth used.
+    """New files in byte order, the cost of finding them, and the progress with its depth.
 
-    ``until`` is the path that a bounded scan stopped at; None: it listed everything.
+    ``until`` is the path at which a limited scan stopped; None: it listed everything.
     """
 
     entries: tuple[Entry, ...]
@@ -57,10 +54,10 @@ def scan(
 ) -> Scan:
     """List all new files that ``accept`` takes. Raises `StorageError`.
 
-    A cold start settles the partition depth from what it finds; the returned
-    ``progress`` has it. ``limit`` bounds the number of new files; at least one is found if there is
-    any. ``behind`` tells for a path that is never taken where the names end that begin as it does:
-    a long listing that meets one goes on from there.
+    A cold start derives the partition depth from the files it finds; the returned ``progress`` has
+    it. ``limit`` bounds the number of new files; at least one is found if there is any. For a path
+    that is never taken ``behind`` returns the end of the names with the same beginning: a long
+    listing continues there.
     """
     ranges = gaps(progress)
 

@@ -232,6 +232,9 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     for page in site.rglob("*.html"):
         fetched = re.findall(r'<(?:script|img|link)\b[^>]*(?:src|href)="(https?:[^"]+)', read(page))
         assert fetched == [], page
+        prose = re.sub(r"<pre.*?</pre>|<code.*?</code>", "", read(page), flags=re.DOTALL)
+        # Lists need four spaces where GitHub takes two.
+        assert re.findall(r"```|<(?:p|li)>[^<]*\n *(?:[-*]|\d+\.) ", prose) == [], page
 
 
 def test_the_layer_diagram_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +269,7 @@ def test_design_pages_stay_short() -> None:
 
 
 @pytest.mark.parametrize("name", ["architecture.md", "protocol.md"])
-def test_design_pages_name_modules_by_their_whole_path(name: str) -> None:
+def test_design_pages_name_modules_by_full_path(name: str) -> None:
     for code in re.findall(r"`([^`\n]+)`", without_blocks(read(DOCS / "design" / name))):
         if re.fullmatch(r"[a-z][a-z_]*(/[a-z_]+)+(\.py)?/?|[a-z_]+\.py", code):
             assert (ROOT / code).exists(), code

@@ -138,7 +138,8 @@ def validate(config: Path) -> int:
     notes += validate_pipelines(loaded)
     notes += checkpoint_notes(loaded)
     pipelines, tables = len(loaded.pipelines), len(loaded.tables)
-    click.echo(f"{config}: ok, {counted(pipelines, 'pipeline')}, {counted(tables, 'table')}")
+    counts = [counted(pipelines, "pipeline"), *([counted(tables, "table")] if tables else [])]
+    click.echo(f"{config}: ok, {', '.join(counts)}")
     sinks = (pipeline.sink for pipeline in loaded.pipelines.values())
     for note in fencing_notes((sink.table_uri, sink.storage_options) for sink in sinks):
         click.echo(f"note: {note}", err=True)

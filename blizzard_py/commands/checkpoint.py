@@ -293,7 +293,9 @@ def rebuild(
     the daemon first; a running one is fenced. Exit codes: 0 done, 1 the evidence is not sufficient.
     """
     if as_json and not (yes or dry_run):
-        raise click.UsageError("--json asks nobody; give --dry-run, or --yes if you mean it")
+        raise click.UsageError(
+            "--json cannot ask for a confirmation; add --dry-run, or --yes to confirm"
+        )
     loaded = load_config(config)
     found = rebuild_of(loaded, (pipeline, source))
     rebuilt = found.plan(done_before)

@@ -88,6 +88,8 @@ def confirmed(name: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise click.UsageError("nobody can be asked here; give --yes if you mean it")
+        raise click.UsageError(
+            "there is no terminal to ask for a confirmation; add --yes to confirm"
+        )
     typed = click.prompt(f"Type {name} to do it", default="", show_default=False)
     return bool(typed == name)

@@ -112,7 +112,9 @@ def replay(
     if everything == (wanted != LetterFilter()):
         raise click.UsageError("give --all, or which: --letter, --stage, --reason, --since")
     if pipeline is None or source is None:
-        raise click.UsageError("give --pipeline and --source")
+        raise click.UsageError(
+            "give --pipeline and --source; both may be left out only with --refused"
+        )
     where = (pipeline, source)
     refuse_rows(loaded, where, "a replay")
     if replace and (from_source or is_query_source(loaded, where)):

@@ -570,7 +570,7 @@ def test_the_command_says_what_it_found_and_the_daemon_goes_on(
     assert "1 new file, among them:\n  date=2024-01-01/3.json.gz" in dry.stdout
     assert scenario.table.stat(CHECKPOINT) is None
     assert "give --yes" in rebuild().stderr
-    assert "asks nobody" in rebuild("--json").stderr
+    assert "cannot ask for a confirmation" in rebuild("--json").stderr
     told = {
         "listed": 3,
         "done": 2,

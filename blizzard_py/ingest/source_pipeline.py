@@ -365,12 +365,14 @@ class SourcePipeline(SourceView):
         record = self._fence.read()
         self._clock.set(self._file.now())
         state, changed = self._start.load(found, self._file.epoch)
+        # A refused start must not save its new name: the next one would not know the old one.
+        current = self.source.reconciled(state, look(self.parts, record, found))
         if changed:
-            # Or each start, and each error is one, would begin anew to wait.
+            # Otherwise each start, and each error is one, would begin to wait from the beginning.
             self._save(state)
         self._batches.anew_ts = state.anew_ts
         self.activity.knows(state)
-        known, state = state, self.source.reconciled(state, look(self.parts, record, found))
+        known, state = state, current
         state = self._batches.as_journaled(state)
         self._fence.take(self._file.epoch, state.committed)
         state = self.source.recover(state, self._file.epoch)

@@ -111,6 +111,23 @@ def test_older_state_and_fence_are_refused_while_outputs_wait(
 
 
 @pytest.mark.promise("G-197")
+def test_older_state_is_refused_at_each_start_under_a_new_name(tmp_path: Path) -> None:
+    drill = with_outputs_that_wait(tmp_path)
+    drill.put_back(STATE, FENCE)
+    sources = drill.document["pipelines"]["events"]["sources"]
+    sources["clicks"] = sources.pop("main") | {"id": "events_main"}
+    drill.write_config()
+    for _ in range(2):
+        workers = build(load_config(drill.config), DirectEngine())
+        assert run(workers, ONCE, threading.Event()) == 1
+        assert ".parquet waits for its commit" in (workers[0].activity.pulse.error or "")
+    where = ("--pipeline", "events", "--source", "clicks")
+    done = drill.call("blizzard", "checkpoint", "rebuild", str(drill.config), *where)
+    assert done.returncode == 1
+    assert "--done-before" in done.stderr
+
+
+@pytest.mark.promise("G-197")
 @pytest.mark.parametrize("ahead", [7200, -3600], ids=["ahead of now", "passed since"])
 def test_waiting_outputs_keep_order_when_clock_is_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int

@@ -108,10 +108,11 @@ def window_of(
 ) -> tuple[tuple[str, float], ...]:
     """Return the batches by which the checkpoint names many names in grace, as it always does.
 
-    Only of a scan whose names the journal has, every one: the others it goes on to list.
+    Only of a scan whose names the journal has, every one: the others it goes on to list. Names of
+    requests are not among them: no scan has reached these.
     """
     unfinished = {batch.batch for batch in flying}
-    records = [record for record in evidence.records if record.batch not in unfinished]
+    records = [r for r in evidence.records if not (r.request or r.batch in unfinished)]
     told = {(record.seen_ts, path) for record in records for path in record.settled}
     names = {
         (at, joined(partition, name))

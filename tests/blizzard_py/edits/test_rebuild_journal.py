@@ -8,10 +8,13 @@ import pytest
 
 from blizzard_core.errors import StateError, Unfinished
 from blizzard_core.settings.sources import CheckpointSettings
+from blizzard_core.watermark.progress import PartitionProgress, Progress
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rebuild.evidence import Evidence
+from blizzard_py.edits.rebuild.names import window_of
 from blizzard_py.state import checkpoint_document
+from blizzard_py.state.journal import Record
 from tests.support.blizzard_world import World
 from tests.support.memory_store import Died
 from tests.support.request_world import RequestWorld
@@ -151,3 +154,14 @@ def test_what_a_request_told_of_a_batch_that_is_at_work_does_not_count() -> None
     rebuilt(world)
     world.go_on()
     assert world.rows() == ["1", "3", "5", "52"]
+
+
+def test_a_window_names_no_batch_of_a_request() -> None:
+    by_poll = Record("b1", 5.0, 6.0, {"date=1/a.json": "ingested"})
+    by_request = Record("b2", 5.0, 6.0, {"date=2/b.json": "ingested"}, request="0a1b2c3d.1")
+    evidence = Evidence(World().parts(), None)
+    evidence.records = [by_poll, by_request]
+    progress = Progress(
+        "Active", "date=1/a.json", {"date=1": PartitionProgress("a.json", "", {"a.json": 5.0})}, 1
+    )
+    assert window_of(progress, evidence, ()) == (("b1", 5.0),)

@@ -37,7 +37,7 @@ def children() -> set[int]:
 
 
 def ticks() -> Ticks:
-    """Of each process below this one, what it has used itself up to now."""
+    """Return the CPU ticks of each process below this one up to now."""
     found: dict[int, tuple[int, int]] = {}
     parents: dict[int, int] = {}
     for folder in _PROC.glob("[0-9]*"):

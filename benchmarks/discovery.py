@@ -234,7 +234,7 @@ def measure_rows(
     actives: Sequence[int],
     rounds: int,
 ) -> Iterator[Row]:
-    """All combinations. (a) and (b) do not know what is active: one measurement per layout."""
+    """Measure all combinations; (a) and (b) ignore activity: one measurement per layout."""
     storage = source_on(server)
     for size in sizes:
         listings: dict[tuple[int, int], tuple[Cost, Cost]] = {}

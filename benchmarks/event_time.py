@@ -26,7 +26,7 @@ from blizzard_py.engines.spark.engine import SparkEngine
 def report(
     settled: dict[int, list[float]], rates: list[Rates], keys: Keys, held: list[Held]
 ) -> str:
-    """All tables as Markdown, the goals last."""
+    """Return all tables as Markdown, the goals last."""
     return "\n\n".join(
         [
             f"Load at the end: {os.getloadavg()[0]:.1f}.",

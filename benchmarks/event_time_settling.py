@@ -58,7 +58,7 @@ def captured_events() -> Iterator[list[Any]]:
 
 
 def batch_seconds(found: list[Any]) -> list[float]:
-    """Of the batches that were settled."""
+    """Return the seconds of each finished batch."""
     return [line["settle_secs"] for line in found if line["event"] == "batch_settled"]
 
 

@@ -87,7 +87,7 @@ def main() -> None:
 def _measure(
     shape: Shape, source: Path, sink: Path, chosen: Mapping[str, Contender], rounds: int
 ) -> tuple[dict[str, list[Turn]], float]:
-    """Each round by contender, and the peak of a worker in MB."""
+    """Run all rounds; return them by contender, with the peak of a worker in MB."""
     turns: dict[str, list[Turn]] = {name: [] for name in chosen}
     peak = 0.0
     names = list(chosen)

@@ -15,7 +15,7 @@ MAX_WARM_SECS = 0.100
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Of a shape: at most so many times another's seconds, and so many times as fast at least."""
+    """Goals of a shape: the highest ratio of times to one contender, the least speed-up over another."""
 
     most: Mapping[str, float]
     least: Mapping[str, float]
@@ -55,11 +55,11 @@ class Measured:
         return self.seconds(one) / self.seconds(other)
 
     def seconds(self, name: str) -> float:
-        """On the clock, in the middle."""
+        """Return the median of wall time."""
         return median(turn.seconds for turn in self.turns[name])
 
     def cpu(self, name: str) -> float:
-        """Of CPU, at best: what others do to the machine only adds to it."""
+        """Return the least CPU time: load of other programs only adds to it."""
         return min(turn.cpu for turn in self.turns[name])
 
 
@@ -119,7 +119,7 @@ def csv_of(measured: Iterable[Measured]) -> str:
 
 
 def report(measured: Sequence[Measured]) -> str:
-    """All of it, to paste into the documentation."""
+    """Return the whole report, to paste into the documentation."""
     parts = [_table(one) for one in measured]
     rows = [f"| {g.wanted} | {g.found} | {'met' if g.met else 'missed'} |" for g in goals(measured)]
     parts.append("\n".join(["| goal | measured | |", "|---|---|---|", *rows]))

@@ -71,7 +71,7 @@ class World:
     partitions: int
 
     def configuration(self, ports: Mapping[str, int]) -> dict[str, Any]:
-        """All pipelines, polled every minute as by default."""
+        """Return the configuration of all pipelines, polled every minute as by default."""
         options = {"storage_options": dict(self.options)} if self.options else {}
         found: dict[str, Any] = {}
         for number in range(self.pipelines):
@@ -223,7 +223,7 @@ def files_done(port: int) -> int:
 
 
 def measure(world: World, folder: Path, idle_secs: float, *, busy: bool) -> dict[str, float]:
-    """Everything, told as it is found; the figures that are bounded."""
+    """Print all figures as they are measured; return those with limits."""
     ports = {daemon: free_port() for daemon in MODULES}
     config = folder / "config.yaml"
     config.write_text(yaml.safe_dump(world.configuration(ports), sort_keys=False))

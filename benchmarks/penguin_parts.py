@@ -46,7 +46,7 @@ from penguin_py.model import Rejection
 
 
 def peak_mb() -> int:
-    """Not ``ru_maxrss``, which a process takes over from the one that started it."""
+    """Return the peak. Not ``ru_maxrss``: a process inherits that from its parent."""
     status = Path("/proc/self/status").read_text().splitlines()
     line = next(line for line in status if line.startswith("VmHWM:"))
     return int(line.split()[1]) >> 10

@@ -118,9 +118,9 @@ def _run(source: Path, sink: Path, keys: tuple[str, ...]) -> tuple[float, float]
 
 
 def _core_secs() -> float:
-    """Of this process and its descendants, those that have ended included.
+    """Return the core seconds of this process and its descendants, ended ones included.
 
-    A machine that others use as well makes a batch longer, and hardly dearer.
+    Load of other programs makes a batch slower, but hardly adds core seconds.
     """
     parents, ticks = {}, {}
     for status in Path("/proc").glob("[0-9]*/stat"):

@@ -132,7 +132,7 @@ def _config(source: Path, table: Path) -> dict[str, object]:
 
 
 def bare_run(pool: ProcessPoolExecutor, cores: int, source: Path, sink: Path) -> None:
-    """Each process its share of the files, into one Parquet file."""
+    """Give each process its share of the files, into one Parquet file."""
     shutil.rmtree(sink, ignore_errors=True)
     sink.mkdir()
     files = sorted(source.iterdir())

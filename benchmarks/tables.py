@@ -64,7 +64,7 @@ class Bench:
         self._rounds = rounds
 
     def measured(self, name: str, driver: str, uri: str, rows: int) -> Measured:
-        """All rounds. Exits if one reads other rows than another."""
+        """Run all rounds. Exits if one reads other rows than another."""
         statement = statement_of(driver, uri)
         spark = self._through.contenders(driver)
         names = [*contenders(driver), *spark]
@@ -99,7 +99,7 @@ class Bench:
 
 
 def _alone(order: Order) -> Turn:
-    """In a fresh process, which measures itself."""
+    """Run in a fresh process, which measures itself."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.tables_reading"],
         input=as_json(order),

@@ -56,7 +56,7 @@ def settings(folder: str) -> IngestSettings:
 
 
 def read_by_adbc(order: Order) -> int:
-    """As one would write it by hand: batches as they come, cast to the schema, written."""
+    """Read as one writes it by hand: batches as they come, cast to the schema, written."""
     dbapi, uri = _adbc(order)
     with dbapi.connect(uri, autocommit=True) as session, session.cursor() as cursor:
         cursor.execute(_STATEMENT)

@@ -85,7 +85,7 @@ def goals(measured: Sequence[Measured], statements: float, saved: int) -> Iterat
 
 
 def report(measured: Sequence[Measured], statements: float, saved: int) -> str:
-    """All of it, to paste into the documentation."""
+    """Return the whole report, to paste into the documentation."""
     rows = [
         f"| {goal.wanted} | {goal.found} | {'met' if goal.met else 'missed'} |"
         for goal in goals(measured, statements, saved)

@@ -60,7 +60,7 @@ def fill_postgresql(server: PostgresqlServer, rows: int) -> None:
 
 
 def fill_sqlite(base: Path, rows: int) -> None:
-    """As `fill_postgresql`, in a file."""
+    """Fill a file as `fill_postgresql` fills a server."""
     with contextlib.closing(sqlite3.connect(base)) as shop, shop:
         shop.execute(
             "CREATE TABLE orders (id INTEGER PRIMARY KEY, created_at TEXT, updated_at TEXT,"

@@ -67,7 +67,7 @@ class Through:
         self._turn = 0
 
     def contenders(self, driver: str) -> Mapping[str, Callable[[Order], int]]:
-        """By name. SQLite has no JDBC driver in the distribution."""
+        """Return the contenders by name. The distribution has no JDBC driver for SQLite."""
         found: dict[str, Callable[[Order], int]] = {
             OURS_SPARK: self.run_first_window,
             ADBC_SPARK: self._adbc,

@@ -28,7 +28,7 @@ def report(
     rewritten: tuple[int, Pairs],
     polled: dict[int, Requests],
 ) -> str:
-    """All tables as Markdown, the goals last."""
+    """Return all tables as Markdown, the goals last."""
     return "\n\n".join(
         [
             f"Load at the end: {os.getloadavg()[0]:.1f}.",

@@ -30,7 +30,7 @@ _WANTED = {UNIT_COLUMN: ranges_of([("bench/07/", "bench/070")])}
 
 
 def make_file(path: Path, count: int, seed: int) -> None:
-    """So many rows of six columns, of `UNITS` units one after the other."""
+    """Return so many rows of six columns, of `UNITS` units one after the other."""
     chance = np.random.default_rng(seed)
     units = pa.array([f"bench/{number:02d}/2020-01-01T00:00:00.000Z" for number in range(UNITS)])
     table = pa.table(
@@ -68,7 +68,7 @@ def pairs(folder: Path, count: int, rounds: int) -> Pairs:
 
 
 def rewritten(source: Path, target: Path) -> None:
-    """As Penguin does it: the one column first, then the rows that stay."""
+    """Rewrite as Penguin does: the one column first, then the remaining rows."""
     storage = open_storage(str(source.parent), {})
     size = source.stat().st_size
     looked = count_replaced(storage, source.name, size, _WANTED)
@@ -77,7 +77,7 @@ def rewritten(source: Path, target: Path) -> None:
 
 
 def copied(source: Path, target: Path) -> None:
-    """All rows, with pyarrow."""
+    """Copy all rows with pyarrow."""
     with pq.ParquetFile(source) as file, target.open("wb") as sink:
         with pq.ParquetWriter(sink, file.schema_arrow, compression="snappy") as writer:
             for number in range(file.num_row_groups):

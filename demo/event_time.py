@@ -77,7 +77,7 @@ class Demo:
 
 
 def run(place: Path, console: Console) -> bool:
-    """All of it; True if table and dead letters are what duckdb says."""
+    """Run the demo; return whether table and dead letters equal duckdb's results."""
     os.environ["DEMO_DIR"] = str(place)
     demo = Demo(place, console)
     with demo.step(

@@ -65,7 +65,7 @@ class Changes:
 
 
 class Surveys:
-    """All answers as they are now, and how often they were asked for. Thread-safe."""
+    """All current answers, with a count of the requests. Thread-safe."""
 
     def __init__(self, seed: int = 15) -> None:
         self._chance = random.Random(seed)

@@ -81,7 +81,7 @@ class Demo:
         )
 
     def run(self) -> bool:
-        """All of it; True if the lake holds each version of each row once."""
+        """Run the demo; return whether the lake holds each version of each row once."""
         with self.step(f"Spark starts, and the first window of {shop.FIRST_ROWS:,} rows is read"):
             self.read()
         self.change(

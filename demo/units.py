@@ -53,7 +53,7 @@ class Demo:
         self.days: list[Day] = []
 
     def run(self, days: int) -> None:
-        """All days; a line for each month."""
+        """Play all days; print a line for each month."""
         first = OPENED
         while len(self.days) < days:
             left = days - len(self.days)

@@ -171,7 +171,7 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int, joins: float) -> Co
 
 
 def _make_ids_unique(rows: Rows, names: list[str], name: str, batch: int) -> None:
-    """Of several sources none has an id that another one has in the same batch.
+    """Make ids differ between sources within a batch.
 
     Which of two such rows is remembered, and so until when, nobody promises.
     """
@@ -208,7 +208,7 @@ def _advanced(world: EventWorld, oracle: Oracle, draw: random.Random, now: float
 
 
 def _drained(world: EventWorld) -> None:
-    """Everything that is there. A Spark that fails is tried again, as a daemon does."""
+    """Ingest all files. Retry where Spark fails, as a daemon does."""
     for _ in range(_TRIES):
         with contextlib.suppress(EngineError):
             world.drain()

@@ -232,7 +232,7 @@ class Chaos:
         return replace(self.world, options=options)
 
     def interfere(self, name: str, depth: int) -> None:
-        """Somebody else commits between this Penguin's plan and its commit."""
+        """Commit as another writer between this Penguin's plan and its commit."""
         if self.chance.random() < 0.3 and self.table_exists():
             self.world.delta().optimize.compact()
             self.count("compactions")
@@ -265,7 +265,7 @@ class Chaos:
         self.count("processes killed")
 
     def finish(self) -> None:
-        """Everything arrives, faults end, and the sweep's interval passes twice."""
+        """Let all files arrive, end the faults, and pass two intervals of the sweep."""
         self.faults.rate = 0
         if self.proxy is not None:
             self.proxy.lose = lambda _method: None
@@ -315,14 +315,14 @@ def losses(seed: int, rate: float) -> Callable[[str], Lost | None]:
 
 
 def run(root: Path, rounds: int, seed: int, process_rate: float) -> dict[str, int]:
-    """All of it on a local disk; returns what happened how often. Raises `AssertionError`."""
+    """Run on a local disk; return the counts of events. Raises `AssertionError`."""
     with footer_pool() as pool:
         world = World(str(root / "table"), pool, now=time.time())
         return _run(world, rounds, seed, process_rate, None)
 
 
 def run_on_s3(server: S3Server, rounds: int, seed: int, process_rate: float) -> dict[str, int]:
-    """All of it over HTTP, with answers lost there too."""
+    """Run over HTTP, with answers lost on the way."""
     with footer_pool() as pool, fault_proxy(server.endpoint) as proxy:
         uri = f"s3://{server.new_bucket()}/lake/events"
         world = World(uri, pool, server.options, now=time.time())

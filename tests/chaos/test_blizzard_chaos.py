@@ -18,7 +18,7 @@ SECS = 16.0
 
 
 def something_happened(counts: dict[str, int]) -> None:
-    """Or the verdict would say nothing."""
+    """Check that the run met faults; else its result proves nothing."""
     assert counts["files out of order"] > 10
     assert counts["files with old times"] > 10
     assert counts["slow jobs"] > 0

@@ -37,7 +37,7 @@ def written(
 
 
 def once(*files: Written) -> Found:
-    """As it should be for files that are all in time."""
+    """Return the correct final state of files that are all in time."""
     return Found(
         Counter(i for f in files for i in f.ids),
         Counter(f.path for f in files if f.unreadable),

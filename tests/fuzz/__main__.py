@@ -118,7 +118,7 @@ class Look:
 
 
 def run_all(looks: Sequence[Look]) -> Iterator[Look]:
-    """Each once it is over; some at the same time."""
+    """Run some targets at the same time; yield each one when it is done."""
     waiting, running = list(reversed(looks)), list[Look]()
     while waiting or running:
         while waiting and len(running) < AT_ONCE:

@@ -66,7 +66,7 @@ def written(world: EventWorld) -> tuple[Path, dict[str, Any]]:
 @pytest.mark.promise("G-063", "G-065")
 @pytest.mark.timeout(900)  # a loaded machine takes ten times as long
 def test_a_killed_process_and_a_killed_jvm_change_nothing(tmp_path: Path) -> None:
-    """As docs/reference/event-time.md begins; the JVM dies in a micro-batch, which costs a try."""
+    """Follow the start of docs/reference/event-time.md; the JVM dies in a micro-batch."""
     world = EventWorld(tmp_path, Refused())  # type: ignore[arg-type]  # only for its files
     config, _ = written(world)
     oracle = Oracle(TUMBLING)

@@ -102,7 +102,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def inodes(pids: list[int]) -> set[str]:
-    """Of the sockets that the processes hold."""
+    """Return the ports of the processes' sockets."""
     held = set()
     for pid in pids:
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
@@ -127,7 +127,7 @@ def listening(pids: list[int]) -> dict[int, str]:
 
 
 def socket_paths(pids: list[int]) -> list[str]:
-    """Of the sockets in the file system that the processes listen on."""
+    """Return the sockets in the file system on which the processes listen."""
     held, found = inodes(pids), []
     for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
         columns = line.split()

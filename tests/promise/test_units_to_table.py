@@ -108,7 +108,7 @@ class History:
             self.mortal.left = -1
 
     def poll(self) -> None:
-        """As told, whoever is refused because of an old checkpoint begins anew."""
+        """Start again from nothing where an old checkpoint is refused, as the message says."""
         try:
             self.shop.run()
         except StateError as error:
@@ -117,7 +117,7 @@ class History:
             self.edit(lambda state: unit_edits.started_over(state, adopt=False))
 
     def clock_ahead(self) -> None:
-        """Of the machine, not of the store."""
+        """Set the machine's clock, not the store's."""
         self.shop.ahead = dt.timedelta(hours=self.draw.choice([1, 30, 24 * 9, 24 * 50]))
         self.blizzard()
         self.shop.ahead = dt.timedelta(0)
@@ -214,7 +214,7 @@ class History:
             self.lake.delta().optimize.compact()
 
     def neighbour(self) -> None:
-        """Somebody else's rows, without a unit."""
+        """Append another writer's rows, without a unit."""
         with contextlib.suppress(TableNotFoundError):
             delta = self.lake.delta()
             self.theirs += 1
@@ -231,7 +231,7 @@ class History:
                 self.shop.units["parallel"] = self.draw.choice([1, 4])
 
     def finish(self) -> None:
-        """Nothing happens any more but polls, until nothing is due."""
+        """Only poll, until no unit is due."""
         self.shop.units["max_units_per_run"] = -1
         for _ in range(12):
             self.shop.passes(days=1)

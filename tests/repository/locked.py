@@ -29,7 +29,7 @@ class Package:
 
 
 def packages(lock: Path) -> Iterator[Package]:
-    """Everything that a lock file pins. Raises `ValueError` for a line that is not understood."""
+    """Return all pins of a lock file. Raises `ValueError` for an unknown line."""
     logical = lock.read_text().replace("\\\n", "")
     for line in logical.splitlines():
         if not line.strip() or line.startswith("#"):

@@ -46,7 +46,7 @@ Objects = dict[tuple[str, str], dict[str, Any]]
 
 
 def rendered(folder: Path) -> Objects:
-    """By kind and name; the hash that kustomize adds to a config map's name is left out."""
+    """Return the objects by kind and name, without kustomize's hash in config map names."""
     done = subprocess.run(
         ["kubectl", "kustomize", str(folder)],
         capture_output=True,
@@ -433,7 +433,7 @@ def test_executors_run_the_daemons_image_and_its_template(spark: Objects, tmp_pa
 
 
 def test_spark_knows_every_setting_of_kubernetes(spark: Objects, tmp_path: Path) -> None:
-    """It ignores what it does not know, so a slip of the pen would only show on a cluster."""
+    """Spark ignores unknown settings, so a typing error would show only on a cluster."""
     (archive,) = (Path(pyspark.__file__).parent / "jars").glob("spark-kubernetes_*.jar")
     with zipfile.ZipFile(archive) as jar:
         known = jar.read("org/apache/spark/deploy/k8s/Config$.class")

@@ -64,7 +64,7 @@ class Found:
 
 
 def violations(world: World, director: Director) -> list[str]:
-    """Everything that is wrong, a line each: its kind, a colon, what it is about."""
+    """Return all violations, a line each: its kind, a colon, its subject."""
     found = Found()
     wrong = [f"crash: {problem}" for problem in world.problems]
     wrong += _table(world, found)
@@ -374,7 +374,7 @@ def _records(world: World, file: SourceFile, number: int, found: Found, cover: C
 
 
 def _stuck(director: Director) -> list[str]:
-    """Nobody fails over and over once faults have ended, and everybody is at work."""
+    """Check that no daemon fails again and again after the faults, and that each one works."""
     wrong = []
     for kind, processes in director.processes.items():
         alive = [p for p in processes if not p.is_over]

@@ -265,7 +265,7 @@ def _excuse(world: World, number: int, rebuilt: Rebuilt) -> None:
 
 
 def _passed(world: World, number: int) -> str | None:
-    """Up to where the rows of a source are in, by a look into the table; its word is law."""
+    """Return the point up to which the table has a source's rows; the table decides."""
     uri = source_uri(number)
     held = world.bucket(SINK).objects
     rows = {

@@ -155,7 +155,7 @@ class Covers:
         return any(p == partition and order_key(name) <= order_key(n) for p, n in said)
 
     def _limit(self, file: SourceFile) -> float:
-        """Until when it had to appear.
+        """Return the time by which it had to appear.
 
         A checkpoint that is made again says how deep partitions are by what is there by then.
         """

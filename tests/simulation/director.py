@@ -64,7 +64,7 @@ class Director:
         return max(rest, min(map(self._next_look, KINDS)) - now)
 
     def _next_look(self, kind: str) -> float:
-        """Until when nothing can happen to a daemon by itself."""
+        """Return the time until which nothing happens to a daemon by itself."""
         now = self.world.now
         alive = [p for p in self.processes[kind] if not p.is_over]
         if alive:
@@ -206,7 +206,7 @@ class Director:
         self.down[found["who"]] = (found["secs"], bool(found.get("zombie")))
 
     def on_kill(self, found: Event) -> None:
-        """All that are at work die; those that are paused sleep on all the longer."""
+        """Kill all running processes; paused ones stay paused for longer."""
         zombie, kind = bool(found.get("zombie")), found["who"]
         until = self.world.now + found["secs"]
         self.out_until[kind] = max(self.out_until[kind], until)

@@ -39,7 +39,7 @@ def parquet(rows: tuple[str, ...], output_id: str | None) -> bytes:
 
 
 def spoiled(rows: tuple[str, ...], output_id: str) -> bytes:
-    """As many rows in a column of a type that the table does not take."""
+    """Return as many rows in a column of a type that the table does not take."""
     column = pa.array([{"a": row} for row in rows])
     schema = pa.schema([pa.field("row", column.type)], {"blizzard.output_id": output_id})
     sink = io.BytesIO()
@@ -106,7 +106,7 @@ class Engine:
         """Jobs are short."""
 
     def progress(self, output_prefix: str) -> float | None:
-        """Nobody asks."""
+        """Return no progress."""
 
     def _ingest(self, job: IngestJob) -> IngestResult:
         source = self._source(job)

@@ -75,7 +75,7 @@ class Faults:
         raise Died
 
     def pause(self, secs: float) -> None:
-        """All threads of the process stand still for so long."""
+        """Stop all threads of the process for so long."""
         self.owner.paused_until = self.scheduler.now + secs
         self.scheduler.sleep(secs)
 

@@ -38,7 +38,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class Copy:
-    """Everything below the table's folder and the letters' at one moment."""
+    """The table's folder and the letters' folder at one moment."""
 
     sink: dict[str, Object]
     written: dict[str, bytes]
@@ -86,7 +86,7 @@ def put_back(director: Director, found: Event) -> None:
 
 
 def part_lost(director: Director, found: Event) -> None:
-    """Something of the state is deleted; a daemon may be at work meanwhile."""
+    """Delete a part of the state; a daemon may be running meanwhile."""
     world, what = director.world, found["what"]
     sink, name = world.bucket(SINK), adaptor.source_id(world.settings, 0)
     begins = {
@@ -252,7 +252,7 @@ def _wait(_number: int) -> None:
 
 
 def _brought_back(director: Director, before: Copy, parts: tuple[str, ...], number: int) -> None:
-    """All of a source's state is the newest again."""
+    """Restore the newest version of a source's whole state."""
     world = director.world
     _stopped(director)
     sink, name = world.bucket(SINK), adaptor.source_id(world.settings, number)

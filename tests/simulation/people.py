@@ -47,7 +47,7 @@ def staging_lost(director: Director, _found: Event) -> None:
 
 
 def checkpoint_lost(director: Director, found: Event) -> None:
-    """Without its checkpoint a source must not begin anew; it is brought back later."""
+    """Delete the checkpoint: the source must not start from nothing. Restore it later."""
     world = director.world
     sink, path = world.bucket(SINK), adaptor.checkpoint_path(world.settings, 0)
     if not _has_batches(world, 0):
@@ -71,7 +71,7 @@ def checkpoint_lost(director: Director, found: Event) -> None:
         commands.run(director, event(0, "rebuild", otherwise=back))
 
     def fresh() -> None:
-        """With a lookback it would begin at another partition than before, rightly."""
+        """Allow a start from nothing, except with a lookback: that would start elsewhere."""
         if world.settings.lookback is not None or path in sink.objects:
             back()
             return

@@ -65,7 +65,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens ``at`` seconds after the start. ``what`` depends on the kind."""
+    """An action ``at`` seconds after the start. ``what`` depends on the kind."""
 
     at: float
     kind: str
@@ -99,7 +99,7 @@ class Plan:
 
     @property
     def longest_grace(self) -> float:
-        """Of all that are configured while the plan is played."""
+        """The longest grace period of the plan."""
         changed = (event["grace"] for event in self.events if event.kind == "regraced")
         return max([self.settings.grace, *changed])
 

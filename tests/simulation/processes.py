@@ -154,7 +154,7 @@ class Process(Owner):
 
     @property
     def is_well(self) -> bool:
-        """All its workers are at work."""
+        """All workers of the process run."""
         ended = any(activity.code is not None for activity in self.activities)
         return not self.dead and not ended and not self.paused_until
 

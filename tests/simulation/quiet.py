@@ -10,7 +10,7 @@ from blizzard_core.errors import BlizzardError, FencedError
 
 
 def _ignored(*_arguments: Any, **_more: Any) -> None:
-    """Nobody looks at it."""
+    """Ignore the call."""
 
 
 class Quiet:
@@ -45,7 +45,7 @@ class Quiet:
 
     @property
     def crashed(self) -> bool:
-        """It ended with an error that nothing excuses."""
+        """The worker ended with an error that nothing excuses."""
         return bool(self.code) and not isinstance(self.error, FencedError)
 
     @property

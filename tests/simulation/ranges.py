@@ -17,7 +17,7 @@ from tests.simulation.world import World
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From one partition prefix to another, both included."""
+    """A range from one partition prefix to another, both included."""
 
     first: str
     last: str

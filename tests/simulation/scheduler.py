@@ -39,7 +39,7 @@ class Owner:
 
 
 class Waitable:
-    """Something that ends once, and that tasks can wait for."""
+    """A thing that ends once, and for which tasks can wait."""
 
     def __init__(self) -> None:
         self.done = False
@@ -96,7 +96,7 @@ class Scheduler:
             raise Died
 
     def wait_for(self, other: Waitable) -> None:
-        """Until the other is done."""
+        """Wait until the other is done."""
         task = self.current
         while not other.done:
             if task is None or task.owner.dead or task.body is not getcurrent():

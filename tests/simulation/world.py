@@ -174,7 +174,7 @@ class World:
         return self.buckets[uri]
 
     def edited(self, uri: str, epoch: int, edits: tuple[Edit, ...]) -> None:
-        """From now on these are in force, and a version with that epoch has been kept."""
+        """Set the edits in force; the previous ones belong to the kept version of that epoch."""
         self.deeds[f"edits of {uri}"] += 1
         # Who comes after has seen the same version, and is refused.
         self.held.setdefault((uri, epoch), self.edits[uri])

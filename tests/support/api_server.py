@@ -45,7 +45,7 @@ class ReceivedRequest:
 
     @property
     def everything(self) -> str:
-        """All of it as text, to look for what must not be there."""
+        """Return the whole request as text, to look for secrets."""
         return repr(self)
 
 

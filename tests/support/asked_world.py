@@ -56,10 +56,10 @@ class KernelEngine:
         )
 
     def cancel(self, output_prefix: str) -> None:
-        """Nothing runs beside the caller."""
+        """Do nothing: no job runs in the background."""
 
     def progress(self, output_prefix: str) -> float | None:
-        """Nobody asks."""
+        """Return no progress."""
 
 
 class AskedWorld(World):
@@ -98,7 +98,7 @@ class AskedWorld(World):
                 self.drain()
 
     def table_rows(self) -> list[dict[str, Any]]:
-        """All rows of all files that a committer would see."""
+        """Return all rows of all files that a committer would see."""
         return [
             row
             for path, (data, _) in sorted(self.sink.objects.items())

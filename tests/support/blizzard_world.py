@@ -100,7 +100,7 @@ class LineEngine:
         self.cancelled.append(output_prefix)
 
     def progress(self, output_prefix: str) -> float | None:
-        """Nobody asks."""
+        """Return no progress."""
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def overtaking(engine: Engine, does: Callable[[], object]) -> Iterator[None]:
 
 
 class World:
-    """Everything around a source pipeline; `pipeline` makes a fresh one, as a restart does."""
+    """A source pipeline in memory; `pipeline` makes a fresh one, as a restart does."""
 
     # When it begins, in epoch seconds.
     begins = 1_750_000_000.0

@@ -36,7 +36,7 @@ def rows_of(access: Access, tasks: Sequence[ReadTask]) -> list[dict[str, Any]]:
 
 
 def everything(access: Access, selection: Selection) -> list[pa.RecordBatch]:
-    """All of a table or query, in one task."""
+    """Read a whole table or query in one task."""
     connection = connect(access, selection)
     try:
         return batches(access, connection.tasks(Window(), Split()), selection.fields)

@@ -60,7 +60,7 @@ class Table:
 
 
 def problems(storage: Storage) -> list[str]:
-    """Everything in the table's log that is not as the protocol has it; empty for no log."""
+    """Return all violations of the protocol in the table's log; an empty list for no log."""
     names = _names(storage)
     versions = sorted(int(m[1]) for name in names if (m := _COMMIT.fullmatch(name)))
     checkpoints = sorted(int(m[1]) for name in names if (m := _CHECKPOINT.fullmatch(name)))

@@ -60,10 +60,10 @@ class DirectEngine:
         )
 
     def cancel(self, output_prefix: str) -> None:
-        """Nothing runs beside the caller."""
+        """Do nothing: no job runs in the background."""
 
     def progress(self, output_prefix: str) -> float | None:
-        """Nobody asks."""
+        """Return no progress."""
 
     def stop(self) -> None:
-        """Nothing runs beside the caller."""
+        """Do nothing: no job runs in the background."""

@@ -105,7 +105,7 @@ def arm_half_a_rename() -> None:
 
 
 def arm_in_a_micro_batch() -> None:
-    """Of a query over event time: its rows are about to be written."""
+    """Stop before an event-time query writes its rows."""
     original = StreamQuery._stage_of  # noqa: SLF001  # the point of it
 
     def dying(query: StreamQuery, job: IngestJob) -> SqlStage:
@@ -116,7 +116,7 @@ def arm_in_a_micro_batch() -> None:
 
 
 def arm_after_settling() -> None:
-    """Of a query over event time: Spark has committed, and we have not."""
+    """Stop between Spark's commit of an event-time query and ours."""
     after(StreamQuery, "settle")
 
 

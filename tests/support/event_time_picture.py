@@ -141,7 +141,7 @@ def _rows(seen: Seen, begin: int, y: Any) -> Iterator[str]:
 
 
 def _watermark(seen: Seen, begin: int, y: Any, low: float) -> Iterator[str]:
-    """As a batch's rows met it, and at the end of its column as the next ones will."""
+    """Draw the watermark as a batch's rows met it, and at the end as the next ones will."""
     points: list[str] = []
     for number, line in enumerate(seen.history):
         for at, ms in ((0, line.used_watermark_ms), (1, line.watermark_ms)):

@@ -147,7 +147,7 @@ class EventWorld:
         return worker
 
     def drain(self, pipeline: SourcePipeline | None = None) -> None:
-        """Everything that is there, as ``--once`` does; a given pipeline goes on living."""
+        """Ingest all files, as ``--once`` does; a given pipeline stays open."""
         worker = self.pipeline() if pipeline is None else pipeline
         try:
             while True:
@@ -369,7 +369,7 @@ class Oracle:
         self.watermark_ms = max(self.watermark_ms, found)
 
     def _key(self, time: int) -> int:
-        """By windows found one by one, and not by the rule that is tested."""
+        """Count windows found one by one, not by the rule under test."""
         if self._keeps_all and self.rule.kind != "session":
             return time + (1 << 62)
         if self.rule.kind == "row":
@@ -436,7 +436,7 @@ class Oracle:
                 self._emit(key, rows)
 
     def _emit_versions(self, before: Mapping[tuple[Any, ...], int]) -> None:
-        """Of what has changed, or of everything, where the mode says so."""
+        """Emit the changed groups, or all of them, as the mode says."""
         every = self.given.mode == "complete"
         if self.given.mode != "append":
             for key, rows in self.open.items():

@@ -25,11 +25,11 @@ class Around(LogWriter):
 
 
 def around(log: DeltaLog, faults: Callable[[Write], None]) -> None:
-    """From here on each entry of the log is written by ``faults``."""
+    """Write each entry of the log by ``faults`` from here on."""
     log.writer = Around(log.writer, lambda _plan, write: faults(write))
 
 
 def alone(log: DeltaLog) -> None:
-    """Nothing comes between any more."""
+    """Write entries directly again."""
     assert isinstance(log.writer, Around)
     log.writer = log.writer.real

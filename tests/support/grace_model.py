@@ -101,7 +101,7 @@ class Model:
         return found.until
 
     def check(self, before: Progress) -> None:
-        """Nothing goes back, and scan starts do not exceed watermarks."""
+        """Check that no watermark goes back and that scan starts do not exceed watermarks."""
         for partition, known in self.progress.partitions.items():
             earlier = before.partitions.get(partition, PartitionProgress())
             marks = [earlier.before, known.before, known.watermark]

@@ -40,7 +40,7 @@ def groups_of(table: Path | Objects, source_id: str) -> Iterator[Group]:
 
 
 def rows_of(table: Path | Objects) -> list[dict[str, Any]]:
-    """All rows after all groups of all sources, and of files that were published by listing."""
+    """Return all rows after all groups of all sources, with files published by listing."""
     objects = objects_of(table) if isinstance(table, Path) else table
     rows: list[dict[str, Any]] = []
     for path, data in sorted(objects.items()):

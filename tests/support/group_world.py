@@ -96,7 +96,7 @@ def group_states(world: World, **settings: Any) -> dict[str, Any]:
 
 
 def once_between(penguin: TablePipeline, does: Callable[[], object]) -> None:
-    """Something happens after the next commit was planned and before it is made."""
+    """Run ``does`` after the next commit is planned and before it is made."""
     log = penguin._delta  # noqa: SLF001  # between two of its steps nobody else can get
     commit = log.commit
     todo = [does]

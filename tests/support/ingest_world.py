@@ -81,7 +81,7 @@ class IngestWorld:
         target.write_bytes(data)
 
     def job(self, *extra: str) -> IngestJob:
-        """Everything in the source and the ``extra`` paths, which need not exist."""
+        """Return a job for all files of the source and for ``extra`` paths, which may be missing."""
         self.source.mkdir(parents=True, exist_ok=True)
         found = {
             str(p.relative_to(self.source)): p.stat().st_size
@@ -123,7 +123,7 @@ class IngestWorld:
         return (engine or DirectEngine()).ingest(self.job(*extra))
 
     def run_task(self, *, attempt: int = 0, threads: int = 1) -> TaskReport:
-        """All files in one task."""
+        """Run all files in one task."""
         job = self.job()
         [task] = tasks_of(job, [job.files], threads)
         source, sink = LocalStorage(str(self.source)), LocalStorage(str(self.table))

@@ -36,7 +36,7 @@ def config_of(folder: Path, form: str, nulls: str = "first", below: str = "") ->
 
 
 def poll(config: Config) -> None:
-    """Everything that is there, by a process of its own."""
+    """Ingest all files with a new pipeline."""
     sink = LocalStorage(config.pipelines["p"].sink.table_uri)
     [worker] = build(config, KernelEngine(sink))  # type: ignore[arg-type]  # any storage will do
     while worker.cycle(threading.Event()):

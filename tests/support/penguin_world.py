@@ -95,7 +95,7 @@ class World:
         return DeltaTable(self.uri, storage_options=options)
 
     def rows(self) -> list[dict[str, Any]]:
-        """All rows as a reader of the table sees them, sorted."""
+        """Return all rows as a reader of the table sees them, sorted."""
         found = pa.table(self.delta().to_pyarrow_dataset().to_table()).to_pylist()
         return sorted(found, key=lambda row: json.dumps(row, default=str, sort_keys=True))
 

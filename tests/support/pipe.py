@@ -45,9 +45,9 @@ class Pipe:
         return found
 
     def wait_for_no_reader(self) -> None:
-        """Until Spark has ended the workers of a cancelled job, which it does after two seconds.
+        """Wait until Spark has ended the workers of a cancelled job, after two seconds.
 
-        One that could read on instead would be ended in the middle of the next job.
+        A worker that read on would be ended in the middle of the next job.
         """
         while self.readers():
             pass
@@ -62,9 +62,9 @@ class Pipe:
         self._file.write(data)
 
     def feed(self, data: bytes, running: Future[IngestResult]) -> IngestResult:
-        """All of it to who reads, and again to whoever begins when that one is gone.
+        """Write all data to the reader, and again to a later reader if the first one ends.
 
-        Without the second a task that was started once more would wait for ever.
+        Otherwise a restarted task would wait for ever.
         """
         self.write(data)
         self._file.close()

@@ -52,7 +52,7 @@ class ReplaceWorld(RecordWorld):
         return replace(parts, ingest=replace(parts.ingest, metadata_columns=columns))
 
     def drain(self, pipeline: SourcePipeline | None = None) -> SourcePipeline:
-        """As the loop of daemons does, which tries again what could not be read."""
+        """Drain as the daemon's loop does, which retries unreadable files."""
         worker = self.pipeline() if pipeline is None else pipeline
         while True:
             try:

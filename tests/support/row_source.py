@@ -155,7 +155,7 @@ class RowSource:
         return RowsStory(entry, None, lambda state: RowsStatus(self, state, name))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     # -- for the one that owns the checkpoint --------------------------------------
 
@@ -212,7 +212,7 @@ class RowSource:
         return _moved(state, batch, now)
 
     def saved(self) -> None:
-        """Nothing is written aside."""
+        """Do nothing: no letters are written."""
 
 
 def _value(state: SourceState) -> int:

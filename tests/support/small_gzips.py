@@ -154,7 +154,7 @@ def main(codec: str, fraction: str, folder: str) -> None:
 
 
 def _peak() -> int:
-    """In KiB. Not ru_maxrss, which a process takes over from the one that started it."""
+    """Return the peak in KiB. Not ru_maxrss: a process inherits that from its parent."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1])
 

@@ -117,7 +117,7 @@ class ToyConnection:
         return ()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
 def toy_rows(table: ToyTable, spec: Mapping[str, Any]) -> list[dict[str, Any]]:

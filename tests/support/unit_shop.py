@@ -79,7 +79,7 @@ class UnitShop:
             base.executemany("INSERT INTO answers (day, survey, text) VALUES (?, ?, ?)", rows)
 
     def all(self) -> list[tuple[str, str, str]]:
-        """All rows of the base."""
+        """Return all rows of the database."""
         with contextlib.closing(sqlite3.connect(self.base)) as base:
             return base.execute("SELECT day, survey, text FROM answers").fetchall()
 

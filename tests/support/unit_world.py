@@ -106,7 +106,7 @@ class World:
         return partitions(self.start, end, self.by, self.partial, self.zone)
 
     def live(self, runs: int) -> None:
-        """So many runs with failures, and three without: after them nothing may be missing."""
+        """Run so many times with failures, then three times without: no row may be missing."""
         for _ in range(runs):
             self.step()
             self.run(failing=0.25)
@@ -250,7 +250,7 @@ class World:
                     raise Wrong(f"{prefix}: {reached} is read, {claimed} is known")
 
     def check_nothing_missing(self) -> None:
-        """All is read that came within the shortest grace there was; downloads leave out some."""
+        """Check that all rows within the shortest grace period are read; downloads skip some."""
         if self.downloads:
             return
         grace = -max(self.shifts)

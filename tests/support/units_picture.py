@@ -29,7 +29,7 @@ FEBRUARY = "2026-02-01T00:00:00.000Z"
 
 
 def state() -> UnitsState:
-    """As months of runs have left it."""
+    """Make the state that months of runs leave."""
     read = OpenUnit(high="2026-02-21T00:00:00.000Z", read_at="2026-02-21T00:00:00.000Z")
     fails = OpenUnit(
         failures=4, next_try="2026-02-22T09:46:00.000Z", error="GET /surveys/west/answers: 503"

@@ -38,7 +38,7 @@ def claimed(control: Path) -> float:
 
 
 class SlowEngine(DirectEngine):
-    """In the place of `SparkEngine`."""
+    """Stand-in for `SparkEngine`."""
 
     def __init__(self, control: Path) -> None:
         super().__init__()
@@ -59,10 +59,10 @@ class SlowEngine(DirectEngine):
             self._changed.notify_all()
 
     def progress(self, output_prefix: str) -> float | None:
-        """Nobody asks."""
+        """Return no progress."""
 
     def stop(self) -> None:
-        """Nothing runs beside the caller."""
+        """Do nothing: no job runs in the background."""
 
     def _wait(self, job: IngestJob, secs: float) -> None:
         prefix = job.output_prefix

@@ -19,7 +19,7 @@ _EXPLAINED = 20
 
 
 def found(place: Place) -> Found:
-    """As of now. The queue is read as it lies there and not with the product's own reader."""
+    """Read the current state. The queue is read without the product's own reader."""
     files: Counter[str] = Counter()
     lines: Counter[str] = Counter()
     root = f"{place.scenario.place}/raw/"

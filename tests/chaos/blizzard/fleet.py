@@ -43,7 +43,7 @@ class Daemon:
         return f'"event": "{event}"' in self.log.read_text(errors="replace")
 
     def trouble(self, what: str) -> Trouble:
-        """With the end of its log."""
+        """Return a `Trouble` with the end of the daemon's log."""
         with self.log.open("rb") as file:
             file.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
             tail = file.read().decode(errors="replace")
@@ -91,7 +91,7 @@ class Fleet:
         daemon.must_end(-signal.SIGKILL, 60)
 
     def wait_for(self, event: str, daemon: Daemon, secs: float) -> None:
-        """Until the daemon has logged it. Raises `Trouble` if that takes longer than ``secs``."""
+        """Wait until the daemon has logged it. Raises `Trouble` after ``secs``."""
         until = time.monotonic() + secs
         while not daemon.has_logged(event):
             self.watch(_TICK_SECS, daemon)
@@ -116,7 +116,7 @@ class Fleet:
         daemon.must_end(0, secs)
 
     def end(self) -> None:
-        """Nobody is left, whatever happened before."""
+        """End all daemons."""
         for daemon in self.started:
             if daemon.code is None:
                 daemon.send(signal.SIGKILL)

@@ -64,9 +64,9 @@ class Fault:
 
 
 def lateness(files: Iterable[Written], tracked: int) -> dict[str, float]:
-    """By path: how many seconds at most it appeared after what it must not be behind.
+    """Return, by path, the most seconds between a higher name and the file.
 
-    0 for a file that came before all of that. ``tracked`` is how many partitions are.
+    0 for a file that came before all higher names. ``tracked``: number of tracked partitions.
     """
     late: dict[str, float] = {}
     began: dict[str, float] = {}  # partitions from here upwards
@@ -94,7 +94,7 @@ def _from_the_end(files: Iterable[Written]) -> Iterator[tuple[str, Iterator[Writ
 
 
 def judge(files: Sequence[Written], found: Found, limit: float, tracked: int) -> list[Fault]:
-    """Everything that is wrong; a file is covered up to ``limit`` seconds of lateness."""
+    """Return all violations; the promise covers up to ``limit`` seconds of lateness."""
     late = lateness(files, tracked)
     faults: list[Fault] = []
     for file in files:

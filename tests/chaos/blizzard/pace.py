@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """In seconds, but for the rate and how many partitions are tracked.
+    """Durations in seconds, a rate, and the number of tracked partitions.
 
     The shares are those of the ten minutes with 20 s of grace.
     """

@@ -81,13 +81,13 @@ def configured(scenario: Scenario, pace: Pace) -> Scenario:
 
 
 def local_place(folder: Path, pace: Pace) -> Place:
-    """Everything below ``folder``."""
+    """Return a place with all its data below ``folder``."""
     scenario = configured(Scenario(folder, str(folder)), pace)
     made = folder / "made"
     made.mkdir()
 
     def put(path: str, data: bytes, old: float) -> None:
-        """As `rsync -t` does: whole at once, with the time of where it came from."""
+        """Put a file as `rsync -t` does: in one step, with its original time."""
         (made / "file").write_bytes(data)
         if old:
             os.utime(made / "file", (time.time() - old,) * 2)

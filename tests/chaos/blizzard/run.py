@@ -41,7 +41,7 @@ def planned(secs: float, seed: int, pace: Pace) -> Plan:
 
 
 def run_local(folder: Path, plan: Plan) -> dict[str, int]:
-    """On a disk; what happened how often. Raises `Trouble` with all that is wrong."""
+    """Run on a disk; return the counts of events. Raises `Trouble` with all violations."""
     return _run(folder, plan, local_place(folder, plan.pace))
 
 
@@ -98,7 +98,7 @@ def _run_and_check(folder: Path, plan: Plan, place: Place) -> dict[str, int]:
 def _wait_until_complete(
     place: Place, plan: Plan, director: Director, files: list[Written]
 ) -> None:
-    """Until all is well, or long enough for it never to be."""
+    """Wait until the state is complete, or for the longest time that this may take."""
     until = time.monotonic() + 3 * plan.pace.grace + _SETTLE_SECS
     while time.monotonic() < until:
         director.wait(_TICK_SECS)

@@ -50,7 +50,7 @@ class History:
         self.publishers = {name: Publisher(self.world, name) for name in SOURCES}
 
     def run(self) -> dict[str, int]:
-        """All of it. Raises `AssertionError`."""
+        """Play the whole history. Raises `AssertionError`."""
         for _ in range(STEPS):
             self.step()
         self.finish()
@@ -168,7 +168,7 @@ class History:
         return self.world.penguin_on(table, storage, log)
 
     def between(self, name: str, depth: int) -> None:
-        """Something comes between a Penguin's look and its commit."""
+        """Act between a Penguin's planning and its commit."""
         self.count("interleaved")
         if self.chance.random() < 0.7:
             self.interfere()
@@ -178,7 +178,7 @@ class History:
                 self.turn(other, depth + 1)
 
     def finish(self) -> None:
-        """Everything arrives, and faults end."""
+        """Let all files arrive and end the faults."""
         self.faults.rate = 0
         for put in self.held:
             put()
@@ -192,7 +192,7 @@ class History:
             self.world.run(**SETTINGS, **app)
 
     def check(self) -> None:
-        """Each version holds each unit as of one group, and nothing is left over."""
+        """Check that each version holds each unit as of one group, without old rows."""
         last = self.world.delta().version()
         groups: dict[str, int] = {}
         for version in range(last + 1):

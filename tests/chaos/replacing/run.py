@@ -13,7 +13,7 @@ RATE = 0.01
 
 
 def run(root: Path, seed: int, rate: float = RATE, between: float = 0.3) -> dict[str, int]:
-    """All of it on a local disk; returns what happened how often. Raises `AssertionError`.
+    """Run on a local disk; return the counts of events. Raises `AssertionError`.
 
     ``rate`` is how often a request goes wrong, ``between`` how often something comes between
     look and commit.

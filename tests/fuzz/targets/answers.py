@@ -12,7 +12,7 @@ from tests.fuzz.target import Target, hold
 
 
 def answers(data: bytes) -> None:
-    """As many lines as the list has records, each the same value; or a refusal."""
+    """Cut the answer into as many lines as records, each the same value, or refuse it."""
     try:
         answer = AnswerText(data, "GET https://api.example/x")
         for path in ("next", "page.next"):

@@ -1,4 +1,4 @@
-"""From an object's bytes to lines: framing and decompression."""
+"""Framing and decompression of an object's bytes to lines."""
 
 from __future__ import annotations
 

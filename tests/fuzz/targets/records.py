@@ -1,4 +1,4 @@
-"""From lines to rows: the parser on both of its paths, and what is inferred from a sample."""
+"""Parsing of lines to rows on both paths, and inference of a schema from a sample."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tests.simulation.writers import delete, rewrite
 
 
 def nothing(drawing: Drawing) -> None:
-    """All is well."""
+    """Draw no trouble."""
 
 
 TROUBLES: dict[str, tuple[float, Callable[[Drawing], None]]] = {

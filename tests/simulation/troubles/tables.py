@@ -30,7 +30,7 @@ def mirror(drawing: Drawing) -> None:
 
 
 def stray(drawing: Drawing) -> None:
-    """Somebody drops a file into the table's directory: a hostile one, or one that is there."""
+    """Draw a foreign file in the table's folder: a hostile one, or a copy of another."""
     at = drawing.now + 30 * drawing.chance.random()
     what = drawing.chance.choice(HOSTILE)
     drawing.add(at, "stray", what=what, high=drawing.one_in(3) or None)

@@ -15,7 +15,7 @@ MAX_WARM_SECS = 0.100
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Goals of a shape: the highest ratio of times to one contender, the least speed-up over another."""
+    """Goals of a shape: the highest ratio to one contender, the least speed-up over another."""
 
     most: Mapping[str, float]
     least: Mapping[str, float]

@@ -1,6 +1,5 @@
 """Coverage-guided fuzzing of the code that reads foreign bytes (``make fuzz``).
 
-Each target in `targets` says what its code may do with any bytes at all. `child` lets libFuzzer
-look for bytes with which it does something else; what was found is mended and stays in
-``corpus``, which the suite goes through every time.
+Each target in `targets` states a contract for any bytes. `child` lets libFuzzer search for bytes
+that break it. Each finding is mended and kept in ``corpus``, which the test suite runs.
 """

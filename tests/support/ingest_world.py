@@ -81,7 +81,7 @@ class IngestWorld:
         target.write_bytes(data)
 
     def job(self, *extra: str) -> IngestJob:
-        """Return a job for all files of the source and for ``extra`` paths, which may be missing."""
+        """Return a job for all files of the source and for ``extra`` paths, even missing ones."""
         self.source.mkdir(parents=True, exist_ok=True)
         found = {
             str(p.relative_to(self.source)): p.stat().st_size

@@ -1,8 +1,8 @@
-"""Random histories of groups on real Delta tables, with whatever may come between.
+"""Random histories of groups on real Delta tables, with interruptions.
 
     python -m tests.chaos.replacing --histories 150 --seed 1
 
-`model` says what each version must hold, `faults` is what goes wrong with each request, and
-`history` is one run: readings and readings again, appends, compactions and deletes, also
-between a Penguin's look and its commit, two Penguins, lost mirrors, log clean-up.
+`model` holds the expected content of each version, `faults` fails requests, and `history` is one
+run: readings, second readings, appends, compactions, deletes, two Penguins, lost mirrors and log
+clean-up. Some happen between a Penguin's planning and its commit.
 """

@@ -1,7 +1,7 @@
-"""The test of the test: guards of the product, each of which can be taken away for a run.
+"""Guards of the product that can be removed for a run: the test of the simulator.
 
-A guard's removal is a patch of the product. If no seed finds it, the simulator is too kind,
-or the guard guards nothing. Every guard is named in ``docs/reference/guarantees.md``.
+A guard's removal is a patch of the product. If no seed finds it, either the simulator misses a
+fault or the guard is useless. ``docs/reference/guarantees.md`` lists every guard.
 """
 
 from tests.simulation.guards import commit, penguin, requests, scans, stale, state

@@ -19,11 +19,11 @@ import structlog
 
 from tests.simulation import report
 from tests.simulation.draw import draw, drawn
-from tests.simulation.hunt import finds
+from tests.simulation.guard_search import finds
 from tests.simulation.plan import Plan
 from tests.simulation.run import Outcome, play
 from tests.simulation.shrink import TRIES, shrunk
-from tests.simulation.troubles.hands import by_hand
+from tests.simulation.troubles.manual_changes import by_hand
 
 # Seeds that a process takes at once.
 CHUNK = 50

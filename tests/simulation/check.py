@@ -15,7 +15,7 @@ from blizzard_core.storage.protocol import is_hidden
 from tests.simulation import adaptor, bounds, requests
 from tests.simulation.cover import Cover, Covers
 from tests.simulation.engine import ROWS, rows_of
-from tests.simulation.others import is_theirs
+from tests.simulation.other_writers import is_theirs
 from tests.simulation.plan import DAY, source_uri
 from tests.simulation.store import Bucket
 from tests.simulation.world import DLQ, SINK, SourceFile, Version, World

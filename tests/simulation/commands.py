@@ -19,7 +19,7 @@ from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild, Rebuilt
 from blizzard_py.edits.rename import Rename
 from blizzard_py.requests.mailbox import Mailbox
-from tests.simulation import adaptor, check, hands, ranges
+from tests.simulation import adaptor, check, manual_changes, ranges
 from tests.simulation.engine import ROWS
 from tests.simulation.faults import Shot
 from tests.simulation.plan import Event, source_uri
@@ -54,7 +54,7 @@ def _begin(director: Director, found: Event, command: Callable[[Process], None])
         secs = found.get("secs", 0.0)
         shot = Shot(found["fault"], found["place"], found["countdown"], secs)
         process.faults.armed.append(shot)
-    world.note(f"people: {process.name} is given")
+    world.note(f"operator: {process.name} is given")
     world.scheduler.spawn(process, partial(_life, process, command))
 
 
@@ -286,7 +286,7 @@ def _passed(world: World, number: int) -> str | None:
     split_at = split(said, world.plan.depth)
     world.edits[uri] = (*world.edits[uri], Edit(frozenset(), frozenset(skipped), split_at))
     world.deeds["letters unpublished"] += 1
-    world.note(f"people: everything below {said} is said to be done")
+    world.note(f"operator: everything below {said} is said to be done")
     return said
 
 
@@ -314,7 +314,7 @@ _COMMANDS = {
     "cancelled": cancelled,
     "rebuild": rebuild,
     "moved": moved,
-    "rolled_back": hands.rolled_back,
-    "discarded": hands.discarded,
-    "redone": hands.redone,
+    "rolled_back": manual_changes.rolled_back,
+    "discarded": manual_changes.discarded,
+    "redone": manual_changes.redone,
 }

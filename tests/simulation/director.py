@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation import people
+from tests.simulation import operators
 from tests.simulation.faults import Shot
 from tests.simulation.plan import Event, Settings, source_uri
 from tests.simulation.processes import RESTART_SECS, Process
@@ -55,7 +55,7 @@ class Director:
         if handler is not None:
             handler(found)
         else:
-            people.act(self, found)
+            operators.act(self, found)
 
     def supervise(self) -> float:
         """Start again what has ended, after its downtime; when to look again, in seconds."""
@@ -98,7 +98,7 @@ class Director:
     def rolled_out(self, settings: Settings, what: str) -> None:
         """Another configuration is rolled out: whoever is at work starts again with it."""
         self.world.settings = settings
-        self.world.note(f"people: the configuration is changed ({what})")
+        self.world.note(f"operator: the configuration is changed ({what})")
         for process in self.processes["blizzard"]:
             if not process.is_over:
                 process.died()

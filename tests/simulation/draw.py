@@ -9,7 +9,7 @@ from tests.simulation.plan import DAY, Event, Plan
 from tests.simulation.troubles import TROUBLES
 from tests.simulation.troubles.beginnings import early
 from tests.simulation.troubles.losses import with_losses
-from tests.simulation.troubles.people import commands
+from tests.simulation.troubles.operators import commands
 from tests.simulation.troubles.processes import half_published
 from tests.simulation.troubles.requests import with_requests
 from tests.simulation.troubles.tables import half_committed

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from blizzard_core import delta_json
-from tests.simulation import adaptor, commands, others
+from tests.simulation import adaptor, commands, other_writers
 from tests.simulation.deltalog import checkpoint
 from tests.simulation.plan import Event, event, source_uri
 from tests.simulation.store import Bucket, Object
@@ -60,7 +60,7 @@ def set_aside(director: Director, _found: Event) -> None:
         adaptor.checkpoint_path(world.settings, number) in there for number in begun
     ):
         world.copy = copy_of(world)
-        world.note("people: the table's folder is copied")
+        world.note("operator: the table's folder is copied")
 
 
 def put_back(director: Director, found: Event) -> None:
@@ -81,7 +81,7 @@ def put_back(director: Director, found: Event) -> None:
     }[what]
     _replace(sink, world.copy.sink, parts, keeps=bool(found.get("keeps")))
     world.counts[f"put back: {what}"] += 1
-    world.note(f"people: {what} is as it was copied")
+    world.note(f"operator: {what} is as it was copied")
     _to_mend(director, found, _REFUSALS[what], partial(_brought_back, director, before, parts))
 
 
@@ -109,7 +109,7 @@ def part_lost(director: Director, found: Event) -> None:
         # Nothing tells any more that these had failed: they are tried again, and may come in.
         world.unsure.update(_with_letters(world))
     world.counts[f"lost: {what}"] += 1
-    world.note(f"people: {what} is lost ({len(there)} objects)")
+    world.note(f"operator: {what} is lost ({len(there)} objects)")
     told = _REFUSALS["lost state" if what == "state" else what]
     _to_mend(director, found, told, partial(_found_again, director, before, there))
 
@@ -135,7 +135,7 @@ def _committed(world: World, number: int) -> bool:
 def log_cleaned(director: Director, found: Event) -> None:
     """Another engine writes a log checkpoint and deletes the entries that it covers."""
     world = director.world
-    sink, table = world.bucket(SINK), others.table_of(world)
+    sink, table = world.bucket(SINK), other_writers.table_of(world)
     asleep = any(p.paused_until > world.now for p in director.processes["penguin"])
     if table.version < 1 or asleep or world.on_their_way:
         return  # who sleeps would write where an entry has been
@@ -178,10 +178,10 @@ def _all_put_back(director: Director, copy: Copy) -> None:
     _replace(sink, copy.sink, ("",), keeps=False)
     _replace(world.bucket(DLQ), copy.letters, ("",), keeps=False)
     sink.written = dict(copy.written)
-    last = others.table_of(world).version
+    last = other_writers.table_of(world).version
     world.withdrawn = {v: rows for v, rows in world.withdrawn.items() if v <= last}
     world.counts["put back: table"] += 1
-    world.note("people: the table's whole folder is as it was copied")
+    world.note("operator: the table's whole folder is as it was copied")
 
 
 def _replace(
@@ -261,7 +261,7 @@ def _brought_back(director: Director, before: Copy, parts: tuple[str, ...], numb
             sink.put_back(path, before.sink[path])
         else:
             sink.delete(path)
-    world.note(f"people: the newest state of source {number} is brought back")
+    world.note(f"operator: the newest state of source {number} is brought back")
 
 
 def _found_again(director: Director, before: Copy, lost: list[str], number: int) -> None:
@@ -272,4 +272,4 @@ def _found_again(director: Director, before: Copy, lost: list[str], number: int)
     for path in lost:
         if name in path and path not in sink.objects:
             sink.put_back(path, before.sink[path])
-    world.note(f"people: what was lost of source {number} is brought back")
+    world.note(f"operator: what was lost of source {number} is brought back")

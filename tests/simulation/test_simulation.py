@@ -11,12 +11,12 @@ import pytest
 
 from tests.simulation.__main__ import silence
 from tests.simulation.draw import draw, drawn
+from tests.simulation.guard_search import hunted
 from tests.simulation.guards import GUARDS, Guard
-from tests.simulation.hunt import hunted
 from tests.simulation.report import COMMAND, failure
 from tests.simulation.run import play
 from tests.simulation.shrink import shrunk
-from tests.simulation.troubles.hands import by_hand
+from tests.simulation.troubles.manual_changes import by_hand
 from tests.simulation.world import World
 from tests.support.scenario import ROOT
 

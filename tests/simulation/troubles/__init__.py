@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.simulation.drawing import Drawing
-from tests.simulation.troubles import people, processes, stores, tables
+from tests.simulation.troubles import operators, processes, stores, tables
 from tests.simulation.writers import delete, rewrite
 
 
@@ -44,10 +44,10 @@ TROUBLES: dict[str, tuple[float, Callable[[Drawing], None]]] = {
     "vacuum": (0.5, tables.vacuum),
     "restore": (0.5, tables.restore),
     "log_cut": (0.5, tables.log_cut),
-    "lifecycle": (0.3, people.lifecycle),
-    "misconfigured": (0.5, people.misconfigured),
-    "checkpoint_lost": (1, people.checkpoint_lost),
-    "regraced": (0.5, people.regraced),
-    "renamed": (0.3, people.renamed),
-    "moved": (0.7, people.moved),
+    "lifecycle": (0.3, operators.lifecycle),
+    "misconfigured": (0.5, operators.misconfigured),
+    "checkpoint_lost": (1, operators.checkpoint_lost),
+    "regraced": (0.5, operators.regraced),
+    "renamed": (0.3, operators.renamed),
+    "moved": (0.7, operators.moved),
 }

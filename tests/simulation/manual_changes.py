@@ -121,7 +121,7 @@ def spoiled(director: Director, found: Event) -> None:
     world = director.world
     if world.log_entries():  # what comes first makes the table
         world.spoiling += found["count"]
-        world.note("people: the schema is changed, and the table does not take it")
+        world.note("operator: the schema is changed, and the table does not take it")
 
 
 def copied(director: Director, _found: Event) -> None:
@@ -130,7 +130,7 @@ def copied(director: Director, _found: Event) -> None:
     held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, 0))
     if held is not None and not world.copies:
         world.copies.append((adaptor.checkpoint_path(world.settings, 0), held.data))
-        world.note("people: the checkpoint is copied")
+        world.note("operator: the checkpoint is copied")
 
 
 def brought_back(director: Director, found: Event) -> None:
@@ -154,7 +154,7 @@ def brought_back(director: Director, found: Event) -> None:
         "which is gone; restore it",
         "is neither staged, nor",
     }
-    world.note("people: the checkpoint is as it was copied")
+    world.note("operator: the checkpoint is as it was copied")
 
     back = partial(_newest_back, director, path, newest)
 
@@ -179,4 +179,4 @@ def _newest_back(director: Director, path: str, newest: bytes, looks: int = 2) -
         if not process.is_over:
             process.died()
     world.bucket(SINK).put(path, newest)
-    world.note("people: the newest checkpoint is brought back")
+    world.note("operator: the newest checkpoint is brought back")

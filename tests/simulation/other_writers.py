@@ -56,7 +56,7 @@ def stray(director: Director, found: Event) -> None:
     name = join(folder, f"{stem}-{world.deeds['strays']}.parquet")
     world.counts[f"stray {found['what']}"] += 1
     sink.put(name, _hostile(found["what"], sink.get(there[-1]).data))
-    world.note(f"people: {name} is dropped into the table's directory ({found['what']})")
+    world.note(f"operator: {name} is dropped into the table's directory ({found['what']})")
 
 
 def _hostile(what: str, sound: bytes) -> bytes:
@@ -168,7 +168,7 @@ def log_cut(director: Director, found: Event) -> None:
         sink.forget(path)
     world.withdrawn = {v: rows for v, rows in world.withdrawn.items() if v <= last}
     world.counts["logs cut back"] += 1
-    world.note(f"people: the log is brought back as of version {last}")
+    world.note(f"operator: the log is brought back as of version {last}")
     if any(int(p.rpartition("/")[2][:20]) > last for p in sink.objects if p.startswith(FOLDER)):
         world.excused.add("it has lost commits")
         world.after(found["secs"], partial(_let_go, world))
@@ -180,7 +180,7 @@ def _let_go(world: World) -> None:
     for path in [p for p in sink.objects if p.startswith("_penguin/")]:
         sink.delete(path)
     world.counts["Penguin's state deleted"] += 1
-    world.note("people: Penguin's own state is deleted")
+    world.note("operator: Penguin's own state is deleted")
 
 
 # -- the log ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from blizzard_core.storage.protocol import is_hidden, order_key
 from blizzard_core.watermark.paths import partition_key, split
-from tests.simulation import adaptor, commands, hands, losses, others
+from tests.simulation import adaptor, commands, losses, manual_changes, other_writers
 from tests.simulation.plan import Event, event, source_uri
 from tests.simulation.world import SINK, World
 
@@ -30,7 +30,7 @@ def mirror_lost(director: Director, _found: Event) -> None:
     world = director.world
     world.counts["mirrors lost"] += 1
     world.bucket(SINK).delete(adaptor.MIRROR)
-    world.note("people: the mirror is lost")
+    world.note("operator: the mirror is lost")
 
 
 def staging_lost(director: Director, _found: Event) -> None:
@@ -43,7 +43,7 @@ def staging_lost(director: Director, _found: Event) -> None:
     if doomed:
         world.counts["staging deleted"] += 1
         world.excused |= {"is neither staged", "are neither staged"}
-        world.note("people: what is staged is deleted")
+        world.note("operator: what is staged is deleted")
 
 
 def checkpoint_lost(director: Director, found: Event) -> None:
@@ -59,12 +59,12 @@ def checkpoint_lost(director: Director, found: Event) -> None:
     sink.delete(path)
     world.excused.add("is missing, but")
     world.counts["checkpoints lost"] += 1
-    world.note("people: the checkpoint is lost")
+    world.note("operator: the checkpoint is lost")
 
     def back() -> None:
         if path not in sink.objects:
             sink.put(path, held.data)
-            world.note("people: the checkpoint is brought back")
+            world.note("operator: the checkpoint is brought back")
 
     def rebuilt() -> None:
         world.rebuilt.add(0)
@@ -75,7 +75,7 @@ def checkpoint_lost(director: Director, found: Event) -> None:
         if world.settings.lookback is not None or path in sink.objects:
             back()
             return
-        world.note("people: the next start is told to begin from nothing")
+        world.note("operator: the next start is told to begin from nothing")
         world.deeds["fresh"] += 1
         world.fresh.add(0)
 
@@ -191,7 +191,7 @@ def original(director: Director, found: Event) -> None:
         world.said[uri] += named.items()
         world.deeds["original"] += 1
         world.counts["checkpoints of the original"] += 1
-        world.note(f"people: the original was here: {document['watermark']['value']}")
+        world.note(f"operator: the original was here: {document['watermark']['value']}")
 
 
 def mended(director: Director, _found: Event) -> None:
@@ -214,9 +214,9 @@ _DEEDS: dict[str, Callable[[Director, Event], None]] = {
     "rolled_back": commands.run,
     "discarded": commands.run,
     "redone": commands.run,
-    "spoiled": hands.spoiled,
-    "copied": hands.copied,
-    "brought_back": hands.brought_back,
+    "spoiled": manual_changes.spoiled,
+    "copied": manual_changes.copied,
+    "brought_back": manual_changes.brought_back,
     "regraced": regraced,
     "renamed": renamed,
     "original": original,
@@ -225,11 +225,11 @@ _DEEDS: dict[str, Callable[[Director, Event], None]] = {
     "part_lost": losses.part_lost,
     "log_cleaned": losses.log_cleaned,
     "mirror_lost": mirror_lost,
-    "stray": others.stray,
-    "compacted": others.compacted,
-    "vacuumed": others.vacuumed,
-    "restored": others.restored,
-    "log_cut": others.log_cut,
+    "stray": other_writers.stray,
+    "compacted": other_writers.compacted,
+    "vacuumed": other_writers.vacuumed,
+    "restored": other_writers.restored,
+    "log_cut": other_writers.log_cut,
     "moved": commands.run,
     "staging_lost": staging_lost,
     "checkpoint_lost": checkpoint_lost,

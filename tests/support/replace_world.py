@@ -17,9 +17,8 @@ from blizzard_py.requests.progress import RequestState
 from blizzard_py.requests.report import ReportLine
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
-from tests.support.letter_world import RecordWorld
 from tests.support.published_groups import groups_of
-from tests.support.request_world import DAY, SOURCE_ID, made
+from tests.support.request_world import DAY, SOURCE_ID, RequestWorld, made
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Outcome:
         return {_stem(line.path): line.state for line in self.files}
 
 
-class ReplaceWorld(RecordWorld):
+class ReplaceWorld(RequestWorld):
     """Rows are told apart by reading: each is `file:text`, so a file's rows are known."""
 
     def __init__(self, *, named: bool = True, **source: Any) -> None:

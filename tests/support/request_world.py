@@ -1,7 +1,8 @@
-"""A source in memory of which operators request files, done by its own pipeline."""
+"""A source in memory that ingests files and records by request."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -22,9 +23,12 @@ from blizzard_py.selection.since import first_after
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.blizzard_world import World
+from tests.support.record_engine import RecordEngine
 
 DAY = "date=2024-01-01"
 SOURCE_ID = "events_main"
+BATCH = "019aa000-0000-7000-8000-000000000001"
+RECORDS = f"{SOURCE_ID}~records"
 
 
 def made(
@@ -109,10 +113,11 @@ def explained(world: World, path: str) -> Explanation:
 
 
 class RequestWorld(World):
-    """A live source that is up to date, and whose grace is over."""
+    """A live source that is up to date and past its grace period."""
 
     def __init__(self, **source: Any) -> None:
         super().__init__(**{"grace_period": "1s", **source})
+        self.engine: RecordEngine = RecordEngine(self.source, self.sink, self.dlq)
         self.template = "date=%Y-%m-%d"
         for name in ("1", "5"):
             self.put(f"{DAY}/{name}.json", name)
@@ -179,3 +184,36 @@ class RequestWorld(World):
         for _ in range(days * 2):
             self.now += 86_400 / 2 + 1
             self.drain()
+
+    def put_records(self, *found: dict[str, Any], batch: str = BATCH) -> None:
+        """Write a letter of single records, as a batch does."""
+        self._put_letter(f"{batch}.records", *({"line": 3, "offset": 0, **each} for each in found))
+
+    def put_letter(self, name: str, **found: Any) -> None:
+        """Write a letter of a whole file."""
+        self._put_letter(name, found)
+
+    def _put_letter(self, name: str, *found: dict[str, Any]) -> None:
+        common = {"error": "bad", "stage": "parse", "timestamp": "1970-01-12T13:46:40+00:00"}
+        lines = []
+        for each in found:
+            length = {"length": len(str(each.get("raw", "")))} if "line" in each else {}
+            lines.append(json.dumps({**common, **length, **each}))
+        data = "".join(f"{line}\n" for line in lines).encode()
+        self.dlq.put_atomic(f"{SOURCE_ID}/{name}.ndjson", data)
+
+    def open_ids(self) -> list[str]:
+        return [each.id for each in self.open_letters()]
+
+    def open_uris(self) -> list[str]:
+        """Return the file of each open letter."""
+        found = (reader.read(self.dlq, each) for each in self.open_letters())
+        return sorted(letter.uri for letters in found for letter in letters)
+
+    def record_files(self) -> list[str]:
+        """Return the written files of single records, below their folder."""
+        return sorted(
+            path.removeprefix(f"{RECORDS}/")
+            for path in self.dlq.objects
+            if path.startswith(f"{RECORDS}/")
+        )

@@ -24,9 +24,8 @@ from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import checkpoint_path
 from tests.support.direct_engine import DirectEngine
-from tests.support.letter_world import RecordWorld
 from tests.support.memory_store import Died, Dying, MemoryStorage
-from tests.support.request_world import DAY, ingest_files, outcomes_of, submit
+from tests.support.request_world import DAY, RequestWorld, ingest_files, outcomes_of, submit
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario
 
@@ -35,7 +34,7 @@ NEW = "_blizzard/clicks_main_checkpoint.json"
 MOVED = "_blizzard_fence/events_main~moved.json"
 
 
-class MovingWorld(RecordWorld):
+class MovingWorld(RequestWorld):
     """A source with a journal, letters, a replay, and something still to do."""
 
     def __init__(self, **source: Any) -> None:

@@ -19,9 +19,9 @@ from blizzard_py.kernels.task import run_task
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.asked_world import FIELDS, AskedWorld, KernelEngine
-from tests.support.letter_world import RECORDS, Below
 from tests.support.memory_store import Died, Dying, MemoryStorage
-from tests.support.request_world import SOURCE_ID, outcomes_of, submit
+from tests.support.record_engine import Below
+from tests.support.request_world import RECORDS, SOURCE_ID, outcomes_of, submit
 from tests.support.toy_connection import ToyTable
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from blizzard_py.state.record_names import is_short, record_file, spelled_stem, stem_of
-from tests.support.letter_world import BATCH, RECORDS, record_name, uri
+from tests.support.letter_world import record_name, uri
 from tests.support.published_groups import groups_of
 from tests.support.replace_world import ReplaceWorld
-from tests.support.request_world import DAY
+from tests.support.request_world import BATCH, DAY, RECORDS
 
 # As many writers name their files, and the other way round too.
 PART = f"{DAY}/6.0192e0a0-1111-7222-8333-944444444444.0.ndjson"

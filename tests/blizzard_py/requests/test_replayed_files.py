@@ -15,7 +15,6 @@ from blizzard_py.edits import checkpoint_edit
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.blizzard_world import World
 from tests.support.letter_world import (
-    BATCH,
     FIRST,
     INGESTED,
     NEXT_DAY,
@@ -25,7 +24,7 @@ from tests.support.letter_world import (
     uri,
 )
 from tests.support.memory_store import Died, Dying
-from tests.support.request_world import DAY, SOURCE_ID, RequestWorld, drain_requests, made
+from tests.support.request_world import BATCH, DAY, SOURCE_ID, RequestWorld, drain_requests, made
 
 BASE = ["1", "5", "52", "b"]
 MENDED = [*BASE, "c", "d"]

@@ -9,17 +9,8 @@ import pytest
 
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.requests.report import ReportLine
-from tests.support.letter_world import (
-    BATCH,
-    FIRST,
-    INGESTED,
-    NEXT_DAY,
-    RECORDS,
-    LetterWorld,
-    record_name,
-    uri,
-)
-from tests.support.request_world import DAY
+from tests.support.letter_world import FIRST, INGESTED, NEXT_DAY, LetterWorld, record_name, uri
+from tests.support.request_world import BATCH, DAY, RECORDS
 
 LETTER = f"{BATCH}.records"
 OTHER_BATCH = BATCH.replace("1", "2")

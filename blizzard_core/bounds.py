@@ -256,7 +256,7 @@ Test: test_costs.py::test_a_discovery_holds_a_bounded_scan_and_not_what_is_store
 CONNECTIONS = 64
 """Connections to the status page
 Beyond: the one that was heard of least lately is cut off
-Test: test_web.py::test_more_connections_than_there_may_be_cut_off_who_was_heard_of_least_lately
+Test: test_web.py::test_excess_connections_cut_off_the_longest_silent_one
 """
 STORY_CHARACTERS = 2048
 """Characters of a URI that the page is asked about
@@ -281,7 +281,7 @@ Test: test_source_page.py::test_what_is_no_batch_costs_the_history_itself_alone
 SHOWN_COMMIT_BYTES = 2 << 20
 """A commit of which the page tells
 Beyond: its beginning is told of, with a + behind the numbers
-Test: test_commits.py::test_of_a_long_commit_the_beginning_is_told
+Test: test_commits.py::test_a_long_commit_is_summarized_by_its_beginning
 """
 
 # --- Parquet files that Penguin commits ------------------------------------------------------
@@ -296,7 +296,7 @@ Test: test_file_contract.py::test_a_footer_that_is_said_to_be_a_gigabyte_is_not_
 FOOTERS_DECODED_BYTES = 96 << 20
 """Footers of a batch, decoded
 Beyond: the files behind wait for the next batch
-Test: test_file_contract.py::test_long_footers_are_kept_a_few_at_a_time_and_all_are_committed
+Test: test_file_contract.py::test_long_footers_are_read_a_few_at_a_time
 """
 FILE_COLUMNS = 10_000
 """Columns of a file

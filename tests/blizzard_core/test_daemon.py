@@ -52,7 +52,7 @@ def test_once_drains_without_waiting() -> None:
     assert clock.waits == []
 
 
-def test_forever_polls_at_the_interval_plus_jitter_and_at_once_after_work() -> None:
+def test_the_loop_waits_interval_plus_jitter_but_not_after_work() -> None:
     clock = InstantStop(stop_after=4)
     assert run_worker(scripted(True, False, False), FOREVER, clock) == 0
     assert clock.waits == [60.0, 5.0, 60.0, 5.0]
@@ -72,7 +72,7 @@ def test_a_worker_that_backs_off_is_called_as_well() -> None:
     assert clock.waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
-def test_errors_that_may_pass_are_backed_off_and_success_starts_over() -> None:
+def test_retryable_errors_back_off_until_a_success() -> None:
     clock = InstantStop(stop_after=6)
     x = Unavailable("x")
     steps: list[bool | BaseException] = [x, x, x, False, x]
@@ -103,7 +103,7 @@ def test_once_gives_up_after_a_bounded_number_of_tries() -> None:
     assert len(clock.waits) == ONCE_TRIES - 1
 
 
-def test_a_store_that_refuses_is_tried_again_by_a_daemon_and_told_at_once_by_once() -> None:
+def test_a_store_refusal_is_retried_unless_once() -> None:
     assert run_worker(scripted(AccessDenied("x")), ONCE, InstantStop()) == 1
     clock = InstantStop(stop_after=1)
     assert run_worker(scripted(AccessDenied("x")), FOREVER, clock) == 0
@@ -199,14 +199,14 @@ def test_a_renewed_secret_ends_the_daemon_to_be_started_again() -> None:
     assert not files
 
 
-def test_an_error_wins_over_a_renewed_secret_and_once_is_not_ended() -> None:
+def test_an_error_wins_over_a_renewed_secret() -> None:
     loop = replace(FOREVER, renewed=lambda: ["/run/secrets/key"], clock=count(step=99).__next__)
     assert run([scripted(False), scripted(ConfigError("c", []))], loop, threading.Event()) == 2
     assert run([scripted(True, False)], replace(loop, once=True), threading.Event()) == 0
 
 
 @pytest.mark.promise("G-025")
-def test_once_that_was_interrupted_is_not_done_and_a_daemon_that_was_stopped_is() -> None:
+def test_an_interrupt_is_an_error_only_for_once() -> None:
     stopped = threading.Event()
     stopped.set()
     assert run([scripted(True, False)], ONCE, stopped) == INTERRUPTED
@@ -227,7 +227,7 @@ class StoppedInACycle(ScriptedWorker):
         return super().cycle(stop)
 
 
-def test_who_was_stopped_while_it_looked_does_not_say_that_all_is_done() -> None:
+def test_a_worker_stopped_during_its_poll_is_not_done() -> None:
     assert run_worker(StoppedInACycle(iter([False])), ONCE, InstantStop()) == INTERRUPTED
     assert run_worker(StoppedInACycle(iter([False])), FOREVER, InstantStop()) == 0
 

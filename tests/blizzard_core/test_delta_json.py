@@ -107,7 +107,7 @@ class _CleanedUp(MemoryStorage):
 
 
 @pytest.mark.promise("G-201")
-def test_a_checkpoint_that_goes_meanwhile_is_not_taken_for_no_log() -> None:
+def test_a_vanishing_checkpoint_does_not_mean_an_empty_log() -> None:
     storage = _CleanedUp()
     _put(storage, f"{5:020d}.checkpoint.parquet", _ACTIONS)
     with pytest.raises(Unavailable, match="was cleaned up"):

@@ -62,7 +62,7 @@ def test_the_directory_that_one_stands_in_is_no_secret(monkeypatch: pytest.Monke
     assert line["b"] == "it was ***"
 
 
-def test_what_a_library_warns_of_has_no_trace_and_tells_its_error() -> None:
+def test_a_library_warning_has_its_error_and_no_trace() -> None:
     stream = io.StringIO()
     configure("info", stream)
     told = FileNotFoundError(2, "No such file or directory", "/run/token?sig=geheimgeheim")

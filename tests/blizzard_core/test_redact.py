@@ -134,7 +134,7 @@ def test_long_texts_are_searched_in_no_time() -> None:
         redacted(text)
 
 
-def test_values_of_the_configuration_are_masked_wherever_they_turn_up() -> None:
+def test_configured_secrets_are_masked_everywhere() -> None:
     learn({"AWS_SECRET_ACCESS_KEY": "geheim/+wort", "AWS_REGION": "us-east-1", "SAS": "kurz"})
     text = redacted("PUT geheim/+wort and geheim%2F%2Bwort in us-east-1, kurz")
     assert text == f"PUT {redact.MASK} and {redact.MASK} in us-east-1, kurz"

@@ -14,7 +14,7 @@ from blizzard_core import log
 from blizzard_core.log import RepeatFilter
 
 
-class Told:
+class LogCapture:
     """A logger over `RepeatFilter` whose clock is turned by hand."""
 
     def __init__(self, window_secs: float = 600) -> None:
@@ -31,7 +31,7 @@ class Told:
 
 
 def test_the_first_is_printed_and_one_per_window_with_the_count() -> None:
-    told = Told()
+    told = LogCapture()
     for _ in range(130):
         told.log(worker="p/s", error="no answer")
         told.now += 10
@@ -42,8 +42,8 @@ def test_the_first_is_printed_and_one_per_window_with_the_count() -> None:
     ]
 
 
-def test_the_last_state_is_printed_when_anything_is_logged_after_the_window() -> None:
-    told = Told()
+def test_the_last_repeat_is_printed_with_the_next_line() -> None:
+    told = LogCapture()
     for _ in range(5):
         told.log(error="no answer")
         told.now += 1
@@ -59,7 +59,7 @@ def test_the_last_state_is_printed_when_anything_is_logged_after_the_window() ->
 
 
 def test_the_last_state_is_printed_at_the_end() -> None:
-    told = Told()
+    told = LogCapture()
     for number in range(3):
         told.log(error=f"request {number} failed")
     held = json.loads(told.repeats.flush())
@@ -68,7 +68,7 @@ def test_the_last_state_is_printed_at_the_end() -> None:
 
 
 def test_every_line_is_accounted_for() -> None:
-    told = Told(window_secs=7)
+    told = LogCapture(window_secs=7)
     for number in range(500):
         told.log(error=f"id {number}", worker=f"w{number % 3}")
         told.now += 1
@@ -88,7 +88,7 @@ def test_every_line_is_accounted_for() -> None:
     ],
 )
 def test_what_differs_in_a_fact_is_printed(other: dict[str, str]) -> None:
-    told = Told()
+    told = LogCapture()
     facts = {"event": "e", "level": "warning", "worker": "p/s", "path": "a", "error": "no answer"}
     told.log(**facts)
     told.log(**{**facts, **other})
@@ -96,14 +96,14 @@ def test_what_differs_in_a_fact_is_printed(other: dict[str, str]) -> None:
 
 
 def test_the_same_file_failing_in_the_next_batch_is_the_same() -> None:
-    told = Told()
+    told = LogCapture()
     for number in range(3):
         told.log("file_failed", path="1-a", error="no answer", batch=f"b{number}", attempt=number)
     assert len(told.lines) == 1
 
 
 def test_facts_that_are_no_problem_are_never_held_back() -> None:
-    told = Told()
+    told = LogCapture()
     for _ in range(3):
         told.log("batch_done", "info")
     assert len(told.lines) == 3
@@ -111,7 +111,7 @@ def test_facts_that_are_no_problem_are_never_held_back() -> None:
 
 def test_memory_is_bounded_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "MAX_KINDS", 10)
-    told = Told()
+    told = LogCapture()
     for number in range(100):
         for _ in range(2):
             told.log(path=str(number))
@@ -131,7 +131,7 @@ def test_the_log_holds_back_and_flushes() -> None:
     assert (last["error"], last["repeated"]) == ("no answer 3", 2)
 
 
-def test_libraries_warnings_are_events_of_ours_with_secrets_masked() -> None:
+def test_library_warnings_become_events_with_masked_secrets() -> None:
     stream = io.StringIO()
     log.configure("info", stream)
     log.configure("info", stream)  # twice is once

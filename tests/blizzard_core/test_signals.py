@@ -1,4 +1,4 @@
-"""What a supervisor's and a person's signals do."""
+"""Signals of a supervisor and of a person."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def terminal() -> Iterator[int]:
 
 
 def shown_until(keyboard: int, text: str) -> str:
-    """What the terminal shows, up to a text."""
+    """Return the terminal's output up to a text."""
     shown = ""
     while text not in shown:
         shown += os.read(keyboard, 4096).decode()
@@ -62,7 +62,7 @@ def shown_until(keyboard: int, text: str) -> str:
 
 
 class Locked:
-    """What is set under a lock, as a `threading.Event` is."""
+    """An object that is set under a lock, as a `threading.Event` is."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -74,7 +74,7 @@ class Locked:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_that_meets_the_lock_it_needs_does_not_wait_for_itself(number: int) -> None:
+def test_a_signal_during_the_stop_lock_does_not_deadlock(number: int) -> None:
     stop = Locked()
     with stop_on_signals(stop, 20):
         with stop.lock:  # the handler runs in here

@@ -26,7 +26,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("text", [*ODD, *HOSTILE])
-def test_a_word_of_a_command_line_is_one_word_and_nothing_that_a_terminal_obeys(text: str) -> None:
+def test_a_shell_word_is_one_word_without_control_characters(text: str) -> None:
     word = shell_word(text)
     assert word.isprintable()
     if "\0" in text:

@@ -124,7 +124,7 @@ def test_vacuum_leaves_what_is_not_committed_yet(world: World) -> None:
     assert "c.parquet" in doomed
 
 
-def test_a_retention_below_the_tables_own_is_refused_and_deletes_nothing(world: World) -> None:
+def test_a_retention_below_the_tables_own_is_refused(world: World) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
     log = DeltaLog(world.table(), world.storage, world.pool)

@@ -1,4 +1,4 @@
-"""What `plan` and `reconcile --dry-run` tell is what `run` and `reconcile` do."""
+"""`plan` and `reconcile --dry-run` predict what `run` and `reconcile` do."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def refusals(forecast: Forecast) -> dict[str, str]:
 
 
 @pytest.mark.promise("G-104")
-def test_a_plan_refuses_what_the_poll_refuses_and_for_the_same_reason(world: World) -> None:
+def test_plan_and_poll_refuse_for_the_same_reasons(world: World) -> None:
     for path, (_, data) in BAD.items():
         world.put(path, data)
     world.put(f"{DAY}/c.parquet", {"id": [2], "new": [1]})
@@ -111,7 +111,7 @@ def test_a_plan_knows_what_is_not_ours_and_what_is_too_old(world: World) -> None
     assert refusals(told) == {f"{DAY}/f.parquet": BEYOND}
 
 
-def test_a_plan_reads_the_footers_of_one_commit_and_says_how_many_it_left(world: World) -> None:
+def test_a_plan_reads_one_commits_footers_and_counts_the_rest(world: World) -> None:
     for number in range(7):
         world.put(f"{DAY}/b{number}.parquet", {"id": [number]})
     storage: Any = CountingStorage(world.storage)

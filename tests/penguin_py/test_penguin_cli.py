@@ -103,7 +103,7 @@ def test_plan_run_and_status_tell_one_story(config: Path, tmp_path: Path) -> Non
         assert call(command, config).exit_code == 0
 
 
-def test_a_directory_of_duckdbs_becomes_a_table_once_the_pattern_takes_its_names(
+def test_duckdb_files_become_a_table_with_a_wider_pattern(
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "orders"
@@ -178,7 +178,7 @@ def test_validate_says_all_that_is_wrong(tmp_path: Path, config: Path) -> None:
     assert "nope" in result.stderr
 
 
-def test_validate_says_what_streaming_readers_see_of_sources_that_replace(tmp_path: Path) -> None:
+def test_validate_warns_streaming_readers_of_replacing_sources(tmp_path: Path) -> None:
     document = """
 pipelines:
   p:

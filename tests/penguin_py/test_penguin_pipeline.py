@@ -67,7 +67,7 @@ def test_files_become_a_partitioned_table_and_later_ones_join_it(any_world: Worl
     assert world.run(**BY_DATE) == 0  # a new process finds nothing either
 
 
-def test_one_log_entry_holds_the_new_table_its_adds_txn_and_commit_info(world: World) -> None:
+def test_a_new_table_is_one_log_entry_with_adds_and_txn(world: World) -> None:
     world.put("date=2024-01-01/a.parquet", {"id": [1]}, output_id="p/s/1/1/0")
     world.run(**BY_DATE)
     kinds = [next(iter(action)) for action in world.actions(0)]
@@ -203,7 +203,7 @@ def test_rows_with_one_output_id_are_committed_once(world: World) -> None:
     assert [row["id"] for row in world.rows()] == [1, 2]
 
 
-def test_schema_merge_adds_columns_and_refuses_what_readers_cannot_read(world: World) -> None:
+def test_schema_merge_refuses_unreadable_changes(world: World) -> None:
     world.put("a.parquet", {"id": [1], "f": [1.5]})
     world.run()
     world.put(
@@ -293,9 +293,7 @@ class Flaky:
 
 
 @pytest.mark.parametrize("error", [Unavailable("503"), AccessDenied("403")])
-def test_a_file_that_cannot_be_read_now_waits_and_is_not_quarantined(
-    world: World, error: Exception
-) -> None:
+def test_an_unreadable_file_waits_and_is_not_quarantined(world: World, error: Exception) -> None:
     for name in "abc":
         world.put(f"{name}.parquet", {"id": [ord(name)]})
     table = world.table()
@@ -599,7 +597,7 @@ def test_names_done_within_the_grace_period_are_not_stored_twice(world: World) -
     assert not day.done
 
 
-def test_a_damaged_mirror_is_a_warning_while_the_log_knows_and_an_error_otherwise(
+def test_a_damaged_mirror_is_an_error_only_without_commit_info(
     world: World,
 ) -> None:
     world.put("a.parquet", {"id": [1]})
@@ -719,7 +717,7 @@ def test_mirror_and_commit_info_hold_no_secrets(s3_world: World) -> None:
     assert "test-secret" not in repr(s3_world.table())
 
 
-def test_a_file_that_another_penguin_commits_while_it_is_looked_into_is_not_refused(
+def test_a_file_committed_by_another_penguin_is_not_refused(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ids of all commits are read as they are then, and the log as it was before."""
@@ -729,14 +727,14 @@ def test_a_file_that_another_penguin_commits_while_it_is_looked_into_is_not_refu
     slow = world.penguin()
     verdict = BatchPlanner.decide
 
-    def overtaken(
+    def decide_late(
         judge: BatchPlanner, state: Any, batch: Any, _known: Any, *more: Any
     ) -> BatchPlan:
         monkeypatch.undo()
         assert world.run() == 1
         return verdict(judge, state, batch, {"p/s/2/1/0"}, *more)
 
-    monkeypatch.setattr(BatchPlanner, "decide", overtaken)
+    monkeypatch.setattr(BatchPlanner, "decide", decide_late)
     with pytest.raises(CommitConflict, match=r"perhaps of b\.parquet"):
         slow.cycle(threading.Event())
     world.run(slow)

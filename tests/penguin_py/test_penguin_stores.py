@@ -1,4 +1,4 @@
-"""What a poll and a commit ask of a store, on the wire; and Azure, by the same cycle."""
+"""The requests of a poll and a commit, on the wire; and the same cycle on Azure."""
 
 from __future__ import annotations
 
@@ -67,9 +67,7 @@ def test_an_idle_poll_asks_for_one_manifest_of_each_source_more(
     assert len(of_kind(proxy, r"_blizzard/groups/p_(one|two)/0{19}1\.json")) == 2
 
 
-def test_each_footer_is_one_request_and_the_rest_does_not_depend_on_their_number(
-    wire: World, proxy: FaultProxy
-) -> None:
+def test_each_footer_costs_one_request(wire: World, proxy: FaultProxy) -> None:
     wire.put("date=2024-01-01/0.parquet", {"id": [0]})
     penguin = wire.penguin(**QUIET)
     others = []
@@ -84,9 +82,7 @@ def test_each_footer_is_one_request_and_the_rest_does_not_depend_on_their_number
     assert others[0] == others[1] <= 14, others
 
 
-def test_a_lost_answer_to_a_commit_over_http_loses_and_doubles_nothing(
-    wire: World, proxy: FaultProxy
-) -> None:
+def test_a_lost_commit_answer_over_http_is_harmless(wire: World, proxy: FaultProxy) -> None:
     wire.put("a.parquet", {"id": [1]})
     penguin = wire.penguin()
     wire.run(penguin)
@@ -103,7 +99,7 @@ def test_a_lost_answer_to_a_commit_over_http_loses_and_doubles_nothing(
     assert len(wire.delta_paths()) == 4
 
 
-def test_a_table_that_another_makes_at_the_same_moment_gets_its_files_once(
+def test_a_table_created_concurrently_gets_its_files_once(
     wire: World, proxy: FaultProxy, s3: S3Server
 ) -> None:
     wire.put("a.parquet", {"id": [1]})
@@ -126,7 +122,7 @@ def test_a_table_that_another_makes_at_the_same_moment_gets_its_files_once(
     assert wire.delta().version() == 0
 
 
-def test_azure_holds_a_table_from_its_first_commit_to_its_recovery(
+def test_azure_serves_a_table_from_commit_to_recovery(
     azurite: AzuriteServer, pool: Executor
 ) -> None:
     world = World(f"az://{azurite.new_container()}/lake/events", pool, azurite.options)

@@ -27,7 +27,7 @@ def world(tmp_path: Path, pool: Executor) -> World:
 
 
 class Panic(BaseException):
-    """What delta-rs throws when it gives up on itself; it is known by its name alone."""
+    """The exception of a delta-rs panic; only its name identifies it."""
 
 
 Panic.__name__ = "PanicException"
@@ -56,7 +56,7 @@ def named(*paths: str) -> Callable[[CommitPlan], bool]:
 
 
 @pytest.mark.parametrize("error", [lambda: DeltaError("no such thing"), lambda: Panic("gave up")])
-def test_the_file_that_spoils_a_commit_is_found_and_the_others_are_committed(
+def test_the_file_that_spoils_a_commit_is_isolated(
     world: World, error: Callable[[], BaseException]
 ) -> None:
     paths = [f"{number:04d}.parquet" for number in range(1, 101)]
@@ -77,7 +77,7 @@ def test_the_file_that_spoils_a_commit_is_found_and_the_others_are_committed(
     assert not tries
 
 
-def test_what_is_found_to_spoil_is_not_found_again_by_the_next_batch(world: World) -> None:
+def test_a_spoiling_file_is_not_tried_again_by_the_next_batch(world: World) -> None:
     for number in range(1, 41):
         world.put(f"{number:04d}.parquet", {"id": [number]})
     penguin, tries = failing(world, lambda: DeltaError("no"), named("0001.parquet"))
@@ -87,7 +87,7 @@ def test_what_is_found_to_spoil_is_not_found_again_by_the_next_batch(world: Worl
     assert tries == [40, 20, 10, 5, 2, 1, 1, 0, 2, 4, 8, 16, 9]
 
 
-def test_a_table_that_takes_no_commit_stops_the_daemon_and_blames_no_file(world: World) -> None:
+def test_a_table_without_commits_stops_the_daemon(world: World) -> None:
     for number in range(1, 4):
         world.put(f"{number:04d}.parquet", {"id": [number]})
     penguin, tries = failing(world, lambda: DeltaError("never"), lambda _plan: True)
@@ -107,9 +107,7 @@ def test_a_table_that_takes_no_commit_stops_the_daemon_and_blames_no_file(world:
         DeltaError("Kernel error: Error interacting with object store: Generic S3 error"),
     ],
 )
-def test_what_the_store_or_another_writer_did_is_tried_again_and_blames_no_file(
-    world: World, error: Exception
-) -> None:
+def test_store_errors_and_conflicts_blame_no_file(world: World, error: Exception) -> None:
     for number in range(1, 4):
         world.put(f"{number:04d}.parquet", {"id": [number]})
     down = [True]
@@ -125,9 +123,7 @@ def test_what_the_store_or_another_writer_did_is_tried_again_and_blames_no_file(
     assert not world.quarantined()
 
 
-def test_a_path_that_names_a_column_twice_does_not_decide_for_a_new_table(
-    tmp_path: Path, pool: Executor
-) -> None:
+def test_a_path_with_a_repeated_column_starts_no_table(tmp_path: Path, pool: Executor) -> None:
     world = World(str(tmp_path / "new"), pool)
     world.put("a=1/A=2/x.parquet", {"id": [1]})
     world.put("b=1/x.parquet", {"id": [2]})
@@ -136,9 +132,7 @@ def test_a_path_that_names_a_column_twice_does_not_decide_for_a_new_table(
     assert world.rows() == [{"id": 2, "b": "1"}]
 
 
-def test_a_file_that_spoils_the_first_commit_of_a_table_is_on_record(
-    tmp_path: Path, pool: Executor
-) -> None:
+def test_a_file_that_spoils_the_first_commit_is_quarantined(tmp_path: Path, pool: Executor) -> None:
     world = World(str(tmp_path / "new"), pool)
     for number in range(4):
         world.put(f"{number}.parquet", {"id": [number]})

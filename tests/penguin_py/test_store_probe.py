@@ -1,4 +1,4 @@
-"""What Penguin finds out about an object store before it acts there."""
+"""Penguin's probe of an object store before it acts there."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ def started(world: World, **settings: Any) -> TablePipeline:
 
 
 @pytest.mark.promise("G-028")
-def test_a_store_that_ignores_conditions_is_refused_before_the_first_commit(
-    wire: World, proxy: FaultProxy
-) -> None:
+def test_a_store_that_ignores_conditions_is_refused_at_once(wire: World, proxy: FaultProxy) -> None:
     proxy.dropped = CONDITIONS
     wire.put("a.parquet", {"id": [1]})
     for _ in range(2):  # the object that is left of the first time proves nothing
@@ -66,9 +64,7 @@ def test_a_store_that_ignores_conditions_is_refused_before_the_first_commit(
 
 
 @pytest.mark.promise("G-028")
-def test_a_state_file_is_not_taken_over_where_conditions_are_ignored(
-    wire: World, proxy: FaultProxy
-) -> None:
+def test_no_take_over_where_conditions_are_ignored(wire: World, proxy: FaultProxy) -> None:
     path = "_blizzard/x_checkpoint.json"
     for dropped in ("If-None-Match", "If-Match"):  # the second finds a file, and replaces it
         proxy.dropped = frozenset({dropped.lower()})
@@ -136,7 +132,7 @@ def test_a_clock_that_is_behind_makes_no_file_young(
 
 
 @pytest.mark.promise("G-030")
-def test_a_sweep_goes_by_the_stores_clock_also_when_it_was_put_right_since(
+def test_a_sweep_uses_the_stores_corrected_clock(
     wire: World, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed = 0.0

@@ -1,4 +1,4 @@
-"""What Penguin's page offers besides its own view: commits, the sources of a table, commands."""
+"""The extra parts of Penguin's page: commits, the sources of a table, commands."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ print("done")
 """
 
 
-def test_types_that_are_met_for_the_first_time_by_several_threads_end_no_process() -> None:
+def test_threads_decode_new_types_concurrently() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _STARTS], capture_output=True, text=True, timeout=300, check=False
     )

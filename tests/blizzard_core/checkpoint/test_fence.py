@@ -48,7 +48,7 @@ def epoch(storage: Storage) -> int:
     return found.epoch
 
 
-def test_each_start_raises_the_epoch_and_the_one_before_is_fenced(storage: Storage) -> None:
+def test_each_start_raises_the_epoch_and_fences_the_previous(storage: Storage) -> None:
     first, second = FencedFile(storage, PATH), FencedFile(storage, PATH)
     assert first.take(plain, lambda: {"a": 0}) is None
     first.save({"a": 1})
@@ -78,7 +78,7 @@ def test_who_was_replaced_is_told_so_also_when_it_only_asks() -> None:
         first.check()
 
 
-def test_a_file_that_was_removed_is_not_said_to_be_somebody_elses(storage: Storage) -> None:
+def test_a_removed_file_is_not_reported_as_taken_over(storage: Storage) -> None:
     file = FencedFile(storage, PATH)
     file.take(plain, dict)
     storage.delete(PATH)
@@ -88,7 +88,7 @@ def test_a_file_that_was_removed_is_not_said_to_be_somebody_elses(storage: Stora
         assert "taken over" not in str(error.value)
 
 
-def test_a_bucket_that_is_gone_answers_nothing_and_its_writer_goes_on_when_it_is_back(
+def test_a_writer_continues_when_a_missing_bucket_returns(
     s3: S3Server,
 ) -> None:
     bucket = s3.new_bucket()
@@ -208,7 +208,7 @@ def test_a_writer_that_is_not_understood_is_refused(writer: object) -> None:
     assert writer_of({"writer": {"id": "a", "epoch": 3}}, "x") == Writer("a", 3)
 
 
-def test_a_replaced_pipeline_stops_at_its_commit_point_and_no_row_comes_twice() -> None:
+def test_a_replaced_pipeline_stops_at_its_commit_point() -> None:
     world = World()
     world.put("d=1/1.ndjson", "r1")
     old = world.pipeline()
@@ -259,17 +259,17 @@ def test_a_replaced_daemon_says_so_and_not_that_state_is_lost() -> None:
 
 
 @pytest.mark.promise("G-021")
-def test_a_daemon_whose_successor_published_what_it_staged_says_that_it_was_replaced() -> None:
+def test_a_daemon_is_fenced_after_its_successor_published() -> None:
     world = World()
     world.put("date=2024-01-01/1.json", "a")
     old = world.pipeline()
 
-    def overtaken(operation: str, path: str) -> None:
+    def replace_first(operation: str, path: str) -> None:
         if operation == "put" and "/journal/" in path:
             world.sink.before_mutation = lambda *_: None
             world.drain()
 
-    world.sink.before_mutation = overtaken
+    world.sink.before_mutation = replace_first
     with pytest.raises(FencedError, match="taken over by writer"):
         old.cycle(threading.Event())
     assert world.rows() == ["a"]
@@ -323,7 +323,7 @@ def test_of_two_daemons_one_exits_with_3_and_no_row_comes_twice(
 
 
 @pytest.mark.promise("G-190")
-def test_a_daemon_whose_checkpoint_was_changed_ends_with_all_sources_and_the_next_goes_on(
+def test_a_changed_checkpoint_ends_the_daemon(
     tmp_path: Path,
 ) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))

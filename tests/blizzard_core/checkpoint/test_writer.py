@@ -1,4 +1,4 @@
-"""Who a writer is, whether it runs, and who may take a file over from it."""
+"""The writer of a state file: its identity, its liveness, and take-overs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def admitted(writer: Writer, *, person: bool) -> str:
 
 
 @pytest.mark.promise("G-024")
-def test_a_running_writer_is_left_alone_and_an_unknown_one_by_people(
+def test_take_over_is_refused_for_running_or_unknown_writers(
     other: subprocess.Popen[bytes],
 ) -> None:
     running, unknown, nameless = writer_at(other.pid), Writer("ab", 3, ELSEWHERE), Writer("ab", 3)
@@ -168,7 +168,7 @@ def pid_in_checkpoint(scenario: Scenario) -> int | None:
 
 
 @pytest.mark.promise("G-024")
-def test_a_second_daemon_leaves_the_first_alone_unless_it_insists(tmp_path: Path) -> None:
+def test_a_second_daemon_needs_take_over_to_replace_the_first(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))
     config = str(scenario.config)
     first = scenario.start("blizzard", "run", config)

@@ -1,4 +1,4 @@
-"""What output ids prove of sources, as versions of ``txn``."""
+"""The ``txn`` versions that output ids prove."""
 
 from __future__ import annotations
 

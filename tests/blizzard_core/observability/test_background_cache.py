@@ -1,4 +1,4 @@
-"""What a page has read for it: by whom, when, how often."""
+"""The background cache of the page: readers, times and frequency."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_nobody_waits_and_nothing_is_read_that_nobody_asked_for() -> None:
     assert reader.lookups.ask("a") == CachedDocument(1000.0, "a 1")
 
 
-def test_it_is_read_again_only_when_it_is_old_and_somebody_still_asks() -> None:
+def test_only_old_documents_in_demand_are_read_again() -> None:
     reader = Reader()
     reader.lookups.ask("a")
     reader.lookups.look()
@@ -167,7 +167,7 @@ def test_a_store_that_hangs_holds_up_itself_alone_and_says_so() -> None:
     assert (found.document, found.error) == ("hangs", "")
 
 
-def test_old_is_not_shown_as_new_and_is_not_late_when_nobody_asked() -> None:
+def test_old_documents_carry_an_error_only_while_in_demand() -> None:
     reader = Reader()
     reader.lookups.ask("a")
     reader.lookups.look()

@@ -46,7 +46,7 @@ def test_odd_commits_are_told_as_far_as_they_can_be() -> None:
 
 
 @pytest.mark.parametrize("timestamp", [10**400, 1e300, -1, True, None])
-def test_times_that_are_none_and_long_words_do_not_end_the_history(timestamp: Any) -> None:
+def test_invalid_times_and_long_words_do_not_end_the_history(timestamp: Any) -> None:
     raw = commit("a.parquet", rows=-5, timestamp=timestamp, operation="x" * 1_000_000)
     found = summarize_commit(raw, Entry(commit_path(0), len(raw), 5.0), "mem://lake")
     assert (found.at, found.rows) == (5.0, 0)
@@ -77,7 +77,7 @@ def test_a_hint_that_is_none_is_left_out() -> None:
         assert len(CommitTail(store).look()) == 1
 
 
-def test_of_a_long_commit_the_beginning_is_told() -> None:
+def test_a_long_commit_is_summarized_by_its_beginning() -> None:
     store = Counting()
     raw = commit(*(f"{'x' * 200}{n}.parquet" for n in range(20_000)))
     assert len(raw) > SHOWN_COMMIT_BYTES

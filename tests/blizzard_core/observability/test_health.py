@@ -69,9 +69,7 @@ def test_waiting_allows_for_the_interval_and_backoff(source: Activity, time: Tim
     assert not alive((source.pulse,), time.now).ok
 
 
-def test_a_running_job_may_be_silent_for_long_and_longer_for_more_bytes(
-    source: SourceActivity, time: Time
-) -> None:
+def test_a_job_may_be_silent_longer_for_more_bytes(source: SourceActivity, time: Time) -> None:
     batch = Batch("b", 1, "running", NOW, (Entry("a", 3_600_000_000, NOW),), NOW)
     source.cycle_began()
     source.batch_began(batch)
@@ -88,7 +86,7 @@ def test_a_running_job_may_be_silent_for_long_and_longer_for_more_bytes(
     assert not alive((source.pulse,), time.now).ok
 
 
-def test_publishing_beside_a_running_job_does_not_shorten_its_time(
+def test_publishing_does_not_shorten_the_time_of_a_running_job(
     source: SourceActivity, time: Time
 ) -> None:
     source.batch_began(Batch("b", 1, "running", NOW, (), NOW))
@@ -105,7 +103,7 @@ def ended(*steps: bool | BaseException) -> Pulse:
 
 
 @pytest.mark.parametrize("error", [StateError("x"), PipelineStopped("x")])
-def test_a_loop_that_ended_on_purpose_is_not_restarted_and_not_ready(
+def test_a_loop_that_ended_on_purpose_is_alive_and_not_ready(
     error: BlizzardError,
 ) -> None:
     pulse = ended(error)
@@ -137,7 +135,7 @@ def test_ready_after_the_first_poll_and_not_while_failing(source: SourceActivity
     assert ready((source.pulse,), NOW).ok
 
 
-def test_a_loop_whose_store_hangs_is_not_ready_and_one_that_runs_a_job_is(
+def test_a_hanging_store_makes_a_loop_unready_but_a_job_does_not(
     source: SourceActivity,
 ) -> None:
     assert ready((WORKING,), NOW + ANSWER_SECS).ok

@@ -41,7 +41,7 @@ def value(name: str, **labels: str) -> float:
 
 
 class Counts:
-    """How far samples have moved since it was made: other tests count in the same registry."""
+    """The change of samples since its creation: other tests use the same registry."""
 
     def __init__(self, *samples: tuple[str, dict[str, str]]) -> None:
         self._before = [(n, ls, REGISTRY.get_sample_value(n, ls) or 0.0) for n, ls in samples]
@@ -78,7 +78,7 @@ def test_the_documented_list_is_what_the_code_declares() -> None:
     assert documented() == declared()
 
 
-def test_everything_declared_is_in_the_registry_and_nothing_else_of_ours() -> None:
+def test_the_registry_holds_exactly_the_declared_metrics() -> None:
     scraped = {
         f"{f.name}_total" if f.type == "counter" else f.name
         for f in REGISTRY.collect()
@@ -222,7 +222,7 @@ def test_a_source_has_few_enough_series_for_hundreds_of_them() -> None:
     assert len(ours) < 120, Counter(each.name for each in ours).most_common(5)
 
 
-def test_lag_is_the_age_of_the_oldest_file_that_waits_and_grows_by_itself() -> None:
+def test_lag_is_the_age_of_the_oldest_waiting_file() -> None:
     world = World()
     of = {"target": "events/main"}
     world.engine.flaky["a.json"] = 1

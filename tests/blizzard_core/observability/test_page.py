@@ -120,9 +120,7 @@ def test_who_asks_too_much_at_once_is_told_to_wait() -> None:
 # In the browser.
 
 
-def test_hundreds_of_sources_take_two_screens_with_the_worst_first(
-    browser: Browser, many: Server
-) -> None:
+def test_hundreds_of_sources_take_two_screens_worst_first(browser: Browser, many: Server) -> None:
     with seen(browser, many, viewport={"width": 1920, "height": 970}) as page:
         tiles = page.locator(".tile")
         expect(tiles).to_have_count(300)
@@ -137,9 +135,7 @@ def test_hundreds_of_sources_take_two_screens_with_the_worst_first(
         assert page.inner_text("#verdict").count("ExpiredToken") == 1
 
 
-def test_a_search_finds_by_name_and_by_what_is_wrong_and_can_be_sent(
-    browser: Browser, many: Server
-) -> None:
+def test_a_search_by_name_or_problem_has_a_link(browser: Browser, many: Server) -> None:
     with seen(browser, many) as page:
         page.keyboard.press("/")
         page.keyboard.type("prices europe")
@@ -177,9 +173,7 @@ def test_an_answer_that_comes_after_a_search_does_not_undo_it(
         assert shown == 7
 
 
-def test_who_goes_by_keyboard_keeps_the_place_when_it_is_drawn_anew(
-    browser: Browser, many: Server
-) -> None:
+def test_keyboard_focus_survives_a_redraw(browser: Browser, many: Server) -> None:
     with seen(browser, many) as page:
         tile = page.locator(".tile").nth(20)
         tile.focus()
@@ -221,9 +215,7 @@ def test_a_few_can_be_lines_as_well(browser: Browser) -> None:
         expect(page.locator(".tile")).to_have_count(5)
 
 
-def test_a_source_has_a_page_with_its_history_penguin_and_commands(
-    browser: Browser, many: Server
-) -> None:
+def test_a_source_page_has_history_penguin_and_commands(browser: Browser, many: Server) -> None:
     with seen(browser, many, ONE) as page:
         expect(page.locator(".sheet tbody tr")).to_have_count(121, timeout=60_000)
         text = page.inner_text("#one")
@@ -307,7 +299,7 @@ def test_hostile_text_is_text_wherever_it_is_shown(browser: Browser) -> None:
     clock = page_world.Clock()
     world = page_world.providers(clock)
 
-    def told(uri: str) -> dict[str, Any]:
+    def read_story(uri: str) -> dict[str, Any]:
         text = "".join(HOSTILE)
         return {**page_world.story(uri), "reason": text, "source": None, "partition": text}
 
@@ -325,7 +317,7 @@ def test_hostile_text_is_text_wherever_it_is_shown(browser: Browser) -> None:
     def lookups(read: Any) -> BackgroundCache:
         return BackgroundCache("hostile", read, clock, elapsed, 9)
 
-    providers = replace(world, story=lookups(told), history=lookups(past))
+    providers = replace(world, story=lookups(read_story), history=lookups(past))
     panel = page_world.panel(1, providers_=providers)
     with panel.providers.open(), Server("127.0.0.1:0", panel) as server:
         with seen(browser, server, f"#/target/{page_world.names(1)[0]}") as page:

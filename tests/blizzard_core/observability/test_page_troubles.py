@@ -161,9 +161,7 @@ def test_a_source_that_is_gone_and_comes_back_is_drawn_again(browser: Browser, f
         expect(page.locator("#one .commands")).to_be_visible()
 
 
-def test_a_daemon_with_other_sources_between_two_answers_is_drawn(
-    browser: Browser, few: Server
-) -> None:
+def test_a_daemon_with_changed_sources_is_drawn(browser: Browser, few: Server) -> None:
     with seen(browser, few) as page:
         changed(page, "**/status.json", lambda document: document["targets"].pop())
         again(page)
@@ -171,9 +169,7 @@ def test_a_daemon_with_other_sources_between_two_answers_is_drawn(
         expect(page.locator("#verdict")).not_to_contain_text("cannot draw")
 
 
-def test_another_releases_page_is_loaded_though_not_time_and_again(
-    browser: Browser, few: Server
-) -> None:
+def test_the_page_of_another_release_is_loaded_once(browser: Browser, few: Server) -> None:
     with seen(browser, few) as page:
         changed(page, "**/overview.json", lambda document: document.update(page="another"))
         page.evaluate("window.mine = true")
@@ -196,9 +192,7 @@ def test_silence_is_dated_by_the_daemons_clock(browser: Browser, few: Server) ->
         )
 
 
-def test_what_could_not_be_read_again_is_said_beside_what_is_known(
-    browser: Browser, few: Server
-) -> None:
+def test_a_failed_read_is_shown_beside_the_last_result(browser: Browser, few: Server) -> None:
     error = "could not be read for 40 s"
 
     def late(document: dict[str, Any]) -> None:

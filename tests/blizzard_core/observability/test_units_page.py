@@ -68,7 +68,7 @@ def panel(*activities: SourceActivity) -> Panel:
     return Panel("blizzard", activities, NOW.timestamp)
 
 
-def test_units_are_drawn_by_time_and_value_with_a_sign_and_a_word_each(
+def test_units_are_drawn_by_time_and_value_with_sign_and_word(
     browser: Browser, activity: SourceActivity
 ) -> None:
     with Server("127.0.0.1:0", panel(activity)) as server, visited(browser, server.port) as visit:
@@ -110,7 +110,7 @@ def test_a_unit_tells_of_itself_by_pointer_and_by_keyboard(
         expect(told).to_contain_text("done 2019-01-01T00:00:00.000Z/one")
 
 
-def test_who_moves_in_the_grid_keeps_place_and_focus_when_it_is_drawn_anew(
+def test_grid_position_and_focus_survive_a_redraw(
     browser: Browser, activity: SourceActivity
 ) -> None:
     with Server("127.0.0.1:0", panel(activity)) as server, visited(browser, server.port) as visit:
@@ -126,7 +126,7 @@ def test_who_moves_in_the_grid_keeps_place_and_focus_when_it_is_drawn_anew(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_grid_of_thousands_is_light_and_scrolls_within_itself_on_a_phone(
+def test_a_grid_of_thousands_scrolls_within_itself_on_a_phone(
     browser: Browser, scheme: Any
 ) -> None:
     activity = SourceActivity("surveys/answers", "https://api.example", NOW.timestamp)
@@ -173,7 +173,7 @@ def test_sources_without_units_have_no_grid(browser: Browser) -> None:
         assert "UNITS BY TIME" not in visit.text().upper()
 
 
-def test_the_grid_is_made_when_somebody_looks_and_something_has_changed() -> None:
+def test_the_grid_is_drawn_only_when_visible_and_changed() -> None:
     now = NOW.timestamp()
     activity = SourceActivity("surveys/answers", "https://api.example", lambda: now)
     units_of(activity, STATE, LAYOUT)

@@ -1,4 +1,4 @@
-"""What is served: over HTTP by hand, and the status page in a real browser."""
+"""The web server over raw HTTP, and the status page in a real browser."""
 
 from __future__ import annotations
 
@@ -178,16 +178,16 @@ def test_a_client_that_says_nothing_keeps_nobody_waiting(world: World) -> None:
                 connection.close()
 
 
-def test_more_connections_than_there_may_be_cut_off_who_was_heard_of_least_lately(
+def test_excess_connections_cut_off_the_longest_silent_one(
     world: World,
 ) -> None:
     with serving(world) as (server, _):
-        first = begun(server.port)
+        first = open_unfinished_request(server.port)
         answered = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         others = []
         try:
             for number in range(CONNECTIONS * 3):
-                others.append(begun(server.port))
+                others.append(open_unfinished_request(server.port))
                 if number % 16 == 0:  # who goes on asking is kept
                     answered.request("GET", "/health")
                     assert answered.getresponse().read()
@@ -195,26 +195,26 @@ def test_more_connections_than_there_may_be_cut_off_who_was_heard_of_least_latel
             with contextlib.suppress(ConnectionResetError):
                 assert first.recv(1) == b""
 
-            def asked() -> int:
+            def open_connections() -> int:
                 assert Answer(server.port, "/health").status == 200
                 return open_connections(server.port)
 
             # The system may still count one that is being closed, not time and again.
-            assert any(asked() <= CONNECTIONS for _ in range(50))
+            assert any(open_connections() <= CONNECTIONS for _ in range(50))
         finally:
             for connection in (first, *others):
                 connection.close()
             answered.close()
 
 
-def begun(port: int) -> socket.socket:
+def open_unfinished_request(port: int) -> socket.socket:
     """A connection on which something was said, and no whole request."""
     wire = socket.create_connection(("127.0.0.1", port))
     wire.sendall(b"GET /")
     return wire
 
 
-def asking(port: int) -> socket.socket:
+def open_request(port: int) -> socket.socket:
     """A connection on which a request was sent."""
     wire = socket.create_connection(("127.0.0.1", port), timeout=60)
     wire.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -228,14 +228,14 @@ def answer_to(wire: socket.socket) -> bytes:
     return b""
 
 
-def test_who_asks_in_the_midst_of_a_flood_is_answered_before_it_is_the_oldest(
+def test_a_request_during_a_connection_flood_is_answered(
     world: World,
 ) -> None:
     panel = Panel("blizzard", [], lambda: world.now)
     found = Server("127.0.0.1:0", panel)
     # All of them wait to be taken, which begins once the server is entered.
-    wires = [asking(found.port)]
-    wires += [begun(found.port) for _ in range(CONNECTIONS + 40)]
+    wires = [open_request(found.port)]
+    wires += [open_unfinished_request(found.port) for _ in range(CONNECTIONS + 40)]
     try:
         with found:
             assert answer_to(wires[0]) == b"HTTP/1.1 200"
@@ -249,9 +249,9 @@ def test_probes_are_answered_beside_a_flood(world: World) -> None:
         others: list[socket.socket] = []
         try:
             for number in range(CONNECTIONS * 2):
-                others.append(begun(server.port))
+                others.append(open_unfinished_request(server.port))
                 if number % 16 == 0:
-                    others.append(asking(server.port))
+                    others.append(open_request(server.port))
                     assert answer_to(others[-1]) == b"HTTP/1.1 200"
         finally:
             for wire in others:
@@ -259,7 +259,7 @@ def test_probes_are_answered_beside_a_flood(world: World) -> None:
 
 
 def open_connections(port: int) -> int:
-    """How many the server holds open, as the system counts its own end."""
+    """Return the number of connections that the server holds open, from the system's view."""
     lines = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
     established = (line.split()[1] for line in lines if line.split()[3] == "01")
     return sum(int(place.rpartition(":")[2], 16) == port for place in established)
@@ -306,7 +306,7 @@ def test_on_this_machine_alone_other_names_are_refused(
         assert Answer(server.port, "/status.json", Host=host).status == 200
 
 
-def test_an_address_that_is_taken_is_told_at_once_and_a_free_one_is_given_back(
+def test_an_address_in_use_is_reported_at_once(
     world: World,
 ) -> None:
     panel = Panel("blizzard", [], lambda: world.now)

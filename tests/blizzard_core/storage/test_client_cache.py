@@ -31,7 +31,7 @@ def client(secs: float = 1, **options: Any) -> Client:
     return shared(partial(Client, Patience(read_secs=secs), **options))
 
 
-def test_the_same_call_gives_the_same_client_and_another_one_another() -> None:
+def test_equal_calls_share_a_client_and_others_do_not() -> None:
     first = client(client_kwargs={"endpoint_url": "a", "region_name": "b"}, key="k")
     same = client(key="k", client_kwargs={"region_name": "b", "endpoint_url": "a"})
     assert first is same
@@ -55,7 +55,7 @@ def test_a_forked_process_makes_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     assert client(key="forked") is not first
 
 
-def test_a_fork_while_another_thread_makes_a_client_holds_nobody_up() -> None:
+def test_a_fork_during_client_creation_blocks_nobody() -> None:
     making, forked = threading.Event(), threading.Event()
 
     def slow(**_options: Any) -> Client:

@@ -1,4 +1,4 @@
-"""What a store's own errors, option names and URIs become."""
+"""Conversion of store errors, option names and URIs."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_foreign_errors_become_ours_by_what_happened(
         ValueError(f"Connection string missing AccountKey={SECRET};"),
     ],
 )
-def test_what_clients_of_clouds_raise_is_one_line_without_secrets(error: Exception) -> None:
+def test_cloud_client_errors_are_one_line_without_secrets(error: Exception) -> None:
     told = str(wrap_error("s3://b/k", error))
     assert SECRET not in told
     assert "\n" not in told
@@ -157,7 +157,7 @@ def test_a_missing_file_of_the_client_is_no_missing_object(
             ask()
 
 
-def test_a_missing_object_is_told_from_a_missing_file_of_the_client() -> None:
+def test_a_missing_object_differs_from_a_missing_client_file() -> None:
     gone = os.strerror(errno.ENOENT)
     as_adlfs = FileNotFoundError(errno.ENOENT, gone, "container/x/a")
     assert type(wrap_error("az://container/x/a", as_adlfs)) is NotFound

@@ -154,12 +154,12 @@ def put_all(storage: Storage, paths: Iterable[str]) -> None:
 
 
 def has_directories(storage: Storage) -> bool:
-    """Whether one name cannot be an object and a directory."""
+    """Return whether one name cannot be both an object and a directory."""
     return isinstance(storage, LocalStorage) or type(storage) is ObjectStorage
 
 
 def between(paths: Iterable[str], after: str, until: str | None) -> list[str]:
-    """What a listing must hold, by brute force."""
+    """Return the expected listing, by brute force."""
     found = (p for p in paths if order_key(p) > order_key(after))
     return sorted(
         (p for p in found if until is None or order_key(p) < order_key(until)), key=order_key
@@ -262,9 +262,7 @@ def test_a_name_is_the_object_that_was_listed_and_never_another(
 
 @pytest.mark.promise("G-189")
 @pytest.mark.parametrize("path", DOTTED)
-def test_azure_is_not_asked_for_a_name_that_its_url_would_resolve(
-    azurite: AzuriteServer, path: str
-) -> None:
+def test_azure_refuses_names_that_a_url_would_resolve(azurite: AzuriteServer, path: str) -> None:
     storage = open_storage(f"az://{azurite.new_container()}/some/prefix", azurite.options)
     storage.put_atomic("x.ndjson", b"another")
     for action in (storage.read, storage.open_input, storage.stat, storage.delete):
@@ -333,7 +331,7 @@ def test_a_conditional_write_needs_the_version_that_is_there(storage: Storage) -
     assert storage.read("state/a.json") == b"unconditional"
 
 
-def test_a_conditional_write_does_not_bring_a_deleted_object_back(storage: Storage) -> None:
+def test_a_conditional_write_does_not_restore_a_deleted_object(storage: Storage) -> None:
     version = storage.put_if("state/a.json", b"one", None)
     storage.delete("state/a.json")
     with pytest.raises(Conflict):
@@ -409,7 +407,7 @@ def test_gcs_sends_only_what_lies_between_the_bounds(gcs: GcsServer) -> None:
     assert [(page.requests, page.keys, len(page.entries)) for page in pages] == [(1, 10, 9)]
 
 
-def test_azure_reads_the_levels_of_the_range_and_not_what_lies_beside(
+def test_azure_reads_only_the_levels_of_the_range(
     azurite: AzuriteServer,
 ) -> None:
     storage = open_storage(f"az://{azurite.new_container()}/x", azurite.options)
@@ -526,10 +524,10 @@ def deep_place(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", str(place)], check=True)  # it is everywhere
 
 
-def test_directories_as_deep_as_anybody_makes_them_end_no_listing(
+def test_very_deep_directories_end_no_listing(
     deep_place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever may write to a source decides how deep it is."""
+    """A writer of a source decides its depth."""
     configure("info")
     (deep_place / "a.json").write_bytes(b"x")
     (deep_place / "z.json").write_bytes(b"x")
@@ -547,7 +545,7 @@ def test_directories_as_deep_as_anybody_makes_them_end_no_listing(
     assert len(told[0]) < 5000
 
 
-def test_links_to_directories_of_a_local_source_are_not_followed_and_told_once(
+def test_directory_links_are_skipped_with_one_warning(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "real/date=1").mkdir(parents=True)
@@ -568,7 +566,7 @@ def test_links_to_directories_of_a_local_source_are_not_followed_and_told_once(
     assert [path for path in paths if source.stat(path)] == ["2.json", "date=1/1.json"]
 
 
-def test_links_out_of_a_local_source_are_no_files_and_are_never_read(tmp_path: Path) -> None:
+def test_links_out_of_a_local_source_are_never_read(tmp_path: Path) -> None:
     source = open_source(str(tmp_path / "raw"), {})
     (tmp_path / "raw/d").mkdir(parents=True)
     (tmp_path / "raw2").mkdir()
@@ -597,7 +595,7 @@ def test_links_out_of_a_local_source_are_no_files_and_are_never_read(tmp_path: P
 
 @pytest.mark.parametrize("opened", [open_source, open_storage])
 @pytest.mark.parametrize("way", ["read", "open_input", "read_range"])
-def test_a_pipe_or_device_that_took_a_files_place_is_not_waited_for(
+def test_a_pipe_or_device_in_a_files_place_does_not_block(
     tmp_path: Path, opened: Callable[..., Storage], way: str
 ) -> None:
     os.mkfifo(tmp_path / "1.json")
@@ -656,9 +654,7 @@ def test_state_and_letters_on_a_local_disk_are_nobody_elses(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a/.."])
-def test_paths_that_lead_out_of_a_local_root_by_their_text_are_refused(
-    tmp_path: Path, path: str
-) -> None:
+def test_paths_with_dots_out_of_a_local_root_are_refused(tmp_path: Path, path: str) -> None:
     (tmp_path / "x").write_bytes(b"theirs")
     storage = open_storage(str(tmp_path / "root"), {})
     storage.put_atomic("a/b", b"ours")

@@ -110,7 +110,7 @@ def test_a_rule_that_files_might_break_is_refused_by_name(world: World, rule: st
         world.run()
 
 
-def test_a_compaction_that_died_is_known_also_in_a_table_that_says_not_when_it_was_made(
+def test_a_dead_compaction_is_recognised_without_a_creation_time(
     world: World,
 ) -> None:
     """``createdTime`` is optional: without it no file is older than the table."""

@@ -1,4 +1,4 @@
-"""What a refusal advises works: the table that it leads to is taken.
+"""The advice of a refusal works: the resulting table is accepted.
 
 The logs are written by hand as Delta's own commands leave them, since no Spark with Delta is
 there: https://github.com/delta-io/delta, `PreDowngradeTableFeatureCommand.scala` and
@@ -100,9 +100,7 @@ def test_a_feature_is_dropped_with_its_history(world: World, name: str) -> None:
 
 @pytest.mark.promise("G-181")
 @pytest.mark.parametrize("name", ["typeWidening", "deletionVectors"])
-def test_a_feature_that_is_dropped_without_history_says_what_is_left(
-    world: World, name: str
-) -> None:
+def test_a_feature_dropped_without_history_names_the_rest(world: World, name: str) -> None:
     make(world, with_features(*LEGACY, name))
     protected = with_features(*LEGACY, "checkpointProtection")
     commit(world, 1, added(world, "spark.parquet", 1))

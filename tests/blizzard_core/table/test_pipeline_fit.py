@@ -1,4 +1,4 @@
-"""What is refused before the first batch is what Penguin would refuse of every file."""
+"""The check before the first batch agrees with Penguin's check of every file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_fits_is_not_mentioned() -> None:
     assert fit(None, columns(id=pa.int32())) == Fit()
 
 
-def test_every_column_that_does_not_fit_is_named_with_both_types_and_a_way_out() -> None:
+def test_each_unfit_column_is_named_with_types_and_remedy() -> None:
     found = fit(
         columns(id=pa.int32(), name=pa.string(), day=pa.date32()),
         columns(id=pa.int64(), name=pa.int64(), day=pa.date32(), NAME2=pa.string()),
@@ -54,7 +54,7 @@ def test_every_column_that_does_not_fit_is_named_with_both_types_and_a_way_out()
     assert "CAST it in `transform`" in other
 
 
-def test_under_strict_a_new_column_is_refused_with_the_settings_name() -> None:
+def test_strict_refuses_a_new_column_and_names_the_setting() -> None:
     (found,) = fit(columns(id=pa.int64()), columns(id=pa.int64(), a=pa.int8()), _strict()).refused
     assert "'a'" in found
     assert "schema_evolution to merge" in found
@@ -71,7 +71,7 @@ def test_a_required_column_that_is_lacking_is_refused() -> None:
     assert "lacks column 'id', which the table requires" in found
 
 
-def test_nulls_where_the_table_has_none_are_told_and_refuse_nothing() -> None:
+def test_nulls_in_a_required_column_are_a_warning_only() -> None:
     table = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     found = fit(table, columns(id=pa.int64()))
     assert found.refused == ()
@@ -105,7 +105,7 @@ def test_partitions_that_the_table_reads_are_taken() -> None:
                ("day", "n")) == Fit()  # fmt: skip
 
 
-def test_too_many_new_columns_are_refused_by_the_tables_own_bound() -> None:
+def test_too_many_new_columns_exceed_the_tables_limit() -> None:
     many = columns(id=pa.int64(), **{f"c{n}": pa.int8() for n in range(5)})
     (found,) = fit(
         columns(id=pa.int64()), many, SchemaRules({}, "merge", max_new_columns=4)
@@ -113,7 +113,7 @@ def test_too_many_new_columns_are_refused_by_the_tables_own_bound() -> None:
     assert "max_new_columns is 4" in found
 
 
-def test_a_type_that_delta_has_none_for_is_refused_of_a_new_table_too() -> None:
+def test_a_type_unknown_to_delta_is_refused_for_a_new_table() -> None:
     (found,) = fit(None, columns(id=pa.uint64())).refused
     assert "uint64" in found
 
@@ -161,7 +161,7 @@ RULES = st.builds(
 
 @settings(max_examples=600)
 @given(schemas(), schemas(), RULES)
-def test_what_is_refused_is_what_penguin_refuses_of_a_file_without_nulls(
+def test_the_check_agrees_with_penguin_for_files_without_nulls(
     table: pa.Schema, written: pa.Schema, rules: SchemaRules
 ) -> None:
     if made := fit(None, table, rules).refused:
@@ -206,7 +206,7 @@ def _value(kind: pa.DataType) -> object:
     return True if pa.types.is_boolean(kind) else 1
 
 
-def test_columns_too_deep_or_too_many_for_any_file_are_refused_before_there_is_one() -> None:
+def test_too_deep_or_too_many_columns_are_refused_in_advance() -> None:
     kind: pa.DataType = pa.int64()
     for _ in range(FILE_LEVELS - 1):
         kind = pa.list_(kind)

@@ -49,7 +49,7 @@ def closed(progress: Progress, limit: int, now: float = TODAY, **more: Any) -> P
 
 
 @pytest.mark.promise("G-123")
-def test_heads_at_rest_above_one_that_is_written_to_keep_a_partition_each() -> None:
+def test_unused_heads_above_a_used_one_keep_one_partition() -> None:
     dead = [f"{number:03d}" for number in range(1, 101)]
     paths = [*files(dead, range(-30, -20)), *files(["000"], range(-9, 1))]
     progress = closed(passed(Progress(depth=2), paths), 4)
@@ -85,7 +85,7 @@ def test_the_head_of_a_partition_is_what_lies_before_its_time(partition: str, he
     assert head_of(partition) == head
 
 
-def test_old_partitions_of_each_head_close_and_the_source_has_no_floor() -> None:
+def test_old_partitions_close_per_head_without_a_source_floor() -> None:
     progress = closed(passed(Progress(depth=2), files(("ap", "eu", "us"), range(-9, 1))), 2)
     assert progress.floor is None
     assert progress.floors == {f"region={r}": f"region={r}/{day(-1)}" for r in ("ap", "eu", "us")}
@@ -98,7 +98,7 @@ def test_old_partitions_of_each_head_close_and_the_source_has_no_floor() -> None
 
 
 @pytest.mark.promise("G-122")
-def test_a_poll_costs_tracked_partitions_whatever_lies_in_closed_ones() -> None:
+def test_poll_cost_is_independent_of_closed_partitions() -> None:
     costs = []
     for days in (3, 60):
         paths = files(("ap", "eu", "us"), range(1 - days, 1))
@@ -112,7 +112,7 @@ def test_a_poll_costs_tracked_partitions_whatever_lies_in_closed_ones() -> None:
     assert costs[0][0] == 7
 
 
-def test_closed_ranges_are_jumped_over_and_what_lies_between_heads_is_listed() -> None:
+def test_closed_ranges_are_skipped_and_gaps_between_heads_listed() -> None:
     progress = closed(passed(Progress(depth=2), files(("ap", "eu"), range(-2, 1))), 1)
     assert gaps(progress) == (
         Gap("", "region=ap/"),
@@ -132,7 +132,7 @@ def test_numbered_heads_are_heads_of_their_own() -> None:
     assert progress.floor is None  # although the newest of the family is each tenant's
 
 
-def test_a_head_that_rests_keeps_its_newest_partitions_and_is_gone_on_with() -> None:
+def test_an_unused_head_can_be_written_again() -> None:
     paths = [*files(("ap",), range(-90, -80)), *files(("eu", "us"), range(-9, 1))]
     progress = closed(passed(Progress(depth=2), paths), 3)
     assert progress.floor is None
@@ -140,7 +140,7 @@ def test_a_head_that_rests_keeps_its_newest_partitions_and_is_gone_on_with() -> 
     assert is_new(progress, f"region=ap/{day(0)}/a")
 
 
-def test_more_heads_than_may_be_tracked_close_the_lowest_that_nobody_writes_to() -> None:
+def test_excess_heads_close_the_lowest_unused_one() -> None:
     rest = files((f"a{number}" for number in range(5)), (-30, -29))
     progress = passed(Progress(depth=2), [*rest, *files(("eu", "us"), range(-9, 1))])
     found = closed(progress, 3)
@@ -208,7 +208,7 @@ def test_names_in_grace_hold_the_floor_of_their_head_only() -> None:
     }
 
 
-def test_files_above_the_partition_depth_hold_it_and_stay_tracked() -> None:
+def test_files_above_the_partition_depth_hold_the_floor() -> None:
     progress = passed(Progress(depth=2), [*files(("eu",), range(-3, 1)), "region=eu/a"])
     found = closed(progress, 1)
     assert found.floors == {}  # "region=eu/a" sorts below the days
@@ -221,7 +221,7 @@ def test_files_above_the_partition_depth_hold_it_and_stay_tracked() -> None:
 # -- the checkpoint ------------------------------------------------------------------
 
 
-def test_a_checkpoint_with_floors_is_refused_by_releases_that_know_of_none() -> None:
+def test_releases_without_floors_refuse_a_checkpoint_with_them() -> None:
     progress = closed(passed(Progress(depth=2), files(("ap", "eu"), range(-3, 1))), 1)
     document = progress_to_json(progress, TODAY)
     assert document["schema_version"] == FLOORS_VERSION
@@ -250,7 +250,7 @@ def test_floors_that_are_not_understood_are_refused(floors: dict[str, Any]) -> N
 
 
 class HeadModel(Model):
-    """Where there are no more heads than may be tracked, only names of one head count."""
+    """Only names of one head count while the number of heads is within the limit."""
 
     def promised(self, path: str) -> bool:
         depth = self.progress.depth or 0
@@ -293,7 +293,7 @@ ODD = st.sampled_from(["{}/a", "{}/x", "{}/late/a", "{}/date=2024/a", "late/{}/b
     tracked=st.integers(1, 3),
     limit=st.sampled_from([None, None, 1, 4]),
 )
-def test_with_more_heads_than_may_be_tracked_the_order_of_the_source_counts(
+def test_with_excess_heads_the_order_of_names_counts(
     story: Rounds, batch: int, tracked: int, limit: int | None
 ) -> None:
     """Files above the depth and in odd partitions among them."""
@@ -333,7 +333,7 @@ def fill(world: World, paths: Iterable[str]) -> None:
 
 
 @pytest.mark.promise("G-010")
-def test_a_new_region_between_closed_ones_and_one_that_starts_again_are_ingested() -> None:
+def test_new_and_resumed_regions_are_ingested() -> None:
     world = region_world()
     first = [*files(("ap", "us"), range(-30, 1)), *files(("old",), range(-90, -80))]
     fill(world, first)
@@ -357,7 +357,7 @@ def test_a_new_region_between_closed_ones_and_one_that_starts_again_are_ingested
     assert world.letters() == []
 
 
-def test_what_comes_below_a_heads_floor_is_found_by_the_sweep_and_has_a_letter() -> None:
+def test_a_file_below_a_heads_floor_becomes_a_dead_letter() -> None:
     world = region_world(late_sweep_interval="1000s")
     first = files(("ap", "us"), range(-30, 1))
     fill(world, first)

@@ -48,7 +48,7 @@ def scanned(
 PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
 
-def test_split_takes_leading_components_and_joined_puts_them_back() -> None:
+def test_joined_is_the_inverse_of_split() -> None:
     assert split("date=1/hour=2/f.json", 2) == ("date=1/hour=2", "f.json")
     assert split("date=1/hour=2/sub/f.json", 2) == ("date=1/hour=2", "sub/f.json")
     assert split("date=1/f.json", 2) == ("date=1", "f.json")
@@ -83,7 +83,7 @@ def test_the_state_goes_from_initial_to_active_to_idle_and_back() -> None:
     assert done(idle, "d=1/b").state == "Active"
 
 
-def test_partitions_advance_on_their_own_and_the_global_watermark_is_the_highest_path() -> None:
+def test_partitions_advance_alone_and_the_highest_path_is_global() -> None:
     progress = done(Progress(depth=1), "d=2/a", "d=1/z", "d=1/b")
     assert progress.value == "d=2/a"
     assert {p: k.watermark for p, k in progress.partitions.items()} == {"d=1": "z", "d=2": "a"}
@@ -91,7 +91,7 @@ def test_partitions_advance_on_their_own_and_the_global_watermark_is_the_highest
     assert not is_new(progress, "d=1/b")
 
 
-def test_a_partition_without_a_watermark_is_new_as_a_whole_also_below_the_tracked_ones() -> None:
+def test_a_partition_without_a_watermark_is_entirely_new() -> None:
     progress = done(Progress(depth=1), "d=5/a")
     assert is_new(progress, "d=4/a")
     assert is_new(progress, "d=6/a")
@@ -105,14 +105,14 @@ def test_partitions_below_the_floor_are_closed() -> None:
     assert not is_new(progress, "d=3-late/a")
 
 
-def test_a_file_above_the_partition_depth_is_closed_below_the_floor_like_any_other() -> None:
+def test_a_shallow_file_below_the_floor_is_closed() -> None:
     """Its directory is tracked, and no listing comes there."""
     progress = done(Progress(depth=2, floor="d=3/h=1"), "d=3/x")
     assert not is_new(progress, "d=3/a")
     assert is_new(progress, "d=3/i")
 
 
-def test_while_only_files_at_the_root_are_known_every_directory_is_new() -> None:
+def test_every_directory_is_new_while_only_root_files_are_known() -> None:
     progress = passed(Progress(), ["x.json"])
     assert progress.depth is None
     assert is_new(progress, "d=1/a")
@@ -123,7 +123,7 @@ def test_while_only_files_at_the_root_are_known_every_directory_is_new() -> None
 # -- grace -------------------------------------------------------------------------
 
 
-def test_within_the_grace_period_a_file_below_the_watermark_is_new_once() -> None:
+def test_a_file_below_the_watermark_is_new_once_within_grace() -> None:
     progress = done(Progress(depth=1), "d=1/m")
     assert is_new(progress, "d=1/c")
     progress = done(progress, "d=1/c", seen=NOW + 1)
@@ -131,7 +131,7 @@ def test_within_the_grace_period_a_file_below_the_watermark_is_new_once() -> Non
     assert progress.partitions["d=1"].watermark == "m"  # never goes back
 
 
-def test_a_scan_that_began_after_the_grace_period_moves_the_scan_start_when_it_is_over() -> None:
+def test_a_scan_begun_after_grace_moves_the_scan_start() -> None:
     progress = done(Progress(depth=1), "d=1/m")
     progress = scanned(progress, NOW + GRACE + CLOCK_STEP_SECS)
     assert progress.partitions["d=1"] == PartitionProgress("m", "m", {})
@@ -139,13 +139,13 @@ def test_a_scan_that_began_after_the_grace_period_moves_the_scan_start_when_it_i
     assert progress.state == "Active"  # nothing was done, so nothing changes
 
 
-def test_a_scan_that_began_before_that_moves_nothing_however_late_it_ended() -> None:
+def test_a_scan_begun_within_grace_moves_nothing() -> None:
     progress = done(Progress(depth=1), "d=1/m")
     began = NOW + GRACE + CLOCK_STEP_SECS - 0.01
     assert scanned(progress, began, ended=NOW + 99 * GRACE) == progress
 
 
-def test_batches_move_no_scan_start_however_long_ago_their_files_were_seen() -> None:
+def test_batches_never_move_the_scan_start() -> None:
     progress = done(Progress(depth=1), "d=1/m")
     for number in range(3):
         progress = done(progress, f"d=1/{number}", seen=NOW + 10 * GRACE * number)
@@ -153,7 +153,7 @@ def test_batches_move_no_scan_start_however_long_ago_their_files_were_seen() -> 
     assert is_new(progress, "d=1/c")
 
 
-def test_names_that_are_seen_later_stay_in_grace_beside_those_that_are_over() -> None:
+def test_names_seen_later_stay_in_grace_longer() -> None:
     progress = done(Progress(depth=1), "d=1/m", "d=1/c")
     progress = done(progress, "d=1/d", "d=1/z", seen=NOW + 10)
     progress = scanned(progress, NOW + GRACE + CLOCK_STEP_SECS)
@@ -161,13 +161,13 @@ def test_names_that_are_seen_later_stay_in_grace_beside_those_that_are_over() ->
     assert progress.partitions["d=1"] == PartitionProgress("z", "m", {"z": NOW + 10})
 
 
-def test_a_clock_that_was_ahead_begins_the_grace_period_anew_and_never_ends_it_early() -> None:
+def test_a_clock_that_was_ahead_restarts_the_grace_period() -> None:
     progress = done(done(Progress(depth=1), "d=1/a"), "d=1/b", seen=NOW + 1e6)
     assert clamp_progress(progress, NOW + 2e6) is progress
     assert clamp_progress(progress, NOW + 5).partitions["d=1"].done == {"a": NOW, "b": NOW + 5}
 
 
-def test_a_pending_file_holds_the_watermark_and_the_scan_start_below_itself() -> None:
+def test_a_pending_file_holds_watermark_and_scan_start() -> None:
     progress = done(Progress(depth=1), "d=1/a", "d=1/c", waits=["d=1/b"])
     assert progress.partitions["d=1"].watermark == "a"
     later = scanned(progress, NOW + 10 * GRACE, "d=1/b")
@@ -180,7 +180,7 @@ def test_a_pending_file_holds_the_watermark_and_the_scan_start_below_itself() ->
     assert settled_.partitions["d=1"] == PartitionProgress("c", "c", {})
 
 
-def test_a_scan_that_was_cut_moves_scan_starts_up_to_where_it_was_cut() -> None:
+def test_an_incomplete_scan_moves_scan_starts_up_to_its_end() -> None:
     progress = done(Progress(depth=1), "d=1/a", "d=2/a", "d=2/m", "d=3/a")
     cut = scanned(progress, NOW + 10 * GRACE, until="d=2/k")
     assert {p: k.before for p, k in cut.partitions.items()} == {"d=1": "a", "d=2": "a", "d=3": None}
@@ -196,7 +196,7 @@ def three_days(seen: float = NOW) -> Progress:
     return done(Progress(depth=1), "d=1/a", "d=2/a", "d=3/a", seen=seen)
 
 
-def test_the_floor_rises_up_to_the_partitions_that_are_to_be_tracked() -> None:
+def test_the_floor_rises_to_the_tracked_partitions() -> None:
     days = [f"d=1970-01-0{day}" for day in (1, 2, 3)]
     three = done(Progress(depth=1), *(f"{day}/a" for day in days), seen=NOW)
     progress = raise_floors(scanned(three, NOW + 10 * GRACE), 2, None, (), NOW)
@@ -252,7 +252,7 @@ def test_what_tells_no_time_stays_open_below_a_floor(head: str) -> None:
     assert (later.floors.get("region=eu") if head else later.floor) == f"{head}date=1970-01-05"
 
 
-def test_the_floor_rises_with_the_lookback_but_not_beyond_the_highest_that_is_over() -> None:
+def test_the_floor_follows_the_lookback() -> None:
     over = scanned(three_days(), NOW + 10 * GRACE)
     assert raise_floors(over, 9, "d=2", (), NOW).floor == "d=2"
     assert raise_floors(over, 9, "d=7", (), NOW).floor == "d=3"
@@ -275,7 +275,7 @@ def test_the_floor_rises_over_nothing_that_is_not_done(pending: str, floor: str 
     assert raise_floors(over, 1, "d=9", [pending], NOW).floor == floor
 
 
-def test_odd_partitions_neither_close_those_named_by_a_time_nor_count_with_them() -> None:
+def test_odd_partitions_do_not_count_with_timed_ones() -> None:
     days = [f"date=2024-01-{day:02}/a" for day in (1, 2, 3)]
     odd = [f"zz-{number}/a" for number in range(9)]
     progress = passed(Progress(depth=1), [*days, *odd])
@@ -316,7 +316,7 @@ def test_the_time_that_a_partition_is_named_by(partition: str, seconds: float | 
         [f"date=2001-09-09T23-59-{i:02}" for i in range(60)],
     ],
 )
-def test_another_family_of_partitions_does_not_close_the_one_that_is_written_to(
+def test_another_family_does_not_close_partitions_in_use(
     others: list[str],
 ) -> None:
     now = 1_000_000_000.0  # 2001-09-09
@@ -334,7 +334,7 @@ def test_another_family_of_partitions_does_not_close_the_one_that_is_written_to(
 # -- listing -------------------------------------------------------------------------
 
 
-def test_gaps_lie_before_between_and_behind_the_tracked_partitions() -> None:
+def test_gaps_surround_the_tracked_partitions() -> None:
     progress = Progress(
         "Active",
         "d=3/x",
@@ -354,7 +354,7 @@ def test_gaps_lie_before_between_and_behind_the_tracked_partitions() -> None:
     )
 
 
-def test_a_partition_in_which_no_scan_start_is_known_needs_no_gap_of_its_own() -> None:
+def test_a_partition_without_a_scan_start_needs_no_gap() -> None:
     progress = done(passed(Progress(depth=1), ["d=1/b", "d=3/x"]), "d=2/a", "d=4/a")
     assert gaps(progress) == (Gap("", "d=1/"), Gap("d=1/b", "d=3/"), Gap("d=3/x", None))
     assert gaps(three_days()) == (Gap("", None),)
@@ -403,7 +403,7 @@ PATHS = st.builds(lambda parts, name: "/".join([*parts, name]), st.lists(PARTS, 
     tracked=st.sampled_from([None, 1, 2]),
     limit=st.sampled_from([None, 1, 4]),
 )
-def test_what_appears_within_grace_of_the_scan_that_saw_a_higher_name_is_done_exactly_once(
+def test_a_name_within_grace_of_a_higher_one_is_done_once(
     story: Rounds,
     batch: int,
     pages: int,
@@ -427,14 +427,14 @@ PLACES = ("d=1970-01-01", "d=1970-01-02", "d=1970-01-03", "d=1")
     tracked=st.sampled_from([None, 1]),
     limit=st.sampled_from([None, None, 1]),
 )
-def test_what_appears_while_a_scan_goes_on_is_not_lost_behind_its_cursor(
+def test_names_behind_the_cursor_of_a_scan_are_not_lost(
     story: Rounds, tracked: int | None, limit: int | None
 ) -> None:
     """Few places, one name a page, and scans that take as long as the grace period."""
     check_promise(Model(GRACE / 2, 1, Progress(depth=1), tracked, limit), story, 2)
 
 
-def test_a_poll_costs_tracked_partitions_plus_one_whatever_is_stored() -> None:
+def test_a_poll_costs_tracked_partitions_plus_one() -> None:
     costs = []
     for old in (10, 400):
         storage = MemoryStorage()

@@ -1,4 +1,4 @@
-"""What can ruin a Delta table for its readers, each met by the guard that stands against it.
+"""Dangers to readers of a Delta table, each with its guard.
 
 Two halves in most tests: the danger is real with the library in use (so the guard
 is not there for nothing), and Penguin does not walk into it.
@@ -53,7 +53,7 @@ def commit_by_hand(
         ("timestamp", "2024-01-01 00%3A00%3A00", "yesterday"),
     ],
 )
-def test_a_partition_value_that_does_not_parse_never_reaches_the_log(
+def test_an_invalid_partition_value_never_reaches_the_log(
     world: World, kind: str, good: str, bad: str
 ) -> None:
     settings: dict[str, Any] = {
@@ -76,7 +76,7 @@ def test_a_partition_value_that_does_not_parse_never_reaches_the_log(
 
 
 def skipped(world: World) -> bool:
-    """Whether a reader looking for ``n < 5`` leaves the file `high` alone."""
+    """Return whether a reader looking for ``n < 5`` skips the file `high`."""
     path = Path(world.uri, "high.parquet")
     path.rename(path.with_name("away"))
     try:
@@ -96,7 +96,7 @@ ODD: list[dict[str, Any]] = [
 ]
 
 
-def test_no_column_however_odd_switches_skipping_off_for_the_others(world: World) -> None:
+def test_no_odd_column_disables_data_skipping_for_others(world: World) -> None:
     struct = pa.struct(
         [
             ("x", pa.int64()),
@@ -210,7 +210,7 @@ def test_one_file_has_one_spelling(world: World, path: str) -> None:
     assert path not in listed
 
 
-def test_encoded_names_are_known_again_by_the_name_that_is_listed(world: World) -> None:
+def test_encoded_names_are_recognised_by_their_listed_name(world: World) -> None:
     """The log percent-encodes paths; compared as they stand, each poll would add them again."""
     names = ["p=a%2Fb/x y.parquet", "p=ü/100%.parquet", "p=a b/q?#&.parquet"]
     for number, name in enumerate(names):
@@ -229,7 +229,7 @@ def test_encoded_names_are_known_again_by_the_name_that_is_listed(world: World) 
 
 
 def test_the_empty_overwrite_overwrites_nothing(tmp_path: Path) -> None:
-    """What schema changes rest on, as this release of the library has it."""
+    """The behaviour of this delta-rs release that schema changes rely on."""
     root = str(tmp_path)
     (tmp_path / "a.parquet").write_bytes(parquet({"id": [1]}))
     add = AddAction("a.parquet", (tmp_path / "a.parquet").stat().st_size, {}, 1, True, "{}")
@@ -269,7 +269,7 @@ def test_a_type_that_arrow_has_no_room_for_is_refused_by_name(world: World) -> N
 
 
 class Panic(BaseException):
-    """What delta-rs throws when it gives up on itself; it is known by its name alone."""
+    """The exception of a delta-rs panic; only its name identifies it."""
 
 
 Panic.__name__ = "PanicException"

@@ -34,7 +34,7 @@ def numbers(world: World) -> list[int]:
     return sorted(row["x"] for row in world.rows())
 
 
-def ours(world: World, number: int) -> None:
+def write_own_file(world: World, number: int) -> None:
     world.put(f"0{number}.parquet", {"x": [number]}, output_id=f"p/{number}")
 
 
@@ -67,11 +67,11 @@ def test_every_row_of_the_documented_table_has_its_test() -> None:
 def test_what_another_engine_wrote_and_did_not_commit_waits(world: World) -> None:
     """A rewrite by an engine on Delta Kernel, whose names say nothing, that dies on the way."""
     penguin = world.penguin(**SHARED)
-    ours(world, 1)
-    ours(world, 2)
+    write_own_file(world, 1)
+    write_own_file(world, 2)
     world.run(penguin)
     world.put("601e220d-000.parquet", {"x": [1, 2]})
-    ours(world, 3)
+    write_own_file(world, 3)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with capture_logs() as lines:
         world.run(**SHARED)
@@ -82,7 +82,7 @@ def test_what_another_engine_wrote_and_did_not_commit_waits(world: World) -> Non
     assert numbers(world) == [1, 2, 3]
     assert not world.quarantined()
     # The file that waits holds nothing back, by polls and by starts alike.
-    ours(world, 4)
+    write_own_file(world, 4)
     world.run(penguin)
     world.run(**SHARED)
     assert numbers(world) == [1, 2, 3, 4]
@@ -105,7 +105,7 @@ def commit_by_hand(world: World, path: str, size: int) -> None:
 
 
 def test_files_of_others_are_taken_when_they_are_old_enough(world: World) -> None:
-    ours(world, 1)
+    write_own_file(world, 1)
     world.put("spark.parquet", {"x": [2]})
     penguin = world.penguin(**SHARED, foreign_min_age="10m")
     world.run(penguin)
@@ -116,8 +116,8 @@ def test_files_of_others_are_taken_when_they_are_old_enough(world: World) -> Non
     assert numbers(world) == [1, 2]
 
 
-def test_files_of_others_are_on_record_where_they_are_never_taken(world: World) -> None:
-    ours(world, 1)
+def test_foreign_files_are_quarantined_where_never_accepted(world: World) -> None:
+    write_own_file(world, 1)
     world.put("spark.parquet", {"x": [2]})
     world.now += 30 * 86_400
     world.run(**SHARED, foreign_min_age=None)
@@ -136,7 +136,7 @@ def test_a_directory_that_is_declared_ours_is_taken_at_once(world: World) -> Non
 def test_a_file_that_waits_is_looked_into_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours(world, 1)
+    write_own_file(world, 1)
     world.put("spark.parquet", {"x": [2]})
     table, storage = world.table(**SHARED), world.storage
     penguin = world.penguin_on(table, storage, DeltaLog(table, storage, world.pool))
@@ -161,17 +161,17 @@ def test_a_file_that_waits_is_looked_into_once(
 
 
 def test_appends_by_delta_rs_are_left_to_it(world: World) -> None:
-    ours(world, 1)
+    write_own_file(world, 1)
     penguin = world.penguin(**SHARED, file_pattern=r".*\.parquet")
     world.run(penguin)
     for number in (2, 3):
         write_deltalake(world.uri, pa.table({"x": [number]}), mode="append")
-        ours(world, 10 + number)
+        write_own_file(world, 10 + number)
         world.run(penguin)
     raced, _ = interrupted(
         world, lambda _: write_deltalake(world.uri, pa.table({"x": [4]}), mode="append")
     )
-    ours(world, 5)
+    write_own_file(world, 5)
     world.run(raced)
     assert numbers(world) == [1, 2, 3, 4, 5, 12, 13]
     assert_all_read(world)
@@ -179,9 +179,9 @@ def test_appends_by_delta_rs_are_left_to_it(world: World) -> None:
 
 def test_a_compaction_between_look_and_commit_changes_nothing(world: World) -> None:
     for number in (1, 2):
-        ours(world, number)
+        write_own_file(world, number)
         world.run(**SHARED)
-    ours(world, 3)
+    write_own_file(world, 3)
     penguin, alone = interrupted(world, lambda delta: delta.optimize.compact())
     try:
         world.run(penguin)
@@ -196,9 +196,9 @@ def test_a_compaction_between_look_and_commit_changes_nothing(world: World) -> N
 
 def test_a_delete_between_look_and_commit_deletes_what_it_saw(world: World) -> None:
     for number in (1, 2):
-        ours(world, number)
+        write_own_file(world, number)
         world.run(**SHARED)
-    ours(world, 3)
+    write_own_file(world, 3)
     penguin, alone = interrupted(world, lambda delta: delta.delete("x = 1"))
     try:
         world.run(penguin)
@@ -215,10 +215,10 @@ def test_a_delete_between_look_and_commit_deletes_what_it_saw(world: World) -> N
 def test_what_a_restore_took_away_stays_away(world: World, running: bool) -> None:
     penguin = world.penguin(**SHARED)
     for number in (1, 2, 3):
-        ours(world, number)
+        write_own_file(world, number)
         world.run(penguin)
     world.delta().restore(1)
-    ours(world, 4)
+    write_own_file(world, 4)
     world.run(penguin if running else world.penguin(**SHARED))
     world.now += 2 * 3600
     world.run(**SHARED)
@@ -226,10 +226,10 @@ def test_what_a_restore_took_away_stays_away(world: World, running: bool) -> Non
 
 
 def test_vacuum_leaves_what_waits_for_its_commit(world: World) -> None:
-    ours(world, 1)
+    write_own_file(world, 1)
     world.run(**SHARED)
     world.delta().delete("x = 1")
-    ours(world, 2)
+    write_own_file(world, 2)
     world.put("spark.parquet", {"x": [3]})
     old = (world.now - 30 * 86_400,) * 2
     for name in ("02.parquet", "spark.parquet"):
@@ -241,8 +241,8 @@ def test_vacuum_leaves_what_waits_for_its_commit(world: World) -> None:
     assert numbers(world) == [2, 3]
 
 
-def test_a_change_of_the_schema_by_another_engine_is_planned_upon(world: World) -> None:
-    ours(world, 1)
+def test_a_schema_change_by_another_engine_is_respected(world: World) -> None:
+    write_own_file(world, 1)
     world.run(**SHARED)
     added = pa.table({"x": pa.array([2], pa.int64()), "y": ["new"]})
     penguin, alone = interrupted(
@@ -263,12 +263,12 @@ def test_a_change_of_the_schema_by_another_engine_is_planned_upon(world: World) 
 
 def test_another_penguin_commits_no_file_twice(world: World) -> None:
     one, two = world.penguin(**SHARED), world.penguin(**SHARED, app_id="backfill")
-    ours(world, 1)
+    write_own_file(world, 1)
     world.run(one)
-    ours(world, 2)
+    write_own_file(world, 2)
     world.run(two)
     for number in (3, 4):
-        ours(world, number)
+        write_own_file(world, number)
     one.outlook()
     world.run(two)
     world.run(one)
@@ -285,9 +285,9 @@ def test_another_penguin_commits_no_file_twice(world: World) -> None:
 
 @pytest.mark.parametrize("rewritten", [False, True])
 def test_a_penguin_of_another_name_commits_no_file_twice(world: World, rewritten: bool) -> None:
-    ours(world, 1)
+    write_own_file(world, 1)
     world.run(**SHARED)
-    ours(world, 2)
+    write_own_file(world, 2)
     rival = world.penguin("renamed", **SHARED)
 
     def first(table: DeltaTable) -> None:

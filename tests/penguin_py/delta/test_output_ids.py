@@ -79,7 +79,7 @@ class Stale:
                 yield page
 
 
-def test_a_segment_merged_away_while_it_is_read_is_looked_for_again(storage: Storage) -> None:
+def test_a_segment_merged_during_the_read_is_read_again(storage: Storage) -> None:
     OutputIds(storage).fold(["a"], 1)
     assert "a" in OutputIds(Stale(storage, 3))  # type: ignore[arg-type]  # a proxy
     with pytest.raises(Unavailable, match="changes faster"):
@@ -112,7 +112,7 @@ def lose_everything_else(world: World) -> None:
         world.storage.delete(f"_delta_log/{version:020d}.json")
 
 
-def test_an_id_is_refused_after_a_hundred_versions_without_mirror_and_log(world: World) -> None:
+def test_an_old_id_is_refused_without_mirror_and_log(world: World) -> None:
     world.now = time.time()  # what a rebuilt memory finds has to be young
     world.put("a.parquet", {"id": [1]}, output_id="one")
     penguin = world.penguin()

@@ -1,4 +1,4 @@
-"""What a RESTORE took out of the table comes again by a copy under a new name, and only so."""
+"""Files removed by RESTORE come again only as a copy under a new name."""
 
 from __future__ import annotations
 

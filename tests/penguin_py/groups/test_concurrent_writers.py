@@ -85,7 +85,7 @@ def test_upkeep_by_others_between_look_and_commit(world: World, what: str) -> No
     assert world.paths() <= there
 
 
-def test_a_table_that_is_restored_is_replaced_in_by_what_rows_say(world: World) -> None:
+def test_replacement_in_a_restored_table_uses_row_values(world: World) -> None:
     source = mixed(world)
     world.run()
     assert ids(world) == [2, 3, 10]
@@ -281,7 +281,7 @@ def test_a_rewrite_by_an_odd_writer_is_looked_into(world: World, how: str) -> No
     assert ids(world) == [2, 5]
 
 
-def test_a_unit_that_is_no_text_is_told(world: World) -> None:
+def test_a_unit_that_is_not_text_is_reported(world: World) -> None:
     source = Publisher(world)
     source.group([rows("a", 0, [1])], replace=[reading(S, "a", 0)])
     world.run()
@@ -319,7 +319,7 @@ def test_outputs_are_known_where_the_log_was_cleaned_up(world: World) -> None:
     assert [number for number in ids(world) if number < 1000] == [2, 3, 20]
 
 
-def test_another_writers_append_with_the_same_columns_is_not_lost(world: World) -> None:
+def test_a_concurrent_append_with_the_same_columns_is_not_lost(world: World) -> None:
     mixed(world)
     penguin = world.penguin()
 

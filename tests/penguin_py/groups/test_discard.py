@@ -1,4 +1,4 @@
-"""What can never be committed is given up: what waits goes on, and it never comes later."""
+"""Discarded outputs and groups: waiting work continues, and they never come later."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def waiting(world: World) -> Publisher:
 
 
 @pytest.mark.promise("G-094")
-def test_a_group_goes_on_once_the_output_it_waits_for_is_given_up(world: World) -> None:
+def test_a_group_continues_once_its_awaited_output_is_discarded(world: World) -> None:
     source = waiting(world)
     live = world.penguin()  # a daemon runs on
     world.run(live)
@@ -130,7 +130,7 @@ def test_a_group_that_is_given_up_leaves_what_it_was_to_replace(world: World, ha
     assert ids(world) == ([1, 2] if harm == "no manifest" else [2])  # of that nobody knows the id
 
 
-def test_outputs_that_were_to_go_as_a_whole_go_when_their_group_is_given_up(world: World) -> None:
+def test_a_discarded_group_still_removes_its_whole_outputs(world: World) -> None:
     world.put("0.parquet", {"id": [100]}, output_id="p/s/0/1/0")
     world.put("1.parquet", {"id": [0, 1]}, output_id=A)
     world.run()
@@ -146,7 +146,7 @@ def test_outputs_that_were_to_go_as_a_whole_go_when_their_group_is_given_up(worl
     assert ids(world) == [2, 3, 100]
 
 
-def test_rows_that_another_engine_has_mixed_and_deleted_are_waited_for_no_more(
+def test_rows_mixed_by_another_engine_can_be_discarded(
     world: World,
 ) -> None:
     world.put("0.parquet", {"id": [100]}, output_id="p/s/0/1/0")
@@ -162,7 +162,7 @@ def test_rows_that_another_engine_has_mixed_and_deleted_are_waited_for_no_more(
     assert ids(world) == [5, 100]
 
 
-def test_the_first_commit_of_a_table_asks_what_all_its_groups_wait_for(world: World) -> None:
+def test_the_first_commit_checks_the_waits_of_all_its_groups(world: World) -> None:
     source = Publisher(world)
     source.group([], source_files=FILES, outputs=[A])
     source.group([named(101)], source_files=FILES)
@@ -181,21 +181,21 @@ def test_the_command(tmp_path: Path, pool: Executor) -> None:
     document = {"tables": {"events": {"table_uri": world.uri, "own_prefixes": [""]}}}
     config.write_text(yaml.safe_dump(document))
 
-    def told(*arguments: str) -> tuple[int, str]:
+    def run(*arguments: str) -> tuple[int, str]:
         found = CliRunner().invoke(penguin, ["discard", str(config), *arguments])
         return found.exit_code, found.stdout
 
-    code, text = told("--table", "events", "--output", A, "--dry-run")
+    code, text = run("--table", "events", "--output", A, "--dry-run")
     assert (code, text) == (0, f"output {A} would be given up\n")
-    assert told("--table", "none", "--output", A)[0] == 1
-    assert told("--table", "events")[0] == 2
-    code, text = told("--table", "events", "--output", A, "--json")
+    assert run("--table", "none", "--output", A)[0] == 1
+    assert run("--table", "events")[0] == 2
+    code, text = run("--table", "events", "--output", A, "--json")
     assert (code, json.loads(text)["outputs"]) == (0, [A])
     world.run()
     assert ids(world) == [0, 1]
 
 
-def test_another_commit_between_look_and_commit_has_it_planned_anew(world: World) -> None:
+def test_a_commit_in_between_causes_a_new_plan(world: World) -> None:
     waiting(world)
     other, found = world.penguin(), world.penguin()
 
@@ -226,7 +226,7 @@ def test_what_can_be_committed_is_and_nothing_of_it_is_given_up(world: World) ->
         world.penguin().discard([], S, dry_run=True)
 
 
-def test_a_group_that_waits_for_another_source_alone_is_not_given_up(world: World) -> None:
+def test_a_group_waiting_for_another_source_is_not_discarded(world: World) -> None:
     world.put("0.parquet", named(0), output_id="p/s/0/1/0")
     world.run()
     lost, sound = Publisher(world), Publisher(world, "q")
@@ -243,7 +243,7 @@ def test_a_group_that_waits_for_another_source_alone_is_not_given_up(world: Worl
 
 
 @pytest.mark.promise("G-097")
-def test_a_group_that_somebody_mends_meanwhile_is_not_given_up_nor_the_next(world: World) -> None:
+def test_a_group_repaired_meanwhile_is_not_discarded(world: World) -> None:
     world.put("0.parquet", named(0), output_id=A)
     world.run()
     source = Publisher(world)

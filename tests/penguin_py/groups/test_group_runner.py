@@ -74,7 +74,7 @@ def test_rows_in_a_compacted_file_are_found_and_the_others_stay(world: World) ->
 
 
 @pytest.mark.promise("G-086")
-def test_rows_that_another_engine_appended_into_a_unit_are_replaced(world: World) -> None:
+def test_rows_appended_to_a_unit_by_another_engine_are_replaced(world: World) -> None:
     source = Publisher(world)
     source.group([rows("a", 0, [1])], replace=[reading(S, "a", 0)])
     world.run()
@@ -128,9 +128,7 @@ def test_outputs_that_were_compacted_block(world: World) -> None:
 
 @pytest.mark.promise("G-088")
 @pytest.mark.parametrize("harm", ["missing", "size", "id", "rows", "schema"])
-def test_a_named_file_that_is_not_as_named_holds_up_its_source_alone(
-    world: World, harm: str
-) -> None:
+def test_a_file_unlike_its_manifest_blocks_its_source_alone(world: World, harm: str) -> None:
     source, other = Publisher(world), Publisher(world, "q")
     world.put("0.parquet", {"id": [0], "_unit": ["x"]})
     world.run()
@@ -233,9 +231,7 @@ def test_tables_from_which_nothing_may_be_removed_take_no_group(
     assert world.delta().version() == 0
 
 
-def test_a_table_that_may_have_deletion_vectors_takes_groups_while_it_has_none(
-    tmp_path: Path, pool: Executor
-) -> None:
+def test_groups_apply_while_a_table_has_no_deletion_vectors(tmp_path: Path, pool: Executor) -> None:
     world = World(str(tmp_path / "table"), pool)
     enabled = {"delta.enableDeletionVectors": "true"}
     write_deltalake(world.uri, pa.table(rows("a", 0, [1])), configuration=enabled)

@@ -42,7 +42,7 @@ def table(rows: int = 6) -> pa.Table:
     )
 
 
-def test_the_other_rows_stay_in_order_with_codec_groups_and_metadata(tmp_path: Path) -> None:
+def test_remaining_rows_keep_order_codec_groups_and_metadata(tmp_path: Path) -> None:
     order = [pq.SortingColumn(0)]
     pq.write_table(
         table(), tmp_path / "a.parquet", row_group_size=3, compression="gzip", sorting_columns=order
@@ -99,7 +99,7 @@ def test_text_is_compared_whatever_it_is_called(tmp_path: Path, kind: pa.DataTyp
     assert pq.read_table(tmp_path / "b.parquet")["_unit"].to_pylist() == stay
 
 
-def test_a_column_of_another_type_is_told_and_one_of_nulls_has_nothing(tmp_path: Path) -> None:
+def test_a_non_text_column_is_refused_and_a_null_one_ignored(tmp_path: Path) -> None:
     storage = open_storage(str(tmp_path), {})
     for name, values in (("a.parquet", [1]), ("b.parquet", [None])):
         pq.write_table(pa.table({"_unit": values}), tmp_path / name)
@@ -121,10 +121,10 @@ def test_a_footer_of_two_minds_ends_no_process(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(table(), path)
 
-    def says_how_long_its_numbers_are_as_texts(footer: Tree) -> None:
+    def add_text_sizes_to_numbers(footer: Tree) -> None:
         footer[4][1][1][0][1][1][1][0][3][1][16] = (12, {1: (6, 5)})
 
-    path.write_bytes(edited(path.read_bytes(), says_how_long_its_numbers_are_as_texts))
+    path.write_bytes(edited(path.read_bytes(), add_text_sizes_to_numbers))
     storage = open_storage(str(tmp_path), {})
     with pytest.raises(SchemaMismatch, match=r"a\.parquet is in the table and cannot be read"):
         rewrite(storage, "a.parquet", path.stat().st_size, "b.parquet", WANTED)

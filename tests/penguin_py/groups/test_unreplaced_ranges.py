@@ -14,7 +14,7 @@ from tests.support.penguin_world import World
 EVERYTHING = (f"{S}/", f"{S}0")
 
 
-def given_up(
+def discard_group(
     world: World, source: Publisher, *replaced: tuple[str, str], app_id: str | None = None
 ) -> None:
     """Publish a group that does not fit the table, and discard it."""
@@ -31,7 +31,7 @@ def test_a_reset_that_is_given_up_is_made_good_by_the_next(world: World) -> None
     for number, unit in enumerate("abc"):
         source.group([rows(unit, 0, [number])], replace=[reading(S, unit, 0)])
     world.run()
-    given_up(world, source, EVERYTHING)
+    discard_group(world, source, EVERYTHING)
     assert ids(world) == [0, 1, 2]  # nothing goes before something comes
     source.group([rows("m", 0, [10])], replace=[reading(S, "m", 0)])
     world.run()
@@ -43,7 +43,7 @@ def test_a_later_reading_replaces_the_whole_slice(world: World) -> None:
     source = Publisher(world)
     source.group([rows("a", 0, [1]), rows("a", 5, [5, 6, 7])], replace=[reading(S, "a", 0)])
     world.run()
-    given_up(world, source, reading(S, "a", 5))
+    discard_group(world, source, reading(S, "a", 5))
     source.group([rows("a", 7, [70])], replace=[reading(S, "a", 7)])
     world.run()
     assert ids(world) == [1, 70]
@@ -57,7 +57,7 @@ def test_groups_of_other_units_leave_what_is_due(world: World) -> None:
     source.group([rows("a", 5, [5, 6])], replace=[reading(S, "a", 0)])
     source.group([rows("b", 5, [100])], replace=[reading(S, "b", 0)])
     world.run()
-    given_up(world, source, reading(S, "a", 5))
+    discard_group(world, source, reading(S, "a", 5))
     source.group([rows("b", 7, [101])], replace=[reading(S, "b", 7)])
     world.run()
     assert ids(world) == [5, 6, 100, 101]
@@ -72,8 +72,8 @@ def test_several_groups_in_a_row_are_given_up(world: World) -> None:
     source.group([rows("b", 3, [30])], replace=[reading(S, "b", 0)])
     world.run()
     for low in (5, 3, 6):
-        given_up(world, source, reading(S, "a", low))
-    given_up(world, source, reading(S, "b", 3))
+        discard_group(world, source, reading(S, "a", low))
+    discard_group(world, source, reading(S, "b", 3))
     source.group(
         [rows("a", 7, [7]), rows("b", 9, [90])], replace=[reading(S, "a", 7), reading(S, "b", 9)]
     )
@@ -85,7 +85,7 @@ def test_the_duty_is_found_again_without_the_mirror(world: World) -> None:
     source = Publisher(world)
     source.group([rows("a", 5, [5, 6])], replace=[reading(S, "a", 0)])
     world.run()
-    given_up(world, source, reading(S, "a", 5))
+    discard_group(world, source, reading(S, "a", 5))
     world.storage.delete("_penguin/events_checkpoint.json")
     world.put("9.parquet", {"id": [9], "_unit": ["q/"]}, output_id="p/q/9/1/0")
     world.run()  # a commit of files in between
@@ -104,7 +104,7 @@ def test_another_instance_takes_over_the_duty(world: World, *, is_running: bool)
     other = world.penguin()
     if is_running:
         world.run(other)
-    given_up(world, source, reading(S, "a", 5), app_id="another")
+    discard_group(world, source, reading(S, "a", 5), app_id="another")
     source.group([rows("a", 6, [60])], replace=[reading(S, "a", 6)])
     world.run(other)
     assert ids(world) == [60]
@@ -118,7 +118,7 @@ def test_rows_of_a_compacted_slice_go_as_well(world: World) -> None:
     source.group([rows("a", 0, [1]), rows("a", 5, [5, 6])], replace=[reading(S, "a", 0)])
     source.group([rows("b", 0, [100])], replace=[reading(S, "b", 0)])
     world.run()
-    given_up(world, source, reading(S, "a", 5))
+    discard_group(world, source, reading(S, "a", 5))
     world.delta().optimize.compact()
     source.group([rows("a", 6, [60])], replace=[reading(S, "a", 6)])
     world.run()

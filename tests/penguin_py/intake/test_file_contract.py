@@ -61,7 +61,7 @@ def test_what_readers_read_differently_is_refused_by_name(
 
 
 def test_nanoseconds_that_were_cut_by_their_writer_are_taken(world: World) -> None:
-    """What the refusal advises: pandas still notes nanoseconds in the Arrow schema."""
+    """The advice of the refusal: pandas still notes nanoseconds in the Arrow schema."""
     world.put(
         "a.parquet",
         pa.table({"id": [1, 2], "t": NANOS}),
@@ -142,7 +142,7 @@ def test_nulls_that_the_table_forbids_are_found_at_every_depth(
     assert_all_read(world)
 
 
-def test_a_new_column_beside_required_ones_keeps_them_as_they_are(world: World) -> None:
+def test_a_new_column_leaves_required_ones_unchanged(world: World) -> None:
     Path(world.uri).mkdir()
     world.now = Path(world.uri).stat().st_mtime
     handmade(world, [named(LIST), {**named("long"), "name": "id"}])
@@ -172,7 +172,7 @@ def test_a_nested_first_column_stops_nothing(world: World, first: pa.Array) -> N
     assert_all_read(world)
 
 
-def test_a_table_of_nested_columns_only_refuses_the_file_that_would_change_it(
+def test_a_table_of_nested_columns_refuses_a_schema_change(
     world: World,
 ) -> None:
     user = pa.array([{"id": 1}])
@@ -300,7 +300,7 @@ def long_footer(number: int) -> bytes:
     return parquet(pa.table({"id": [number]}).replace_schema_metadata(note))
 
 
-def test_long_footers_are_kept_a_few_at_a_time_and_all_are_committed(world: World) -> None:
+def test_long_footers_are_read_a_few_at_a_time(world: World) -> None:
     count = 4
     for number in range(count):
         world.put(f"{number}.parquet", long_footer(number))

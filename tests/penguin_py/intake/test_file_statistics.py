@@ -158,7 +158,7 @@ def test_a_dotted_name_is_not_a_nested_field() -> None:
     assert stats(data)["maxValues"] == {"a": {"b": 1}, "a.b": 100, "c": 5}
 
 
-def test_fields_of_structs_have_bounds_and_null_counts_of_their_own() -> None:
+def test_struct_fields_have_their_own_bounds_and_null_counts() -> None:
     kind = pa.struct(
         [("x", pa.int64()), ("in", pa.struct([("y", pa.string())])), ("l", pa.list_(pa.int64()))]
     )

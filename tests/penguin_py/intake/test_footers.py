@@ -220,7 +220,7 @@ def test_intervals_are_refused() -> None:
     ],
 )
 def test_a_note_of_other_columns_is_refused(noted: pa.Schema, why: str) -> None:
-    """Which delta-rs fails on, or polars goes by."""
+    """Files like these break delta-rs, or mislead polars."""
     note = base64.b64encode(noted.serialize().to_pybytes())
 
     def edit(tree: Tree) -> None:
@@ -260,7 +260,7 @@ class Kms(encryption.KmsClient):  # type: ignore[misc]  # has no types
 
 @pytest.mark.promise("G-101")
 def test_an_encrypted_file_with_an_open_footer_is_refused() -> None:
-    """Which is what Spark writes with `parquet.encryption.plaintext.footer`."""
+    """Spark writes such files with `parquet.encryption.plaintext.footer`."""
     factory = encryption.CryptoFactory(lambda _connection: Kms())
     configuration = encryption.EncryptionConfiguration(
         footer_key="f", column_keys={"k": ["name"]}, plaintext_footer=True

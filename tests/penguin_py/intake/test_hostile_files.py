@@ -1,4 +1,4 @@
-"""What hostile files may cost a daemon: bounded memory, and no other file's commit."""
+"""The limited cost of hostile files: bounded memory, and no other file's commit."""
 
 from __future__ import annotations
 
@@ -68,16 +68,16 @@ def longest(columns: int) -> bytes:
     return wide(columns, (FOOTER_BYTES - len(wide(columns, 1))) // one)
 
 
-def lying(rows: int, counts: list[int]) -> bytes:
+def with_false_counts(rows: int, counts: list[int]) -> bytes:
     return parquet_file(footer([root(1), column("id")], rows, [group(["id"], n) for n in counts]))
 
 
 def hostile() -> dict[str, tuple[bytes, str]]:
     """Files by name, with what the record has to say of each."""
     found = {
-        "rows-negative": (lying(-5, [-5]), "impossible row count"),
-        "rows-endless": (lying(4 * 10**18, [4 * 10**18]), "impossible row count"),
-        "rows-other": (lying(7, [3]), "its row groups have 3"),
+        "rows-negative": (with_false_counts(-5, [-5]), "impossible row count"),
+        "rows-endless": (with_false_counts(4 * 10**18, [4 * 10**18]), "impossible row count"),
+        "rows-other": (with_false_counts(7, [3]), "its row groups have 3"),
     }
     kinds = {
         "columns": (wide(5_000, 1, "c0"), "max_new_columns"),

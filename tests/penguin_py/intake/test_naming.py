@@ -107,7 +107,7 @@ def test_a_partition_that_blizzard_has_left_is_closed_as_ever(world: World) -> N
 
 
 def test_a_flood_of_other_names_is_not_kept_by_name(world: World) -> None:
-    """Those on record would be in each commit."""
+    """Recorded files would be in each commit."""
     penguin = world.penguin(**SETTINGS)
     put(world, "", 1)
     for number in range(MOST_HELD + 1):

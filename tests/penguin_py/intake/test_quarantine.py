@@ -52,7 +52,7 @@ class Counting:
 
 
 def test_one_more_line_costs_the_same_beside_100_000(storage: Storage) -> None:
-    """What it takes in time is in the benchmarks."""
+    """Its duration is in the benchmarks."""
     Quarantine(storage, "few").keep([bad(0)], 1e9)
     Quarantine(storage, "events").keep([bad(number) for number in range(100_000)], 1e9)
     for number in range(3):  # each in a process of its own
@@ -79,7 +79,7 @@ def test_the_short_object_moves_when_it_has_grown(storage: Storage) -> None:
     assert not quarantine.keep([bad(0), bad(5999)], 1e9)
 
 
-def test_a_line_is_renewed_and_released_wherever_the_first_one_is(storage: Storage) -> None:
+def test_a_record_is_renewed_and_released_in_any_object(storage: Storage) -> None:
     quarantine = Quarantine(storage, "events")
     quarantine.keep([bad(number) for number in range(5000)], 1e9)
     again = Quarantine(storage, "events")
@@ -95,7 +95,7 @@ def test_a_line_is_renewed_and_released_wherever_the_first_one_is(storage: Stora
 
 
 def test_lines_in_both_places_count_once(storage: Storage) -> None:
-    """Whoever dies between moving the lines and shortening the object leaves them twice."""
+    """A crash between moving the lines and shortening the object leaves them twice."""
     quarantine = Quarantine(storage, "events")
     quarantine.keep([bad(1), bad(2)], 1e9)
     storage.put_atomic(f"_penguin/events_quarantine/{0:08d}-x.ndjson", storage.read(SHORT))
@@ -107,7 +107,7 @@ def test_lines_in_both_places_count_once(storage: Storage) -> None:
 @pytest.mark.parametrize(
     "path", ["a\0b.parquet", "\ud800.parquet", "/etc/passwd", "../x.parquet", "a/../../x.parquet"]
 )
-def test_a_line_about_what_can_be_no_file_of_the_table_is_about_nothing(path: str) -> None:
+def test_a_record_of_an_impossible_path_is_ignored(path: str) -> None:
     line = {"path": path, "error": "x", "stage": "read", "timestamp": "x", "size": 1}
     assert record_of(json.dumps(line).encode()) is None
 

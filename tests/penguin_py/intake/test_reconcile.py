@@ -1,4 +1,4 @@
-"""What polls do not see: stragglers, orphans, replaced files, closed partitions, dead leftovers."""
+"""The sweep: stragglers, orphans, replaced files, closed partitions, leftovers."""
 
 from __future__ import annotations
 
@@ -59,9 +59,7 @@ def test_a_file_came_since_a_sweep_that_somebody_knows_of() -> None:
 
 
 @pytest.mark.parametrize("sweeps", [True, False], ids=["by a sweep", "by the first poll"])
-def test_what_came_while_nobody_looked_is_committed_if_it_is_ours(
-    world: World, sweeps: bool
-) -> None:
+def test_our_files_of_an_outage_are_committed(world: World, sweeps: bool) -> None:
     settings: dict[str, Any] = {} if sweeps else {"reconcile_interval": "1000000000s"}
     # What was done with `b` in grace, its start forgot.
     for name in ("a0", "b"):
@@ -86,14 +84,14 @@ def test_what_came_while_nobody_looked_is_committed_if_it_is_ours(
     assert world.run(**settings) == 0
 
 
-def test_the_horizon_never_reaches_what_the_log_may_have_forgotten() -> None:
+def test_the_horizon_stays_within_the_logs_memory_of_removals() -> None:
     assert safe_horizon(2 * DAY, 7 * DAY) == 2 * DAY
     assert safe_horizon(9 * DAY, 7 * DAY) == 7 * DAY - HOUR
     assert safe_horizon(DAY, 0.0) == 0.0
 
 
 @pytest.mark.promise("G-016")
-def test_a_straggler_is_committed_by_the_sweep_and_an_orphan_is_left_alone(world: World) -> None:
+def test_the_sweep_commits_stragglers_and_not_orphans(world: World) -> None:
     world.put("b.parquet", {"id": [2]})
     penguin = world.penguin(reconcile_horizon=f"{DAY}s")
     world.run(penguin)
@@ -201,7 +199,7 @@ def test_a_quarantined_file_is_tried_again_when_it_was_replaced(world: World) ->
     assert world.run(penguin) == 0
 
 
-def test_old_partitions_are_closed_and_their_late_files_are_left_to_the_sweep(world: World) -> None:
+def test_the_sweep_finds_late_files_of_closed_partitions(world: World) -> None:
     settings: dict[str, Any] = {"max_tracked_partitions": 2, "grace_period": "1m"}
     for day in range(1, 7):
         world.put(f"date=2024-01-0{day}/a.parquet", {"id": [day]})
@@ -311,7 +309,7 @@ def test_files_of_other_delta_writers_are_theirs_to_commit(world: World) -> None
     assert sorted(row["id"] for row in world.rows()) == [0, 1, 2, 10]
 
 
-def test_a_backfill_beside_the_live_instance_commits_no_file_twice(world: World) -> None:
+def test_a_backfill_instance_commits_no_file_twice(world: World) -> None:
     backfill: dict[str, Any] = {"app_id": "events-backfill"}
     world.put("a.parquet", {"id": [1]})
     live, other = world.penguin(), world.penguin(**backfill)

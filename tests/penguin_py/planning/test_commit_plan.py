@@ -199,7 +199,7 @@ def test_new_columns_are_nullable_whatever_the_file_says() -> None:
     assert plan.schema.field("x").nullable
 
 
-def test_an_output_id_counts_once_within_a_plan_and_against_earlier_commits() -> None:
+def test_an_output_id_is_committed_once() -> None:
     data = pa.table({"id": [1]})
     plan = make_plan(
         None,
@@ -230,7 +230,7 @@ def test_a_file_without_rows_is_refused() -> None:
     assert [r.reason for r in plan.rejections] == ["has no rows"]
 
 
-def test_a_compaction_that_waits_for_its_commit_is_left_to_its_writer(tmp_path: Path) -> None:
+def test_an_uncommitted_compaction_is_left_to_its_writer(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pa.table({"id": [1]}))
     [path] = tmp_path.glob("*.parquet")
     metadata = pq.read_metadata(path)
@@ -262,7 +262,7 @@ def test_a_file_that_holds_a_partition_column_is_refused() -> None:
     assert "partition column" in plan.rejections[0].reason
 
 
-def test_the_default_pattern_takes_data_and_leaves_other_engines_files() -> None:
+def test_the_default_pattern_skips_files_of_other_engines() -> None:
     take = accepts(TableSettings(table_uri="/lake").advanced.file_pattern)
     assert take("date=2024-01-01/0190-x.parquet")
     assert not take("part-00000-x.zstd.parquet")

@@ -66,7 +66,7 @@ def test_files_of_commits_that_the_log_lost_are_committed_again(world: World, lo
     assert not world.quarantined()
 
 
-def test_a_daemon_whose_log_was_restored_stops_and_goes_on_when_started_anew(world: World) -> None:
+def test_a_restored_log_stops_the_daemon_until_a_restart(world: World) -> None:
     penguin = world.penguin()
     for number in range(4):
         drop(world, number)
@@ -88,7 +88,7 @@ def test_an_entry_that_a_power_loss_left_empty_is_not_built_upon(world: World) -
     assert numbers(world) == [0, 1, 9]
 
 
-def test_a_mirror_of_a_commit_that_another_one_replaced_counts_for_nothing(world: World) -> None:
+def test_a_mirror_of_a_replaced_commit_is_ignored(world: World) -> None:
     """Restored, and then a Penguin without that mirror made a commit of the same number."""
     fill(world, 3)
     mirror = Path(world.uri, "_penguin/events_checkpoint.json")
@@ -106,7 +106,7 @@ def test_a_mirror_of_a_commit_that_another_one_replaced_counts_for_nothing(world
     assert not world.quarantined()
 
 
-def test_a_mirror_that_is_ahead_of_a_log_that_was_cleaned_up_stops_the_daemon(
+def test_a_mirror_ahead_of_a_cleaned_log_stops_the_daemon(
     world: World,
 ) -> None:
     fill(world, 3)
@@ -125,7 +125,7 @@ def test_a_mirror_that_is_ahead_of_a_log_that_was_cleaned_up_stops_the_daemon(
 
 
 @pytest.mark.parametrize("commits", [0, 2])
-def test_state_of_a_twin_that_commits_while_it_is_read_stops_nobody(
+def test_a_twin_that_commits_during_the_read_stops_nobody(
     world: World, commits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mirror is read after the log, and may be of a commit that came in between."""
@@ -181,7 +181,7 @@ def refill(world: World, first: int, until: int) -> None:
 @pytest.mark.promise("G-015")
 @pytest.mark.parametrize("until", [5, 9])
 @pytest.mark.parametrize("first", [1, 3, 5])
-def test_files_of_lost_commits_come_again_where_another_writer_has_their_numbers(
+def test_files_of_lost_commits_come_again_under_reused_versions(
     world: World, first: int, until: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 2)
@@ -201,7 +201,7 @@ def test_files_of_lost_commits_come_again_where_another_writer_has_their_numbers
     assert len(world.quarantined()) == 6
 
 
-def test_who_dies_with_the_lost_segments_still_there_leaves_them_out_again(
+def test_lost_segments_are_ignored_again_after_a_crash(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 2)
@@ -217,7 +217,7 @@ def test_who_dies_with_the_lost_segments_still_there_leaves_them_out_again(
     assert not lost.exists()
 
 
-def test_lost_commits_of_a_log_that_was_cleaned_up_stop_the_daemon(
+def test_lost_commits_of_a_cleaned_log_stop_the_daemon(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 2)
@@ -255,9 +255,7 @@ def test_segments_of_a_log_that_was_cleaned_up_count(
 
 @pytest.mark.promise("G-015")
 @pytest.mark.parametrize("until", [2, 3])
-def test_what_another_penguins_lost_commit_brought_is_not_known_by_a_mirror(
-    world: World, until: int
-) -> None:
+def test_a_mirror_forgets_ids_of_another_penguins_lost_commit(world: World, until: int) -> None:
     """It is of our own last commit, which the log has; the lost one came behind that."""
     fill(world, 2)
     drop(world, 7)
@@ -271,7 +269,7 @@ def test_what_another_penguins_lost_commit_brought_is_not_known_by_a_mirror(
     assert not world.quarantined()
 
 
-def test_a_running_daemon_looks_again_where_others_have_lost_and_made_commits(world: World) -> None:
+def test_a_running_daemon_notices_a_replaced_log(world: World) -> None:
     """At the same version, with more in it: none of it is committed again."""
     fill(world, 1)
     penguin = world.penguin()
@@ -306,7 +304,7 @@ def test_segments_of_another_table_in_this_place_stop_the_daemon(
 
 
 @pytest.mark.parametrize("folded", [True, False])
-def test_a_log_that_is_gone_while_its_state_is_not_stops_the_daemon(
+def test_a_missing_log_with_state_stops_the_daemon(
     world: World, folded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if folded:
@@ -325,7 +323,7 @@ def test_a_log_that_is_gone_while_its_state_is_not_stops_the_daemon(
 
 @pytest.mark.parametrize("entries", [1, 3, 5])
 @pytest.mark.parametrize("running", [True, False])
-def test_a_table_made_anew_gets_no_commit_of_the_former_ones_making(
+def test_a_recreated_table_gets_no_commit_of_the_former_one(
     world: World, entries: int, running: bool
 ) -> None:
     """At a lower, the same and a higher version, with another column and no partitions."""
@@ -410,7 +408,7 @@ def test_rows_that_were_deleted_do_not_return(world: World, how: Callable[[World
     assert numbers(found) == [1, 2]
 
 
-def test_a_new_instance_takes_young_files_beside_a_log_and_records_the_old_ones(
+def test_a_new_instance_takes_young_files_and_rejects_old_ones(
     world: World,
 ) -> None:
     fill(world, 1)
@@ -445,7 +443,7 @@ def test_a_copy_is_known_by_the_times_of_most_files() -> None:
     assert copied_at([pair(new, old, "removal")], now) == 0
 
 
-def test_a_compaction_by_a_clock_that_is_behind_leaves_late_files_to_the_sweep(
+def test_a_compaction_with_a_slow_clock_keeps_late_files_safe(
     world: World,
 ) -> None:
     """All that the log says of times is its machine's; the files' are the store's."""
@@ -476,7 +474,7 @@ def test_a_compaction_by_a_clock_that_is_behind_leaves_late_files_to_the_sweep(
 # Others on the same table.
 
 
-def test_a_straggler_that_a_twin_committed_is_not_committed_again(world: World) -> None:
+def test_a_straggler_committed_by_a_twin_is_not_repeated(world: World) -> None:
     """Both sweeps found it; the twin committed it, and OPTIMIZE rewrote it since."""
     world.put("b.parquet", {"x": [1]})
     one, two = (world.penguin(reconcile_interval=0) for _ in range(2))
@@ -538,14 +536,14 @@ def test_a_file_that_the_log_names_by_its_whole_uri_is_known(world: World) -> No
 
 
 def start(world: World) -> list[str]:
-    """What one start and a poll that finds nothing ask of the store."""
+    """Return the requests of one start and of a poll that finds nothing."""
     storage: Any = CountingStorage(world.storage)
     table = world.table(reconcile_interval=0)
     world.run(world.penguin_on(table, storage, DeltaLog(table, storage, world.pool)))
     return storage.asked
 
 
-def test_a_start_after_1000_foreign_commits_costs_no_more_requests(world: World) -> None:
+def test_1000_foreign_commits_do_not_raise_the_cost_of_a_start(world: World) -> None:
     fill(world, 2)
     world.delta().create_checkpoint()
     before = start(world)
@@ -562,7 +560,7 @@ def test_a_start_after_1000_foreign_commits_costs_no_more_requests(world: World)
     assert numbers(world) == [0, 1, 9]
 
 
-def test_our_last_commit_is_found_behind_those_of_others_in_a_few_rounds(world: World) -> None:
+def test_our_last_commit_is_found_in_a_few_rounds(world: World) -> None:
     fill(world, 1)
     for version in range(1, 61):
         info = {"commitInfo": {"timestamp": 1_700_000_000_000, "operation": "WRITE"}}
@@ -599,7 +597,7 @@ def test_a_local_commit_is_on_disk_before_the_mirror_is(
         assert "_delta_log" in synced[:mirror]
 
 
-def test_whoever_dies_between_a_sweep_and_its_stragglers_sweeps_again(world: World) -> None:
+def test_a_crash_before_the_stragglers_repeats_the_sweep(world: World) -> None:
     world.put("m.parquet", {"x": [1]})
     world.run()
     world.now += 1.1 * HOUR

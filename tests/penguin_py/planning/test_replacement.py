@@ -1,4 +1,4 @@
-"""Which files a group touches, by bounds that may be cut, and which rows."""
+"""The files and rows that a group replaces, with bounds that may be truncated."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_cut_bound_stands_for_all_that_begins_with_it() -> None:
     assert found(active(("b", "bx", 0)), ("b", "bxy")) == AffectedFiles((), (0,))
 
 
-def test_without_bounds_a_file_is_looked_into_unless_it_is_all_null() -> None:
+def test_a_file_without_bounds_is_read_unless_all_null() -> None:
     files = active((None, None, None), (None, None, 3), (None, None, 1))
     assert found(files, ("b", "c")) == AffectedFiles((), (0, 2))
     assert found(files, ("b", "c"), never=lambda path: path == "0.parquet") == AffectedFiles(
@@ -82,7 +82,7 @@ def test_ranges_hold_what_one_of_the_pairs_holds(pairs: list[tuple[str, str]], v
 
 
 @given(PAIRS, st.lists(TEXT | st.none(), min_size=1, max_size=4), st.integers(0, 5))
-def test_no_file_with_a_row_in_range_is_left_out_however_its_bounds_are_cut(
+def test_truncated_bounds_hide_no_file_with_rows_in_range(
     pairs: list[tuple[str, str]], values: list[str | None], cut: int
 ) -> None:
     ranges = ranges_of(pairs)

@@ -23,7 +23,7 @@ def kinds(world: World, version: int) -> list[str]:
 
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("where", ["local", "s3"])
-def test_new_columns_and_their_files_are_one_log_entry_that_removes_nothing(
+def test_new_columns_and_files_share_one_log_entry(
     request: pytest.FixtureRequest, tmp_path: Path, pool: Executor, where: str, partitioned: bool
 ) -> None:
     if where == "local":
@@ -70,7 +70,7 @@ def test_every_kind_of_partition_column_survives_evolution(world: World) -> None
     ]
 
 
-def test_a_type_that_needs_a_feature_raises_the_protocol_first_and_others_do_not(
+def test_only_a_type_that_needs_a_feature_raises_the_protocol(
     world: World,
 ) -> None:
     world.put("a.parquet", {"id": [1]})

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from benchmarks.ingest_limits import LIMITS, limit
 from blizzard_core.storage.opening import open_storage
 from blizzard_py.engines.spark.engine import SparkEngine
-from blizzard_py.engines.spark.gateway import quickly_started
+from blizzard_py.engines.spark.gateway import quick_start_settings
 from blizzard_py.job import FieldSpec, IngestJob, IngestResult, IngestSettings, JobFile, Place
 from blizzard_py.kernels.decode.child_process import prepare_process
-from blizzard_py.kernels.job_tasks import Task, tasks_of
+from blizzard_py.kernels.job_tasks import IngestTask, tasks_of
 from blizzard_py.kernels.merge import SMALL_SHARE, MergeTask, merge_tasks, run_merge, with_merged
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.report import TaskReport, merged
@@ -120,7 +120,7 @@ def _chosen(cores: int, scratch: str) -> None:
 @cache
 def _engine() -> SparkEngine:
     """Return this process's engine, with a JVM as the daemon starts it."""
-    conf = quickly_started({"spark.local.dir": os.environ["BENCH_SCRATCH"]})
+    conf = quick_start_settings({"spark.local.dir": os.environ["BENCH_SCRATCH"]})
     return SparkEngine(f"local[{os.environ['BENCH_CORES']}]", conf)
 
 
@@ -144,7 +144,7 @@ def _bare(pool: Executor, cores: int, fields: Fields, fast: bool, source: Path, 
     return _rows_of(with_merged(result, merges, reports), sink)
 
 
-def _bare_task(task: Task) -> TaskReport:
+def _bare_task(task: IngestTask) -> TaskReport:
     places = (task.settings.source, task.settings.sink)
     source, sink = (open_storage(place.uri, place.options) for place in places)
     return run_task(task, source, sink, attempt_id=os.getpid())

@@ -20,7 +20,7 @@ from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.parse import LineParser
 from blizzard_py.kernels.write.parquet import repeating
 from blizzard_py.lines.decompress import opened
-from blizzard_py.lines.framing import Chunk, framed
+from blizzard_py.lines.framing import LineChunk, framed
 
 GUNZIP = "limit: gunzip only"
 COLUMNS = "limit: + columns"
@@ -58,7 +58,7 @@ def _share(
     for path in files:
         with opened(storage, JobFile(path, 0)) as blocks:
             for chunk in framed(blocks):
-                assert isinstance(chunk, Chunk)
+                assert isinstance(chunk, LineChunk)
                 if name == GUNZIP:
                     lines += chunk.data.count(b"\n")
                     continue

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from benchmarks import worker_memory
 from benchmarks.tables_reading import Order, read_by_adbc, settings
 from benchmarks.tables_shapes import COLUMNS, FIELDS
-from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.drivers import connect
-from blizzard_py.connections.protocol import Connection, Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, SourceConnection, WindowSplit
+from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.job import IngestJob, JobFile
 from blizzard_py.kernels.decode.child_process import prepare_process
@@ -34,19 +34,19 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 @contextlib.contextmanager
 def planned(
     driver: str, uri: str, below: int | None = None
-) -> Iterator[tuple[Connection, Access, Window, list[ReadTask]]]:
+) -> Iterator[tuple[SourceConnection, Access, Window, list[ReadTask]]]:
     """Yield the first window of ``orders`` and its tasks; with ``below`` only ids up to that."""
     access = Access(driver, uri)
     column = _WATERMARK[driver]
     chosen = "" if below is None else f"id <= {below}"
-    selection = Selection("orders", filter=chosen, fields=FIELDS, columns=(column,))
+    selection = ReadSelection("orders", filter=chosen, fields=FIELDS, columns=(column,))
     with contextlib.closing(connect(access, selection)) as connection:
-        asking = Asking(connection, access, (column,))
+        asking = QuerySpec(connection, access, (column,))
         bound = connection.bound(asking.bound_kind, 0)
         found = window(None, bound.value, {}, datetime.now(UTC), bound.kind)
         if found is None:
             raise RuntimeError("the table is empty")
-        yield connection, access, found, list(connection.tasks(found, Split()))
+        yield connection, access, found, list(connection.tasks(found, WindowSplit()))
 
 
 def statement_of(driver: str, uri: str) -> str:

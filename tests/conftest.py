@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from blizzard_py.engines.spark.engine import SparkEngine
-from blizzard_py.engines.spark.gateway import forget_gateway, quickly_started
+from blizzard_py.engines.spark.gateway import forget_gateway, quick_start_settings
 from tests.support.azurite_server import AzuriteServer, azurite_server
 from tests.support.event_world import CONTRARY, EAGER_SNAPSHOTS
 from tests.support.gcs_server import GcsServer, gcs_server
@@ -103,7 +103,7 @@ def spark_engine(bench: Bench) -> Iterator[SparkEngine]:
     conf = {"spark.jars": str(JDBC_JAR)} if JDBC_JAR.exists() else {}
     conf |= EAGER_SNAPSHOTS | CONTRARY | {"spark.executorEnv.PYTHONPATH": PIPES}
     # It lives as long as the run, and listeners keep something of each of a thousand jobs.
-    conf = quickly_started(conf | {"spark.driver.memory": "2g"})
+    conf = quick_start_settings(conf | {"spark.driver.memory": "2g"})
     engine = SparkEngine("local[2]", conf)
     yield engine
     try:

@@ -16,10 +16,10 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_state import StreamState, moment
-from blizzard_py.streaming.packs import Packs
+from blizzard_py.streaming.state_archive import StateArchive
 
 if TYPE_CHECKING:  # Spark is imported for what has state, and for nothing else
-    from blizzard_py.streaming.remembered import OperatorMemory
+    from blizzard_py.streaming.state_reader import OperatorRows
 
 # A daemon that settles a batch removes what the state before named, so a copy may miss a part.
 _TRIES = 5
@@ -55,7 +55,7 @@ def event_state(config: Config, pipeline: str | None, most: int) -> dict[str, An
 
 def operators_ending_by(
     config: Config, where: tuple[str, str], until_ms: int
-) -> tuple[OperatorMemory, ...]:
+) -> tuple[OperatorRows, ...]:
     """The operators of a source's query, with how much of each ends by a time.
 
     Starts Spark. Raises as `event_state` does.
@@ -114,12 +114,12 @@ def _query_document(query: _Query, engine: StoppableEngine, most: int) -> dict[s
 
 def _operators(
     parts: SourceContext, engine: StoppableEngine, most: int, until_ms: int = 0
-) -> tuple[StreamState, tuple[OperatorMemory, ...]]:
+) -> tuple[StreamState, tuple[OperatorRows, ...]]:
     # Spark is imported for what has state, and for nothing else.
     from blizzard_py.engines.spark.scratch import Scratch  # noqa: PLC0415  # see above
-    from blizzard_py.streaming.remembered import remembered  # noqa: PLC0415  # see above
+    from blizzard_py.streaming.state_reader import read_operator_rows  # noqa: PLC0415  # see above
 
-    packs = Packs(parts.stores.sink, StatePaths(parts.id).stream)
+    packs = StateArchive(parts.stores.sink, StatePaths(parts.id).stream)
     scratch = Scratch()
     try:
         for last in (*[False] * (_TRIES - 1), True):
@@ -135,7 +135,7 @@ def _operators(
                 if last:
                     raise
                 continue
-            return stream, remembered(engine.session(), copy, most, stream.query, until_ms)
+            return stream, read_operator_rows(engine.session(), copy, most, stream.query, until_ms)
         raise AssertionError  # the last try returns or raises
     finally:
         scratch.close()

@@ -12,7 +12,7 @@ from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_py.app.wiring import NoEngine, context_of, inferred_schema
 from blizzard_py.explain import Explanation
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.decode.extract import Known
+from blizzard_py.kernels.decode.extract import SchemaNames
 from blizzard_py.kernels.decode.unexpected import names_in
 from blizzard_py.schema.difference import Difference, difference
 from blizzard_py.schema.types import field_document
@@ -85,7 +85,7 @@ def with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Ex
     done = found.batch.started_ts if found.batch is not None else None
     later = {name for name, at in (kept.added if kept else {}).items() if done and at > done}
     then = [spec for spec in columns if spec.name not in later]
-    names = sorted(names_in(lines, Known.of(then)))
+    names = sorted(names_in(lines, SchemaNames.of(then)))
     return replace(
         found,
         untaken=tuple(name for name in names if name not in later),

@@ -12,9 +12,9 @@ from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.plan import PROMISES
 from blizzard_py.app.queries.query_spec import query_spec_of
 from blizzard_py.app.wiring import NoEngine, engine_lookup
-from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.placeholders import TO
 from blizzard_py.connections.protocol import SourceColumn
+from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.slices.units.ranges import laid_out
 from blizzard_py.sources.tables import unit_plans
 from blizzard_py.sources.tables.unit_names import values_of
@@ -56,7 +56,9 @@ def validate_query_sources(config: Config) -> list[str]:
     return notes
 
 
-def _problems(asking: Asking, pipeline: PipelineSettings, source: QuerySettings) -> Iterator[str]:
+def _problems(
+    asking: QuerySpec, pipeline: PipelineSettings, source: QuerySettings
+) -> Iterator[str]:
     there = {column.name: column for column in asking.connection.columns()}
     known = ", ".join(there) or "none"
     kind = kind_of(source)
@@ -76,7 +78,7 @@ def _problems(asking: Asking, pipeline: PipelineSettings, source: QuerySettings)
         yield f"table: has no column {name!r}, which schema.fields declares; there are: {known}"
 
 
-def _bind_sample(asking: Asking) -> None:
+def _bind_sample(asking: QuerySpec) -> None:
     """Put some unit's values in the place of placeholders, so that the source can be asked.
 
     Raises `SourceError` for what a unit cannot be asked, `Unavailable` where values stand in a
@@ -100,7 +102,7 @@ def _bind_sample(asking: Asking) -> None:
         raise refused
 
 
-def _notes(asking: Asking, *, is_inclusive: bool) -> Iterator[str]:
+def _notes(asking: QuerySpec, *, is_inclusive: bool) -> Iterator[str]:
     if asking.replaces:
         yield (
             "rows that are read again replace those that were published, so streaming readers of"

@@ -17,7 +17,7 @@ from blizzard_core.errors import StateError, UnitError
 from blizzard_py.app import value_ranges
 from blizzard_py.app.request_selector import RequestSelector
 from blizzard_py.app.source_kinds import unit_source
-from blizzard_py.connections.asking import Units
+from blizzard_py.connections.query_spec import Units
 from blizzard_py.edits import unit_edits
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.ingest.request_steps import Applied, RequestEffects, RequestRefused

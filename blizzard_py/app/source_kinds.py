@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 from blizzard_core.settings.document import Config
 from blizzard_core.text import counted, printable
 from blizzard_py.app.queries.kinds import kind_of as query_kind_of
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.explain import Explanation, Located, TaskEvidence
 from blizzard_py.explain import explain as explain_item
 from blizzard_py.ingest.source_view import SourceView
@@ -48,7 +48,7 @@ class PlanOptions:
     offline: bool
     everything: bool
 
-    def selection(self, found: SourceView) -> Selection:
+    def selection(self, found: SourceView) -> ReadSelection:
         """Return the rows and columns that a query source reads."""
         pipeline = self.config.pipelines[found.pipeline]
         settings = pipeline.query_sources[found.source_name]

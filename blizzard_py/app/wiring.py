@@ -25,7 +25,7 @@ from blizzard_core.storage.protocol import join
 from blizzard_py.app.queries.query_spec import Asks, query_spec_of
 from blizzard_py.app.request_effects import effects_of
 from blizzard_py.app.source_kinds import kind_of
-from blizzard_py.engines.lazy import LazyEngine, StoppableEngine, WithSession
+from blizzard_py.engines.lazy import HasSession, LazyEngine, StoppableEngine
 from blizzard_py.ingest.inferred_schema import InferredSchema
 from blizzard_py.ingest.jobs import Jobs, PlainJobs
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -182,15 +182,15 @@ def _jobs_of(parts: SourceContext) -> Jobs:
 
         return StreamJobs(parts, parts.event_time.settings, session_of(parts.engine))
     if parts.watch is not None:
-        from blizzard_py.streaming.watched import WatchedJobs  # noqa: PLC0415  # see above
+        from blizzard_py.streaming.observed_watermark import ObservedWatermarkJobs  # noqa: PLC0415  # see above
 
-        return WatchedJobs(PlainJobs(parts.engine), parts, parts.watch)
+        return ObservedWatermarkJobs(PlainJobs(parts.engine), parts, parts.watch)
     return PlainJobs(parts.engine)
 
 
 def session_of(engine: Engine) -> Callable[[], Any]:
     """Return what gives the engine's Spark session. Starts nothing."""
-    if isinstance(engine, WithSession):
+    if isinstance(engine, HasSession):
         return engine.session
 
     def none() -> Any:
@@ -359,13 +359,15 @@ class NoEngine:
 def spark_engine(config: Config, app_name: str) -> StoppableEngine:
     """Spark as it is configured. Starts nothing before the first job."""
     from blizzard_py.engines.spark.engine import SparkEngine  # noqa: PLC0415  # see `LazyEngine`
-    from blizzard_py.engines.spark.gateway import quickly_started  # noqa: PLC0415  # see `LazyEngine`
+    from blizzard_py.engines.spark.gateway import quick_start_settings  # noqa: PLC0415  # see `LazyEngine`
 
     if any(pipeline.schema_.advanced.fast_path for pipeline in config.pipelines.values()):
         compiled()  # where it does not load, the daemon's own log is where one looks
     conf = config.spark.conf
     return SparkEngine(
-        config.spark.master, conf if computes_in_driver(config) else quickly_started(conf), app_name
+        config.spark.master,
+        conf if computes_in_driver(config) else quick_start_settings(conf),
+        app_name,
     )
 
 

@@ -13,10 +13,10 @@ from importlib import import_module
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from blizzard_core.errors import ConfigError
-from blizzard_py.connections.protocol import Connection, Reader, Selection
+from blizzard_py.connections.protocol import Reader, ReadSelection, SourceConnection
 from blizzard_py.reading import Access
 
-Connects: TypeAlias = Callable[[Access, Selection], Connection]
+Connects: TypeAlias = Callable[[Access, ReadSelection], SourceConnection]
 
 
 class Driver(NamedTuple):
@@ -26,24 +26,26 @@ class Driver(NamedTuple):
     reads: str
 
 
-def _ours(connects: str, reads: str) -> Driver:
+def _own_driver(connects: str, reads: str) -> Driver:
     return Driver(f"{__package__}.{connects}", f"{__package__}.{reads}")
 
 
 DRIVERS: dict[str, Driver] = {
-    "postgresql": _ours("postgresql.connection:PostgresqlConnection", "postgresql.reader:read"),
-    "sqlite": _ours("sqlite.connection:SqliteConnection", "sqlite.reader:read"),
-    "mysql": _ours("mysql.connection:MysqlConnection", "mysql.session:read"),
-    "delta": _ours("lakes.tables.delta:DeltaConnection", "lakes.rows:read"),
-    "iceberg": _ours("lakes.tables.iceberg:IcebergConnection", "lakes.rows:read"),
-    "parquet": _ours("lakes.parquet:connect", "lakes.rows:read"),
-    "csv": _ours("lakes.csv_files:connect", "lakes.csv_files:read"),
-    "json": _ours("lakes.json_lines:connect", "lakes.json_lines:read"),
-    "http": _ours("http.connection:connect", "http.reader:read"),
+    "postgresql": _own_driver(
+        "postgresql.connection:PostgresqlConnection", "postgresql.reader:read"
+    ),
+    "sqlite": _own_driver("sqlite.connection:SqliteConnection", "sqlite.reader:read"),
+    "mysql": _own_driver("mysql.connection:MysqlConnection", "mysql.session:read"),
+    "delta": _own_driver("lakes.tables.delta:DeltaConnection", "lakes.rows:read"),
+    "iceberg": _own_driver("lakes.tables.iceberg:IcebergConnection", "lakes.rows:read"),
+    "parquet": _own_driver("lakes.parquet:connect", "lakes.rows:read"),
+    "csv": _own_driver("lakes.csv_files:connect", "lakes.csv_files:read"),
+    "json": _own_driver("lakes.json_lines:connect", "lakes.json_lines:read"),
+    "http": _own_driver("http.connection:connect", "http.reader:read"),
 }
 
 
-def connect(access: Access, selection: Selection) -> Connection:
+def connect(access: Access, selection: ReadSelection) -> SourceConnection:
     """A connection to one table, query or API. Opens nothing.
 
     Raises `ConfigError` for a driver that there is not, or whose libraries are missing.
@@ -69,7 +71,7 @@ def _loaded(place: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def driver(module: str, extra: str) -> Any:
+def driver_module(module: str, extra: str) -> Any:
     """The module of an optional package.
 
     Raises `ConfigError` with the install command where it is missing: a driver process or a
@@ -82,6 +84,6 @@ def driver(module: str, extra: str) -> Any:
     raise ConfigError(extra, [f"{missing}; run: pip install 'blizzard-penguin[{extra}]'"])
 
 
-def installed(module: str) -> bool:
-    """Return whether `driver` would find the package, without importing it."""
+def is_installed(module: str) -> bool:
+    """Return whether `driver_module` would find the package, without importing it."""
     return importlib.util.find_spec(module) is not None

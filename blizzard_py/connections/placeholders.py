@@ -174,7 +174,7 @@ def _text(value: datetime | str, form: str) -> str:
 
 
 def _literal(value: datetime | str, form: str, dialect: str) -> str:
-    found = _said(value, form) if isinstance(value, datetime) else value
+    found = _literal_value(value, form) if isinstance(value, datetime) else value
     if dialect in {"sqlite", LAKE} and isinstance(found, datetime):
         # Times may be text there: the shortest form sorts right beside whatever is longer.
         return literal(_plain(found), dialect)
@@ -184,7 +184,7 @@ def _literal(value: datetime | str, form: str, dialect: str) -> str:
         raise SourceError(f"{error}; leave the value out") from error
 
 
-def _said(value: datetime, form: str) -> date:
+def _literal_value(value: datetime, form: str) -> date:
     """Return what a literal is of: an instant in UTC, a date, a time without a zone."""
     name = form.removesuffix(BEFORE)
     back = FORMAT_TICKS["date"] if name == "date" else _FINEST

@@ -1,6 +1,6 @@
 """The protocol of a kind of connection: questions for the driver process, a reader for Spark tasks.
 
-**The driver** asks a `Connection`: which columns there are, where the window ends, what tasks
+**The driver** asks a `SourceConnection`: which columns there are, where the window ends, what tasks
 it is cut into. It writes nothing anywhere, keeps at most one connection to a server, opens it when
 it is first asked and again when it broke, and tells its errors as
 
@@ -60,7 +60,7 @@ class SourceColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ReadSelection:
     """The data to read: a table or a query, the user's filter, the fields, the watermark's columns.
 
     One of ``table`` and ``query`` is given. ``filter`` is ANDed to everything. ``fields``
@@ -83,7 +83,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ReadBound:
     """The end of a window: a value for each watermark column, fixed before anything is read.
 
     ``value`` is ``{}`` if there is nothing to read at all. ``held_by`` says what keeps it back
@@ -108,14 +108,14 @@ def without_values(columns: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class WindowSplit:
     """The cut of a window: by which column (``""``: the connection chooses), into how many."""
 
     by: str = ""
     tasks: int = 0  # 0: the connection decides by size
 
 
-class Connection(Protocol):
+class SourceConnection(Protocol):
     """One table, query or API, asked by the driver process. See the module's docstring."""
 
     @property
@@ -125,10 +125,10 @@ class Connection(Protocol):
     def columns(self) -> Sequence[SourceColumn]:
         """All columns there are. Raises `SourceError` if table or query cannot be read."""
 
-    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
+    def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
         """Return where a window that is planned now ends. One statement."""
 
-    def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
+    def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
         """The window's tasks; none if it is certain that it holds no row. One statement."""
 
     def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
@@ -152,11 +152,11 @@ class Connection(Protocol):
 
 
 @runtime_checkable
-class Looking(Protocol):
+class RescansFiles(Protocol):
     """A connection that does not look into every file at each poll."""
 
     def look_again(self, files: Iterable[str]) -> None:
-        """Look into these at each `Connection.bound`, too: they were ``skipped_files``."""
+        """Look into these at each `SourceConnection.bound`, too: they were ``skipped_files``."""
 
 
 class Reader(Protocol):

@@ -19,14 +19,14 @@ _CANCEL_INTERVAL_SECS = 0.1
 
 
 @runtime_checkable
-class WithSession(Protocol):
+class HasSession(Protocol):
     """An engine that has a Spark session."""
 
     def session(self) -> Any:
         """The Spark session, started if there is none; for modules that know Spark."""
 
 
-class StoppableEngine(Engine, WithSession, Protocol):
+class StoppableEngine(Engine, HasSession, Protocol):
     """An engine that holds something until it is stopped."""
 
     def ask(self, access: Access, statement: str) -> pa.Table:
@@ -65,7 +65,7 @@ class LazyEngine:
         return self._engine().ask(access, statement)
 
     def session(self) -> Any:
-        """See `WithSession`."""
+        """See `HasSession`."""
         return self._engine().session()
 
     def columns(self, pipeline: str, settings: IngestSettings) -> pa.Schema:

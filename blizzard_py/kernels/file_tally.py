@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from blizzard_py.job import FileBounds, FinishedFile, JobFile
-from blizzard_py.kernels.decode.grouping import Share
+from blizzard_py.kernels.decode.grouping import FileShare
 from blizzard_py.kernels.decode.isolate import IsolatedParser
 from blizzard_py.kernels.decode.parse import BadLine, LineParser, Parsed
-from blizzard_py.kernels.write.partition import Places
+from blizzard_py.kernels.write.partition import RowDirectories
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.framing import Chunk, LongLine
+from blizzard_py.lines.framing import LineChunk, LongLine
 
-Outcome = tuple[Chunk, Parsed] | BadLine | LongLine  # of what comes out of `framed`
+Outcome = tuple[LineChunk, Parsed] | BadLine | LongLine  # of what comes out of `framed`
 
 
-def outcome_of(parser: LineParser | IsolatedParser, item: Chunk | LongLine) -> Outcome:
+def outcome_of(parser: LineParser | IsolatedParser, item: LineChunk | LongLine) -> Outcome:
     """The piece with its rows, or what is wrong with it."""
     if isinstance(item, LongLine):
         return item
@@ -29,7 +29,7 @@ def outcome_of(parser: LineParser | IsolatedParser, item: Chunk | LongLine) -> O
         return error
 
 
-def bytes_of(item: Chunk | LongLine) -> int:
+def bytes_of(item: LineChunk | LongLine) -> int:
     """Return the cost of waiting for its turn: bytes, or the values it becomes if they are more."""
     return len(item.head) if isinstance(item, LongLine) else max(len(item.data), item.cells)
 
@@ -47,7 +47,7 @@ class FileTally:
     file: JobFile
     bounds: FileBounds
     expansion: Expansion = field(init=False)
-    chunks: Iterator[Chunk | LongLine] = field(default_factory=lambda: iter(()))
+    chunks: Iterator[LineChunk | LongLine] = field(default_factory=lambda: iter(()))
     bytes_read: int = 0
     ended: bool = False
     lines: int = 0
@@ -68,10 +68,10 @@ class FileTally:
             yield block
         self.ended = True
 
-    def weighed(self, items: Iterable[Chunk | LongLine]) -> Iterator[Chunk | LongLine]:
+    def weighed(self, items: Iterable[LineChunk | LongLine]) -> Iterator[LineChunk | LongLine]:
         """The chunks, with what they may become counted."""
         for item in items:
-            if isinstance(item, Chunk):
+            if isinstance(item, LineChunk):
                 self.expansion.add_cells(item.cells)
             yield item
 
@@ -139,7 +139,7 @@ class FileTally:
         )
 
 
-def check_directories(places: Places, kept: Sequence[tuple[FileTally, Share]]) -> None:
+def check_directories(places: RowDirectories, kept: Sequence[tuple[FileTally, FileShare]]) -> None:
     """Raise `FileFailed` if rows of one file go to too many; ``places`` are of all, in order."""
     end = 0
     for content, share in kept:

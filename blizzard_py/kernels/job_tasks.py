@@ -12,7 +12,7 @@ MAX_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class IngestTask:
     """The share of an `IngestJob` that one Spark task works on, with ``threads`` that parse."""
 
     index: int
@@ -24,11 +24,13 @@ class Task:
     threads: int = 1
 
 
-def tasks_of(job: IngestJob, packed: Sequence[tuple[JobFile, ...]], slots: int = 1) -> list[Task]:
+def tasks_of(
+    job: IngestJob, packed: Sequence[tuple[JobFile, ...]], slots: int = 1
+) -> list[IngestTask]:
     """The job's tasks, for files packed by `packing.pack`; they share out ``slots`` cores."""
     threads = min(MAX_THREADS, max(1, slots // max(1, len(packed))))
     settings, started = job.settings, job.started_ts
     return [
-        Task(index, settings, job.staging, job.output_prefix, files, started, threads)
+        IngestTask(index, settings, job.staging, job.output_prefix, files, started, threads)
         for index, files in enumerate(packed)
     ]

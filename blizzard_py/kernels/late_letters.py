@@ -31,14 +31,14 @@ from blizzard_py.kernels.lateness import Limits, Rule, key_us, split, times_of
 from blizzard_py.kernels.write.metadata import source_file_text
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.framing import Chunk, framed
+from blizzard_py.lines.framing import LineChunk, framed
 
 _FILE, _LINE = "_source_file", "_source_line"
 _MICRO = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeTask:
+class LatenessTask:
     """Some staged ``files`` of a batch whose source files are ``sources``.
 
     Without ``keep`` late rows are counted only; rows ahead of time are lettered all the same.
@@ -56,7 +56,7 @@ class JudgeTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class LatenessReport:
     """The numbers of a task's rows that are late, ahead, and late for some windows."""
 
     late: int = 0
@@ -70,7 +70,7 @@ class Judged:
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> Judged:
+    def from_json(cls, text: str) -> LatenessReport:
         """The inverse of `to_json`."""
         data = json.loads(text)
         found = data.pop("letters")
@@ -88,7 +88,9 @@ class _Wanted:
     more: int = 0
 
 
-def run_judge(task: JudgeTask, source: Storage, sink: Storage, attempt_id: int) -> Judged:
+def run_lateness_task(
+    task: LatenessTask, source: Storage, sink: Storage, attempt_id: int
+) -> LatenessReport:
     """Judge the rows; ``attempt_id`` is unique among all that write to the staging directory.
 
     Raises `StorageError`, also where a source file cannot be read any more.
@@ -103,16 +105,18 @@ def run_judge(task: JudgeTask, source: Storage, sink: Storage, attempt_id: int) 
         late += int(np.count_nonzero(found.late))
         ahead += int(np.count_nonzero(found.ahead))
         partly += found.partly
-        if found.kept.any():
-            top = int(times[found.kept].max())
+        if found.on_time.any():
+            top = int(times[found.on_time].max())
             newest = top if newest is None else max(newest, top)
         chosen = {"ahead": found.ahead} | ({"late": found.late} if task.keep else {})
         for kind, flags in chosen.items():
             _want(wanted, batch.filter(pa.array(flags)), kind, times[flags].tolist(), most)
-    return Judged(late, ahead, partly, newest, _lettered(task, wanted, source, sink, attempt_id))
+    return LatenessReport(
+        late, ahead, partly, newest, _lettered(task, wanted, source, sink, attempt_id)
+    )
 
 
-def _staged(task: JudgeTask, sink: Storage) -> Iterator[pa.RecordBatch]:
+def _staged(task: LatenessTask, sink: Storage) -> Iterator[pa.RecordBatch]:
     columns = [task.rule.column, _FILE, _LINE]
     for file in task.files:
         staged = pq.ParquetFile(io.BytesIO(sink.read(file.path)))
@@ -132,7 +136,11 @@ def _want(
 
 
 def _lettered(
-    task: JudgeTask, wanted: Mapping[str, _Wanted], source: Storage, sink: Storage, attempt_id: int
+    task: LatenessTask,
+    wanted: Mapping[str, _Wanted],
+    source: Storage,
+    sink: Storage,
+    attempt_id: int,
 ) -> StagedBadRecords | None:
     if not wanted:
         return None
@@ -167,7 +175,7 @@ def _named(source: Storage, text: str) -> JobFile:
     return JobFile(text.removeprefix(f"{source.uri}/"), 0)
 
 
-def _lineless(task: JudgeTask, wanted: _Wanted, text: str) -> Iterator[BadRecord]:
+def _lineless(task: LatenessTask, wanted: _Wanted, text: str) -> Iterator[BadRecord]:
     """Letters without their lines: a transform may give rows another file than theirs."""
     for line, (kind, time) in sorted(wanted.lines.items()):
         reason = (
@@ -178,7 +186,7 @@ def _lineless(task: JudgeTask, wanted: _Wanted, text: str) -> Iterator[BadRecord
 
 
 def _records(
-    task: JudgeTask, file: JobFile, lines: Mapping[int, tuple[str, int]], source: Storage
+    task: LatenessTask, file: JobFile, lines: Mapping[int, tuple[str, int]], source: Storage
 ) -> Iterator[BadRecord]:
     """The letters of a file's lines, in their order."""
     left = sorted(lines, reverse=True)
@@ -188,13 +196,15 @@ def _records(
             for item in framed(blocks):
                 if not left:
                     break
-                ends = _ends(item.data) if isinstance(item, Chunk) else None
+                ends = _ends(item.data) if isinstance(item, LineChunk) else None
                 count = 1 if ends is None else len(ends)
                 while left and ends is not None and left[-1] <= before + count:
                     number = left.pop()
                     place = number - before - 1
                     start = int(ends[place - 1]) + 1 if place else 0
-                    raw = item.data[start : int(ends[place])] if isinstance(item, Chunk) else b""
+                    raw = (
+                        item.data[start : int(ends[place])] if isinstance(item, LineChunk) else b""
+                    )
                     kind, time = lines[number]
                     yield BadRecord(
                         number - 1,
@@ -218,7 +228,7 @@ def _ends(data: bytes) -> np.ndarray:
     return np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
 
 
-def _reason(task: JudgeTask, kind: str, time: int) -> str:
+def _reason(task: LatenessTask, kind: str, time: int) -> str:
     rule, limits = task.rule, task.limits
     if kind == "ahead":
         return (

@@ -70,7 +70,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class LatenessSplit:
     """The verdict on some rows, each ``late``, ``ahead`` or neither; in their order.
 
     ``partly`` counts those that are late for some of their windows and not for the last.
@@ -81,7 +81,7 @@ class Split:
     partly: int
 
     @property
-    def kept(self) -> Flags:
+    def on_time(self) -> Flags:
         """The rows that Spark is given."""
         return ~(self.late | self.ahead)
 
@@ -97,7 +97,7 @@ def key_us(rule: Rule, times: Micros) -> Micros:
     return _last_start(rule, times) + rule.size
 
 
-def split(rule: Rule, limits: Limits, times: Micros) -> Split:
+def split(rule: Rule, limits: Limits, times: Micros) -> LatenessSplit:
     """Return which of the rows are late or ahead. One that is both is late."""
     bound = limits.watermark_ms * _MILLI
     keys = key_us(rule, times)
@@ -105,7 +105,7 @@ def split(rule: Rule, limits: Limits, times: Micros) -> Split:
     partly = 0
     if rule.overlaps:
         partly = int(np.count_nonzero(~late & (_first_start(rule, times) + rule.size <= bound)))
-    return Split(late, ~late & (times > limits.ahead_us), partly)
+    return LatenessSplit(late, ~late & (times > limits.ahead_us), partly)
 
 
 def times_of(column: pa.ChunkedArray | pa.Array) -> Micros:

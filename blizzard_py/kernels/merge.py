@@ -21,8 +21,8 @@ from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.table.schema_fit import SchemaMismatch
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, StagedOutput
 from blizzard_py.kernels.report import TaskReport
-from blizzard_py.kernels.write.joined import JoinedFile
-from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
+from blizzard_py.kernels.write.joined_file import JoinedFile
+from blizzard_py.kernels.write.outputs import OutputSet, StagedNames
 from blizzard_py.kernels.write.parquet import output_format
 
 # Outputs of a file's size divided by this are large enough to stay as they are: writing
@@ -99,7 +99,7 @@ def is_joinable(group: Sequence[StagedOutput], settings: IngestSettings) -> bool
 
 def run_merge(task: MergeTask, sink: Storage, attempt_id: int) -> TaskReport:
     """Write each group's rows as one file. Raises `StorageError` if the sink fails."""
-    names = OutputNames(task.staging, task.output_prefix, f"m{task.index:05d}", attempt_id)
+    names = StagedNames(task.staging, task.output_prefix, f"m{task.index:05d}", attempt_id)
     outputs: list[StagedOutput] = []
     for group in task.groups:
         joined = _joined(task, group, names, sink) if is_joinable(group, task.settings) else None
@@ -132,7 +132,7 @@ def _rows(outputs: Iterable[StagedOutput]) -> dict[tuple[str, str], int]:
 
 
 def _joined(
-    task: MergeTask, group: Sequence[StagedOutput], names: OutputNames, sink: Storage
+    task: MergeTask, group: Sequence[StagedOutput], names: StagedNames, sink: Storage
 ) -> StagedOutput | None:
     """One file of all; None, with nothing left of it, if they cannot be joined as they are."""
     staged, output_id = names.take()
@@ -160,7 +160,7 @@ def _joined(
 
 
 def _written_again(
-    task: MergeTask, group: Sequence[StagedOutput], names: OutputNames, sink: Storage
+    task: MergeTask, group: Sequence[StagedOutput], names: StagedNames, sink: Storage
 ) -> list[StagedOutput]:
     outputs: OutputSet | None = None
     try:

@@ -68,7 +68,7 @@ class NewFields:
                 for value in each.values:
                     self._add(each.name, known, value.encode())
 
-    def told(self) -> tuple[UnexpectedField, ...]:
+    def found_fields(self) -> tuple[UnexpectedField, ...]:
         """Each field once, in the order in which they were found."""
         return tuple(
             UnexpectedField(name, found.path, tuple(found.values))

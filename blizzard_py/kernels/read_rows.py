@@ -37,7 +37,7 @@ class RowFilter:
         self._digests = bytearray()
 
     @property
-    def asks(self) -> bool:
+    def needs_check(self) -> bool:
         """Return whether rows have to be looked at; else all of them are new."""
         return bool(self._known.keep)
 

@@ -36,10 +36,15 @@ from blizzard_py.kernels.new_fields import NewFields
 from blizzard_py.kernels.read_rows import RowFilter
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.metadata import Metadata
-from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
+from blizzard_py.kernels.write.outputs import OutputSet, StagedNames
 from blizzard_py.kernels.write.parquet import output_format
-from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows, without_moved
-from blizzard_py.lines.framing import Chunk, LongLine, framed
+from blizzard_py.kernels.write.partition import (
+    RowDirectories,
+    Unplaceable,
+    place_rows,
+    without_moved,
+)
+from blizzard_py.lines.framing import LineChunk, LongLine, framed
 from blizzard_py.reading import ReadTask, Recognition, UnitSlice
 
 # So few bad rows are slips, whatever share of a small window they are.
@@ -144,7 +149,7 @@ class _NotRead(Exception):  # no error of the task
         self.error = error
 
 
-def _told_apart(
+def _mark_source_errors(
     rows: Iterable[pa.RecordBatch | bytes],
 ) -> Iterator[pa.RecordBatch | bytes]:
     try:
@@ -176,7 +181,7 @@ class _Run:
             unit_column=settings.unit_column,
         )
         self._form = output_format(settings, self._metadata.schema(self._schema.table))
-        self._names = OutputNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
+        self._names = StagedNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
         self._slice = UnitSlice("", task.read)
         self._outputs = OutputSet(sink, self._names, self._form)
         self._begun: list[OutputSet] = []
@@ -192,7 +197,7 @@ class _Run:
             self._slice = some
             self._outputs = OutputSet(self._sink, self._names, self._form, some.unit)
             self._begun.append(self._outputs)
-            self._ingest(_told_apart(rows) if self._task.apart else rows)
+            self._ingest(_mark_source_errors(rows) if self._task.apart else rows)
             outputs += self._outputs.close()
         self._check()
         item = self._task.item
@@ -205,7 +210,7 @@ class _Run:
             files=(self._finished(),),
             letters=StagedBadRecords(letters, ((item, self._bad),)) if letters else None,
             marks=() if marks is None else (marks,),
-            unexpected=self._unexpected.told(),
+            unexpected=self._unexpected.found_fields(),
         )
 
     def discard(self) -> None:
@@ -241,7 +246,7 @@ class _Run:
     def _batch(self, batch: pa.RecordBatch) -> None:
         numbers = np.arange(batch.num_rows) + self._read
         self._read += batch.num_rows
-        if self._filter.asks:
+        if self._filter.needs_check:
             fresh = self._filter.fresh(batch)
             batch, numbers = batch.filter(pa.array(fresh)), numbers[fresh]
         found = self._conformer.conform(batch)
@@ -253,7 +258,7 @@ class _Run:
         text = self._conformer.text_of(batch, row)
         self._letter(BadRecord(number, 0, len(text), text, reason))
 
-    def _lines(self, chunk: Chunk | LongLine) -> None:
+    def _lines(self, chunk: LineChunk | LongLine) -> None:
         if isinstance(chunk, LongLine):
             self._letter(BadRecord(self._read, 0, chunk.length, chunk.head, chunk.reason))
             self._read += 1
@@ -261,7 +266,7 @@ class _Run:
         lines = chunk.data.split(b"\n")[:-1]
         numbers = np.arange(len(lines)) + self._read
         self._read += len(lines)
-        if self._filter.asks:
+        if self._filter.needs_check:
             fresh = self._filter.fresh_lines(lines)
             lines = [line for line, new in zip(lines, fresh, strict=True) if new]
             numbers = numbers[fresh]
@@ -281,7 +286,7 @@ class _Run:
     ) -> None:
         """Rows to the outputs; those that belong nowhere are ``refused``, by index and number."""
         rules = self._task.settings.partition_rules
-        where: str | Places = ""
+        where: str | RowDirectories = ""
         if rules:
             try:
                 where = place_rows(table, rules)

@@ -21,9 +21,9 @@ from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import IngestSettings, JobFile
 from blizzard_py.kernels.report import TaskReport
-from blizzard_py.kernels.write.outputs import SLICE, OutputNames, OutputSet
+from blizzard_py.kernels.write.outputs import SLICE, OutputSet, StagedNames
 from blizzard_py.kernels.write.parquet import output_format
-from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows
+from blizzard_py.kernels.write.partition import RowDirectories, Unplaceable, place_rows
 
 # The directory that a record's file brings along; it passes through Spark as a column, which is
 # marked, since a field of records may be called so where there is none.
@@ -94,7 +94,7 @@ def write_rows(
     that changes `PARTITION`.
     """
     form = output_format(second.settings, second.schema)
-    names = OutputNames(second.staging, second.output_prefix, f"{index:05d}", attempt_id)
+    names = StagedNames(second.staging, second.output_prefix, f"{index:05d}", attempt_id)
     outputs = OutputSet(sink, names, form)
     try:
         for batch in batches:
@@ -106,7 +106,7 @@ def write_rows(
         raise
 
 
-def _by_slice(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | Places, pa.Table]]:
+def _by_slice(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | RowDirectories, pa.Table]]:
     """Rows by where they belong; no file has rows of two slices."""
     if not second.units:
         yield from _pieces(second, table)
@@ -120,10 +120,10 @@ def _by_slice(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | Places,
                 yield f"{where}{SLICE}{unit}", rows
             else:
                 named = tuple(f"{directory}{SLICE}{unit}" for directory in where.directories)
-                yield Places(named, where.codes), rows
+                yield RowDirectories(named, where.codes), rows
 
 
-def _pieces(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | Places, pa.Table]]:
+def _pieces(second: SqlStage, table: pa.Table) -> Iterator[tuple[str | RowDirectories, pa.Table]]:
     if second.settings.partition_rules:
         try:
             yield place_rows(table, second.settings.partition_rules), table

@@ -28,11 +28,10 @@ import pyarrow as pa
 
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.job import FinishedFile, StagedBadRecords, StagedOutput
-from blizzard_py.kernels.ahead import ahead
 from blizzard_py.kernels.bad_records import BadRecordWriter, FileLetters
 from blizzard_py.kernels.decode.child_process import ChildProcess
 from blizzard_py.kernels.decode.columns import RecordSchema
-from blizzard_py.kernels.decode.grouping import Share, shares
+from blizzard_py.kernels.decode.grouping import FileShare, shares
 from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
 from blizzard_py.kernels.decode.parse import BadLine, BadRecord, LineParser, Parsed, row_shape
 from blizzard_py.kernels.file_tally import (
@@ -42,16 +41,22 @@ from blizzard_py.kernels.file_tally import (
     check_directories,
     outcome_of,
 )
-from blizzard_py.kernels.job_tasks import Task
+from blizzard_py.kernels.job_tasks import IngestTask
 from blizzard_py.kernels.new_fields import NewFields
+from blizzard_py.kernels.prefetch import prefetch
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write.metadata import Metadata
-from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
+from blizzard_py.kernels.write.outputs import OutputSet, StagedNames
 from blizzard_py.kernels.write.parquet import output_format
-from blizzard_py.kernels.write.partition import Places, Unplaceable, place_rows, without_moved
+from blizzard_py.kernels.write.partition import (
+    RowDirectories,
+    Unplaceable,
+    place_rows,
+    without_moved,
+)
 from blizzard_py.lines.decompress import opened
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.framing import Chunk, LongLine, framed
+from blizzard_py.lines.framing import LineChunk, LongLine, framed
 from blizzard_py.lines.portions import portions
 
 # Files below the first size are parsed in groups of about the second.
@@ -64,11 +69,11 @@ AHEAD_BYTES = 8 << 20
 # Of a group's bytes, for each value that its lines may become.
 _CELL_BYTES = 4
 
-_Piece = tuple[str | Places, pa.Table]  # where in the table, and rows that belong there
+_Piece = tuple[str | RowDirectories, pa.Table]  # where in the table, and rows that belong there
 
 
 def run_task(
-    task: Task, source: Storage, sink: Storage, attempt_id: int, *, attempt: int = 0
+    task: IngestTask, source: Storage, sink: Storage, attempt_id: int, *, attempt: int = 0
 ) -> TaskReport:
     """Ingest the task's files and report each exactly once.
 
@@ -92,7 +97,7 @@ def run_task(
 class _Run:
     def __init__(
         self,
-        task: Task,
+        task: IngestTask,
         source: Storage,
         sink: Storage,
         attempt_id: int,
@@ -120,12 +125,12 @@ class _Run:
         )
         self._unexpected = NewFields(settings)
         self._metadata = Metadata(settings.metadata_columns, source.uri, task.started_ts)
-        self._names = OutputNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
+        self._names = StagedNames(task.staging, task.output_prefix, f"{task.index:05d}", attempt_id)
         self._format = output_format(settings, self._metadata.schema(self._schema.table))
         self._shared = self._output_set()
         self._outputs: list[StagedOutput] = []
         self._finished: dict[str, FinishedFile] = {}
-        self._group: list[tuple[FileTally, Chunk]] = []
+        self._group: list[tuple[FileTally, LineChunk]] = []
         self._group_bytes = 0
 
     def run(self) -> TaskReport:
@@ -147,7 +152,7 @@ class _Run:
             outputs=tuple(sorted(outputs, key=lambda output: output.staged)),
             files=tuple(self._finished[file.path] for file in self._task.files),
             letters=StagedBadRecords(staged, tuple(self._lettered)) if staged else None,
-            unexpected=self._unexpected.told(),
+            unexpected=self._unexpected.found_fields(),
         )
 
     def discard(self) -> None:
@@ -208,7 +213,7 @@ class _Run:
             raise
         for piece in waiting:
             self._shared.add(*piece)
-        self._unexpected.take(unexpected.told())
+        self._unexpected.take(unexpected.found_fields())
         self._finish(content, letters)
 
     def _pieces_of_file(
@@ -239,7 +244,7 @@ class _Run:
 
     def _placed(
         self, content: FileTally, chunk: bytes, parsed: Parsed
-    ) -> tuple[Parsed, str | Places]:
+    ) -> tuple[Parsed, str | RowDirectories]:
         """Return where a chunk's rows belong; those that belong nowhere become bad records."""
         rules = self._task.settings.partition_rules
         if not rules:
@@ -256,7 +261,7 @@ class _Run:
         content.went_to(places.directories)
         return parsed, places
 
-    def _outcomes(self, chunks: Iterable[Chunk | LongLine]) -> Iterator[Outcome]:
+    def _outcomes(self, chunks: Iterable[LineChunk | LongLine]) -> Iterator[Outcome]:
         if self._attempt:
             alone = IsolatedParser(
                 self._nursery,
@@ -268,7 +273,7 @@ class _Run:
         work = functools.partial(outcome_of, self._parser)
         if self._task.threads == 1:
             return map(work, chunks)
-        return ahead(work, chunks, self._pool, self._task.threads, bytes_of, AHEAD_BYTES)
+        return prefetch(work, chunks, self._pool, self._task.threads, bytes_of, AHEAD_BYTES)
 
     def _bad_lines(
         self, content: FileTally, letters: FileLetters, bad: Sequence[BadRecord], offset: int
@@ -305,7 +310,7 @@ class _Run:
             except FileFailed as error:
                 self._fail(content, error)
 
-    def _ingest_together(self, group: Sequence[tuple[FileTally, Chunk]]) -> bool:
+    def _ingest_together(self, group: Sequence[tuple[FileTally, LineChunk]]) -> bool:
         """Return whether that went well; if not then nothing was done."""
         chunks = [chunk for _, chunk in group]
         try:
@@ -337,10 +342,10 @@ class _Run:
         return True
 
     def _weighed(
-        self, group: Sequence[tuple[FileTally, Chunk]], found: Sequence[Share]
-    ) -> tuple[list[tuple[FileTally, Share]], list[tuple[FileTally, FileFailed]]]:
+        self, group: Sequence[tuple[FileTally, LineChunk]], found: Sequence[FileShare]
+    ) -> tuple[list[tuple[FileTally, FileShare]], list[tuple[FileTally, FileFailed]]]:
         """The files with their shares, and those of which too much is bad."""
-        kept: list[tuple[FileTally, Share]] = []
+        kept: list[tuple[FileTally, FileShare]] = []
         lost: list[tuple[FileTally, FileFailed]] = []
         for (content, _), share in zip(group, found, strict=True):
             content.recount()
@@ -356,7 +361,7 @@ class _Run:
         return kept, lost
 
     def _pieces_of(
-        self, table: pa.Table, kept: Sequence[tuple[FileTally, Share]]
+        self, table: pa.Table, kept: Sequence[tuple[FileTally, FileShare]]
     ) -> Iterator[_Piece]:
         """The rows of the files that are kept, by directory."""
         if rules := self._task.settings.partition_rules:
@@ -387,10 +392,10 @@ class _Run:
         self._finished[content.file.path] = content.failed(error)
 
 
-def _small(items: Sequence[Chunk | LongLine]) -> Chunk | None:
+def _small(items: Sequence[LineChunk | LongLine]) -> LineChunk | None:
     """The whole of a file if it is small enough to be parsed with others."""
     if not items:
-        return Chunk(b"", 0)
+        return LineChunk(b"", 0)
     first = items[0]
     if isinstance(first, LongLine) or len(items) > 1 or len(first.data) > SMALL_FILE_BYTES:
         return None

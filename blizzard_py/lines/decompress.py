@@ -26,7 +26,7 @@ from blizzard_core.storage.protocol import Storage
 from blizzard_py.job import JobFile
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.source import SourceStream
+from blizzard_py.lines.source import ObjectStream
 
 Codec = Literal["gzip", "zstd"]
 
@@ -63,12 +63,12 @@ def opened(
     Raises `FileFailed`, here and while they are read, also for those that are too many by
     ``expansion``, if there is one.
     """
-    with closing(SourceStream(storage, file)) as stream:
+    with closing(ObjectStream(storage, file)) as stream:
         yield decompressed(stream, file.path, expansion)
 
 
 def decompressed(
-    stream: SourceStream, path: str, expansion: Expansion | None = None
+    stream: ObjectStream, path: str, expansion: Expansion | None = None
 ) -> Iterator[bytes]:
     """Non-empty blocks of at most 1 MiB, whatever the compression ratio.
 
@@ -158,7 +158,7 @@ def _first(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _counted(
-    blocks: Iterator[bytes], stream: SourceStream, expansion: Expansion
+    blocks: Iterator[bytes], stream: ObjectStream, expansion: Expansion
 ) -> Iterator[bytes]:
     for block in blocks:
         expansion.add(len(block), stream.bytes_read)

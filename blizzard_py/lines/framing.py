@@ -18,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class LineChunk:
     r"""Whole lines, the last ending with ``\n`` too; ``offset`` counts from the stream's start.
 
     ``cells`` is how many values they may become, where somebody has looked (`portions`).
@@ -41,7 +41,7 @@ class LongLine:
 
 def framed(
     blocks: Iterable[bytes], target: int = CHUNK_BYTES, limit: int = LINE_BYTES
-) -> Iterator[Chunk | LongLine]:
+) -> Iterator[LineChunk | LongLine]:
     """Chunks of about ``target`` bytes, and the lines above ``limit`` bytes, in order.
 
     A byte order mark at the start is dropped (offsets count it), a missing
@@ -79,7 +79,7 @@ def framed(
         parts, size, open_line = [], 0, 0
     rest = b"".join(parts)
     if rest and (last := _chunk(rest, offset)).data:
-        yield last if rest.endswith(b"\n") else Chunk(last.data + b"\n", last.offset)
+        yield last if rest.endswith(b"\n") else LineChunk(last.data + b"\n", last.offset)
 
 
 def _passed_over(stream: Iterator[bytes]) -> tuple[int, bytes | None]:
@@ -93,9 +93,9 @@ def _passed_over(stream: Iterator[bytes]) -> tuple[int, bytes | None]:
     return length, None
 
 
-def _chunk(data: bytes, offset: int) -> Chunk:
+def _chunk(data: bytes, offset: int) -> LineChunk:
     skipped = _mark(data, offset)
-    return Chunk(data[skipped:], skipped) if skipped else Chunk(data, offset)
+    return LineChunk(data[skipped:], skipped) if skipped else LineChunk(data, offset)
 
 
 def _long_line(head: bytes, offset: int, length: int, limit: int) -> LongLine:

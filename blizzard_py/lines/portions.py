@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blizzard_core.bounds import CHUNK_CELLS, LINE_CELLS, RAW_BYTES
-from blizzard_py.lines.framing import Chunk, LongLine
+from blizzard_py.lines.framing import LineChunk, LongLine
 
 _NEWLINE, _OPEN = b"\n{"
 
@@ -28,11 +28,11 @@ class RowShape:
 
 
 def portions(
-    items: Iterable[Chunk | LongLine],
+    items: Iterable[LineChunk | LongLine],
     shape: RowShape,
     most: int = CHUNK_CELLS,
     line: int = LINE_CELLS,
-) -> Iterator[Chunk | LongLine]:
+) -> Iterator[LineChunk | LongLine]:
     """The chunks with their ``cells``, cut where these are more than ``most``.
 
     A line of more than ``line`` is a `LongLine`.
@@ -52,8 +52,8 @@ def portions(
 
 
 def _cut(
-    chunk: Chunk, data: npt.NDArray[np.uint8], shape: RowShape, most: int, line: int
-) -> Iterator[Chunk | LongLine]:
+    chunk: LineChunk, data: npt.NDArray[np.uint8], shape: RowShape, most: int, line: int
+) -> Iterator[LineChunk | LongLine]:
     ends = np.flatnonzero(data == _NEWLINE) + 1
     cells = np.full(len(ends), shape.columns)
     if shape.inner:
@@ -69,5 +69,5 @@ def _cut(
             reason = f"may become more than {line:,} values"
             yield LongLine(chunk.offset + start, end - 1 - start, head, reason)
         else:
-            yield Chunk(chunk.data[start:end], chunk.offset + start, some)
+            yield LineChunk(chunk.data[start:end], chunk.offset + start, some)
         first, start, before = last, end, before + some

@@ -20,7 +20,7 @@ from blizzard_py.lines.failure import FileFailed
 WHOLE_BYTES = 4 << 20
 
 
-class SourceStream:
+class ObjectStream:
     """A forward-only stream of one object; its errors are `FileFailed` at stage ``read``."""
 
     def __init__(self, storage: Storage, file: JobFile) -> None:

@@ -15,7 +15,7 @@ from blizzard_core.settings.sources import CommonSource, SourceSettings
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.name_range import NameRange
-from blizzard_py.connections.asking import Asking
+from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.job import Engine, FieldSpec, IngestSettings, UnexpectedField
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.meter import BatchLimits, Meter
@@ -90,7 +90,7 @@ class SourceContext:
     meter: Meter = field(default_factory=Meter)
     activity: SourceActivity | None = None
     schema: SchemaHooks = SchemaHooks()
-    query_spec: Asking | None = None
+    query_spec: QuerySpec | None = None
     event_time: EventTimeQuery | None = None
     watch: WatchedColumn | None = None
     members: tuple[SourceContext, ...] = ()

@@ -50,7 +50,7 @@ class StatePaths:
 
     @property
     def stream(self) -> str:
-        """The folder of what a query over event time has kept (`blizzard_py.streaming.packs`)."""
+        """The folder of an event-time query's state (`blizzard_py.streaming.state_archive`)."""
         return f"{STATE_FOLDER}/state/{self.id}"
 
     @property

@@ -3,8 +3,8 @@
 Spark's own check is not enough: it takes another window, another aggregate of the same type or
 another mode, and mixes what was before with what comes, without a word. So the query is kept
 with the state, and compared key by key. Texts of SQL and the session's time zone are compared by
-Spark, where there is one (`blizzard_py.streaming.spelling`): ``COUNT(*)`` is no other query than
-``count(*)``, and the same text may be another one in another zone.
+Spark, where there is one (`blizzard_py.streaming.query_equivalence`): ``COUNT(*)`` is no other
+query than ``count(*)``, and the same text may be another one in another zone.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A batch is ingested as any other, into staging that nobody publishes. Then it is offered to one
 long-running query, and what that emits is the batch's output. The modules:
 
-* `packs` keeps the query's checkpoint directory in objects that a save of ours names;
+* `state_archive` keeps the query's checkpoint directory in objects that a save of ours names;
 * `source`, `operators` and `query` are Spark's side of it;
 * `jobs` puts the steps in order, and recovers.
 """

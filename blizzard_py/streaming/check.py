@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.event_time import OURS, Branch, EventTimeSettings
 from blizzard_py.engines.spark.transform import check, record_schema, schema_refusal
-from blizzard_py.engines.spark.transform_guard import aggregate_refusal, spark_said
+from blizzard_py.engines.spark.transform_guard import aggregate_refusal, spark_message
 from blizzard_py.job import IngestSettings
 from blizzard_py.kernels.write.metadata import Metadata
-from blizzard_py.streaming.accepting import PLACE, accepting
+from blizzard_py.streaming.decode_job import PLACE, decode_settings
 from blizzard_py.streaming.operators import Definition, frame_of, refusal
 from blizzard_py.streaming.source import StagedRows
 
@@ -32,7 +32,7 @@ def definition_of(
     It is what is computed, and what of it is each source's.
     """
     given, branches = asked
-    accept = accepting(settings)
+    accept = decode_settings(settings)
     if found := refusal(root, given):
         raise ConfigError(f"pipelines.{pipeline}.event_time.aggregates.{found[0]}", [found[1]])
     schema = check(root, pipeline, accept) if accept.transform else record_schema(accept)
@@ -115,7 +115,7 @@ def check_query(
     except PySparkException as error:
         if not isinstance(error, AnalysisException):
             raise
-        raise ConfigError(where, [spark_said(str(error))]) from None
+        raise ConfigError(where, [spark_message(str(error))]) from None
     if found := aggregate_refusal(frame, set(asked[0].aggregates)):
         raise ConfigError(f"{where}.aggregates.{found[0]}", [found[1]])
     if why := schema_refusal(definition.written(frame.schema), settings):

@@ -32,7 +32,7 @@ from blizzard_core.settings.base import to_micros
 from blizzard_core.settings.event_time import EventTimeSettings
 from blizzard_py.ingest.jobs import Ingested
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, JobFile, Place, StagedOutput
-from blizzard_py.kernels.late_letters import Judged, JudgeTask
+from blizzard_py.kernels.late_letters import LatenessReport, LatenessTask
 from blizzard_py.kernels.lateness import Limits, Rule, rules_of
 from blizzard_py.kernels.packing import pack, task_count
 from blizzard_py.kernels.report import merged
@@ -41,29 +41,29 @@ from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
 from blizzard_py.state.stream_query import going_on
 from blizzard_py.state.stream_state import StreamState, moment, settled
-from blizzard_py.streaming.accepting import accepting_job
-from blizzard_py.streaming.offers import Offer, Share
-from blizzard_py.streaming.packs import Packs, WorkingCopy
-from blizzard_py.streaming.shared_place import SharedPlace, begun, check_whole
-from blizzard_py.streaming.sharing import (
+from blizzard_py.streaming.accepted_batch import AcceptedBatch, batch_of, late_letters
+from blizzard_py.streaming.batch_queue import Offer, SourceShare
+from blizzard_py.streaming.decode_job import make_decode_job
+from blizzard_py.streaming.query_equivalence import QueryEquivalence
+from blizzard_py.streaming.shared_directory import SharedDirectory, check_not_removed, create_folder
+from blizzard_py.streaming.source_shares import (
     idle_in,
     jobs_of,
-    lacking,
+    join_reports,
+    missing_columns,
     newest_of,
     sources_after,
     ticks_of,
-    together,
 )
-from blizzard_py.streaming.spelling import Spelling
-from blizzard_py.streaming.staged_times import Tally, tally
-from blizzard_py.streaming.starts import turn
+from blizzard_py.streaming.staged_times import TimeTally, tally
+from blizzard_py.streaming.start_limit import wait_for_turn
+from blizzard_py.streaming.state_archive import StateArchive, WorkingCopy
 from blizzard_py.streaming.state_files import see_all
-from blizzard_py.streaming.taken import Taken, batch_of, late_letters
 
 if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
     from blizzard_py.engines.spark.scratch import Scratch
     from blizzard_py.streaming.operators import Definition
-    from blizzard_py.streaming.query import Settled, StreamQuery
+    from blizzard_py.streaming.query import QueryResult, StreamQuery
 
 _MILLI, _MICRO = 1000, 1_000_000
 
@@ -89,12 +89,12 @@ class StreamJobs:
         self._given = given
         self._members = parts.members or (parts,)
         self._rules = rules_of(given, parts.branches)
-        self._lacks = lacking(parts)
-        self._packs = Packs(parts.stores.sink, StatePaths(parts.home_id).stream)
-        self._spelling = Spelling(parts, given, session)
+        self._lacks = missing_columns(parts)
+        self._packs = StateArchive(parts.stores.sink, StatePaths(parts.home_id).stream)
+        self._spelling = QueryEquivalence(parts, given, session)
         self._running: _Running | None = None
         self._definition: Definition | None = None
-        self._place: Scratch | SharedPlace | None = None
+        self._place: Scratch | SharedDirectory | None = None
         self._starts = 0
         self._cancelled = threading.Event()
         self._named: frozenset[str] = frozenset()  # objects of the state that was saved last
@@ -154,24 +154,24 @@ class StreamJobs:
 
     def _run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         jobs = jobs_of(job, self._members)
-        accepted = {name: self._accepted(each, alone=len(jobs) == 1) for name, each in jobs.items()}
+        accepted = {name: self._accept(each, alone=len(jobs) == 1) for name, each in jobs.items()}
         known = going_on(state.stream, self._spelling.asked)
-        with nullcontext() if self._is_at(known) else turn(self._check_wanted):
+        with nullcontext() if self._is_at(known) else wait_for_turn(self._check_wanted):
             running = self._at(known, job.settings, epoch)
             known = running.at
-            taken = self._taken(running, known, jobs, accepted)
+            taken = self._find_late_rows(running, known, jobs, accepted)
             self._check_wanted()
             began = time.monotonic()
-            done = self._settled(running, known, job, taken)
+            done = self._run_query(running, known, job, taken)
             secs = time.monotonic() - began
         outputs = merged(done.reports)
-        told = together(accepted)
+        told = join_reports(accepted)
         batch = batch_of(known.batch + 1, told, taken, done, outputs)
         self._check_wanted()
         last, is_shared = done.micro_batches[-1].number, self._given.advanced.state_path is not None
         see_all(running.copy.root, last, is_shared=is_shared, wait=self._pause)
         packs = self._packs.pack(running.copy, known.packs, epoch, f"{batch.batch:08d}")
-        check_whole(running.copy.root.parent)
+        check_not_removed(running.copy.root.parent)
         if self._parts.activity is not None:
             for place, one in enumerate(done.micro_batches):
                 self._parts.activity.micro_batch("empty" if place else "rows", one.secs)
@@ -196,65 +196,65 @@ class StreamJobs:
         )
         return Ingested(result, after)
 
-    def _taken(
+    def _find_late_rows(
         self,
         running: _Running,
         known: StreamState,
         jobs: Mapping[str, IngestJob],
         accepted: Mapping[str, IngestResult],
-    ) -> Taken:
+    ) -> AcceptedBatch:
         """The second step, of each source."""
         started_ts = next(iter(jobs.values())).started_ts
         ahead = round(started_ts * _MICRO) + to_micros(self._given.advanced.max_ahead)
         limits = Limits(known.judged_ms, ahead)
         tallies = {n: self._tally(known, n, one.outputs, limits) for n, one in accepted.items()}
         found = {
-            n: self._judged(running, each, accepted[n], limits, self._rules[n], tallies[n])
+            n: self._late_rows_of(running, each, accepted[n], limits, self._rules[n], tallies[n])
             for n, each in jobs.items()
         }
         present = frozenset(name for name, each in jobs.items() if each.files)
         idle = idle_in(known, self._parts.branches, present, started_ts)
-        return Taken(accepted, found, tallies, limits, present, idle)
+        return AcceptedBatch(accepted, found, tallies, limits, present, idle)
 
     def _tally(
         self, known: StreamState, source: str, outputs: Sequence[StagedOutput], limits: Limits
-    ) -> Tally:
+    ) -> TimeTally:
         """What the times of a source's rows say, beside the newest one that it had before."""
         newest_ms = known.sources.get(source, known).max_event_time_ms
         sink, rule = self._parts.stores.sink, self._rules[source]
         return tally(sink, outputs, rule, limits, newest_ms, self._parts.concurrency)
 
-    def _accepted(self, job: IngestJob, *, alone: bool) -> IngestResult:
+    def _accept(self, job: IngestJob, *, alone: bool) -> IngestResult:
         """A source's rows; of several, one without files costs nothing."""
         if not job.files and not alone:
             return IngestResult((), (), 0)
-        return self._parts.engine.ingest(accepting_job(job))
+        return self._parts.engine.ingest(make_decode_job(job))
 
-    def _judged(
+    def _late_rows_of(
         self,
         running: _Running,
         job: IngestJob,
         accepted: IngestResult,
         limits: Limits,
         rule: Rule,
-        found: Tally,
-    ) -> list[Judged]:
+        found: TimeTally,
+    ) -> list[LatenessReport]:
         """Counts and letters of rows that Spark will not be given; without letters without a job.
 
         One entry at least, unless no row was accepted.
         """
-        from blizzard_py.streaming.judging import judged  # noqa: PLC0415  # see above
+        from blizzard_py.streaming.late_rows import find_late_rows  # noqa: PLC0415  # see above
 
         if not accepted.outputs:
             return []
         keep = self._given.advanced.late_rows == "quarantine"
         if not found.ahead and not (keep and found.late):
-            return [Judged(found.late, 0, found.partly, found.newest_us)]
+            return [LatenessReport(found.late, 0, found.partly, found.newest_us)]
         packed = self._packed(running, accepted.outputs)
 
-        def tasks(bare: IngestJob) -> list[JudgeTask]:
+        def tasks(bare: IngestJob) -> list[LatenessTask]:
             return [
-                JudgeTask(
+                LatenessTask(
                     index,
                     bare.settings,
                     job.staging,
@@ -268,15 +268,15 @@ class StreamJobs:
                 for index, files in enumerate(packed)
             ]
 
-        return judged(running.query.root, job, tasks)
+        return find_late_rows(running.query.root, job, tasks)
 
-    def _settled(
-        self, running: _Running, known: StreamState, job: IngestJob, taken: Taken
-    ) -> Settled:
+    def _run_query(
+        self, running: _Running, known: StreamState, job: IngestJob, taken: AcceptedBatch
+    ) -> QueryResult:
         branches = self._parts.branches
         ticks = ticks_of(known, branches, taken.idle, newest_of(taken.found))
         shares = (
-            Share(
+            SourceShare(
                 name,
                 tuple(self._packed(running, one.outputs)),
                 self._rules[name],
@@ -288,7 +288,7 @@ class StreamJobs:
         definition = self._defined(running.query.root, job.settings)
         place = Place(job.settings.sink.uri)
         offer = Offer(place, definition.read, taken.limits, tuple(shares))
-        return running.query.settle(known.batch + 1, offer, job)
+        return running.query.run_batch(known.batch + 1, offer, job)
 
     def _packed(
         self, running: _Running, outputs: Sequence[StagedOutput]
@@ -349,7 +349,7 @@ class StreamJobs:
         steps, judged_ms = known.begins_at, known.judged_ms
         for number, ms in enumerate(steps, known.batch - len(steps) + 1):
             shares = (
-                Share(each.source, (), self._rules[each.source], ms * _MILLI + each.delay_us)
+                SourceShare(each.source, (), self._rules[each.source], ms * _MILLI + each.delay_us)
                 for each in self._parts.branches
             )
             place, limits = Place(self._parts.ingest.sink.uri), Limits(judged_ms, 0)
@@ -373,12 +373,12 @@ class StreamJobs:
             self._place = (
                 Scratch()
                 if shared is None
-                else SharedPlace(Path(shared), self._parts.stores.sink.uri, self._parts.home_id)
+                else SharedDirectory(Path(shared), self._parts.stores.sink.uri, self._parts.home_id)
             )
         # Of a start that failed there may be part of a copy, or each would leave one.
         shutil.rmtree(self._place.path / f"query-{self._starts}", ignore_errors=True)
         self._starts += 1
-        return begun(self._place.path / f"query-{self._starts}")
+        return create_folder(self._place.path / f"query-{self._starts}")
 
     def _drop(self) -> None:
         """Stop the query and forget what it knows."""

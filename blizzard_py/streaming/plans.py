@@ -21,11 +21,11 @@ from blizzard_core.settings.document import SESSION_ZONE
 from blizzard_core.settings.event_time import OURS, Branch, EventTimeSettings
 from blizzard_py.engines.spark.failures import FAILURES, reason_of
 from blizzard_py.engines.spark.transform import records, transformed
-from blizzard_py.engines.spark.transform_guard import spark_said
+from blizzard_py.engines.spark.transform_guard import spark_message
 from blizzard_py.engines.spark.worker import nothing
 from blizzard_py.job import IngestSettings
-from blizzard_py.streaming.accepting import accepting
 from blizzard_py.streaming.check import definition_of
+from blizzard_py.streaming.decode_job import decode_settings
 from blizzard_py.streaming.joining import column
 from blizzard_py.streaming.operators import aggregated
 
@@ -49,7 +49,7 @@ def differing(
         return list(dict.fromkeys(found))
     except AnalysisException as error:
         place = f"pipelines.{pipeline}.event_time"
-        raise ConfigError(place, [spark_said(str(error))]) from None
+        raise ConfigError(place, [spark_message(str(error))]) from None
     except FAILURES as error:
         raise EngineError(
             f"{pipeline}: the query could not be compared with the kept one: {reason_of(error)}"
@@ -85,7 +85,7 @@ class _Comparison:
         (self._given, self._branches), self._settings = asked, settings
         definition = definition_of(root, pipeline, asked, settings)
         self._session = root.newSession()
-        self._records = records(self._session, accepting(settings), ())
+        self._records = records(self._session, decode_settings(settings), ())
         schema = from_arrow_schema(definition.input, prefer_timestamp_ntz=False)
         # Windows are compared by their settings, and Spark's plan of a session has the zone in it.
         self._window = _window_of(self._given, schema)
@@ -122,7 +122,7 @@ class _Comparison:
 
     def _transformed(self, statement: str, zone: str) -> _Plan:
         self._session.conf.set(SESSION_ZONE, zone)
-        settings = replace(accepting(self._settings), transform=statement)
+        settings = replace(decode_settings(self._settings), transform=statement)
         # Only where rows pass as they are, names go into the table.
         ignores_case = bool(self._given.aggregates) or self._given.join is not None
         with transformed(self._session, self._records, settings) as frame:

@@ -30,14 +30,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from blizzard_core.errors import BlizzardError, Cancelled, ConfigError, EngineError
 from blizzard_core.settings.event_time import EMITTED_BATCH
 from blizzard_py.engines.spark.failures import FAILURES, reason_of
-from blizzard_py.engines.spark.handed import handing
-from blizzard_py.engines.spark.transform_guard import spark_said
+from blizzard_py.engines.spark.job_secrets import attach_secrets
+from blizzard_py.engines.spark.transform_guard import spark_message
 from blizzard_py.engines.spark.worker import nothing, reports, write_emitted
 from blizzard_py.job import IngestJob
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import SqlStage
 from blizzard_py.state.stream_state import OperatorState
-from blizzard_py.streaming.offers import Offer, begins_after, make_known
+from blizzard_py.streaming.batch_queue import Offer, begin_after, publish_number
 from blizzard_py.streaming.operators import Definition, frame_of
 from blizzard_py.streaming.source import StagedRows
 
@@ -88,7 +88,7 @@ class MicroBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class QueryResult:
     """The result of a batch: the reports of its callbacks, and its micro-batches in order.
 
     ``used_ms`` is the watermark that the first of them ran with, the one with the batch's rows,
@@ -125,18 +125,18 @@ class StreamQuery:
         self._error: BaseException | None = None
         self._stopped = threading.Event()
         self._seen = -1  # the last micro-batch that was accounted for
-        begins_after(self._offers, settled)
+        begin_after(self._offers, settled)
         try:
             self._query = self._started(root)
         except AnalysisException as error:
             place = f"pipelines.{name.partition('/')[0]}.event_time"
-            raise ConfigError(place, [spark_said(str(error))]) from None
+            raise ConfigError(place, [spark_message(str(error))]) from None
         except FAILURES as error:
             raise EngineError(
                 f"{name}: the query could not be started: {reason_of(error)}"
             ) from None
 
-    def settle(self, number: int, offer: Offer, job: IngestJob) -> Settled:
+    def run_batch(self, number: int, offer: Offer, job: IngestJob) -> QueryResult:
         """Offer a batch and wait until nothing is left to do for it.
 
         Whatever is raised, what the working copy holds is worth nothing any more: `EngineError`,
@@ -145,7 +145,7 @@ class StreamQuery:
         done = self._done(number, offer, job)
         used, _ = _watermarks(self.checkpoint, done[0].number)
         judged, upcoming = _watermarks(self.checkpoint, self._seen)
-        return Settled(tuple(self._reports), done, used, judged, upcoming)
+        return QueryResult(tuple(self._reports), done, used, judged, upcoming)
 
     def move(self, number: int, ticks: Offer) -> int:
         """Have ticks alone move the watermark, in a query that remembers nothing yet.
@@ -162,12 +162,12 @@ class StreamQuery:
         with self._lock:
             self._job, self._number, self._reports, self._error = job, number, [], None
         try:
-            make_known(self._offers, number, offer)
+            publish_number(self._offers, number, offer)
             self._query.processAllAvailable()
             self._check()
-            done = self._told(number)
+            done = self._micro_batches(number)
         except FAILURES as error:
-            self._raise_kept()
+            self._raise_saved_error()
             raise EngineError(f"{self._name}: the query failed: {reason_of(error)}") from None
         if not done or all(each.end != number for each in done):
             raise EngineError(f"{self._name}: the query tells nothing of batch {number}")
@@ -226,7 +226,7 @@ class StreamQuery:
                 return
             # Tasks add it: in the query it would be other code to compile for each batch.
             same = {EMITTED_BATCH: number} if self._definition.emitted_batch else {}
-            with handing(self.root.sparkContext, job) as bare:
+            with attach_secrets(self.root.sparkContext, job) as bare:
                 write = functools.partial(write_emitted, self._stage_of(bare), same)
                 told = reports(frame, write).collect()
             found = [TaskReport.from_json(row["result"]) for row in told]
@@ -244,7 +244,7 @@ class StreamQuery:
 
     def _check(self) -> None:
         """Raise for a query that did not come to the end of its work."""
-        self._raise_kept()
+        self._raise_saved_error()
         if self._stopped.is_set():
             raise Cancelled(f"{self._name}: stopped")
         if (error := self._query.exception()) is not None:
@@ -252,7 +252,7 @@ class StreamQuery:
         if not self._query.isActive:
             raise EngineError(f"{self._name}: the query has ended")
 
-    def _raise_kept(self) -> None:
+    def _raise_saved_error(self) -> None:
         with self._lock:
             error, self._error = self._error, None
         if self._stopped.is_set():
@@ -262,7 +262,7 @@ class StreamQuery:
         if error is not None and isinstance(error, Exception):
             raise EngineError(f"{self._name}: writing failed: {reason_of(error)}") from None
 
-    def _told(self, number: int) -> tuple[MicroBatch, ...]:
+    def _micro_batches(self, number: int) -> tuple[MicroBatch, ...]:
         """The micro-batches since the last settled batch, as progress tells of them."""
         found = (_micro_batch(json.loads(one.json)) for one in self._query.recentProgress)
         fresh = {m.number: m for m in found if m.number > self._seen and m.end == number}

@@ -26,7 +26,13 @@ from pyspark.sql.types import StructType
 
 from blizzard_py.job import JobFile
 from blizzard_py.kernels.lateness import split, times_of
-from blizzard_py.streaming.offers import Newest, Offer, Share, offered, settled_before
+from blizzard_py.streaming.batch_queue import (
+    NewestNumber,
+    Offer,
+    SourceShare,
+    read_offer,
+    starting_number,
+)
 
 _NOTHING: Mapping[int, Any] = {
     pa.lib.Type_BOOL: False,
@@ -68,11 +74,11 @@ _BATCH = "batch"
 
 
 @dataclass
-class OfferedFiles(InputPartition):
+class OfferPartition(InputPartition):
     """One task's part of a source: files, or nothing but the tick."""
 
     offer: Offer
-    share: Share
+    share: SourceShare
     files: tuple[JobFile, ...]
     is_tick: bool = False
 
@@ -93,11 +99,11 @@ class StagedReader(DataSourceStreamReader):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._newest = Newest(folder)
+        self._newest = NewestNumber(folder)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         # A start that has a working copy asks for none.
-        return {_BATCH: settled_before(self._folder)}
+        return {_BATCH: starting_number(self._folder)}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802  # Spark's
         return {_BATCH: self._newest.ask()}
@@ -105,20 +111,20 @@ class StagedReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         found: list[InputPartition] = []
         for number in range(start[_BATCH] + 1, end[_BATCH] + 1):
-            offer = offered(self._folder, number)
+            offer = read_offer(self._folder, number)
             for share in offer.shares:
-                found += [OfferedFiles(offer, share, files) for files in share.tasks or ((),)]
+                found += [OfferPartition(offer, share, files) for files in share.tasks or ((),)]
                 if share.tick_us is not None:
-                    found.append(OfferedFiles(offer, share, (), is_tick=True))
+                    found.append(OfferPartition(offer, share, (), is_tick=True))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # A task's process has them loaded; those that Spark plans with never need them.
-        from blizzard_py.engines.spark.handed import whole_sink  # noqa: PLC0415  # see above
+        from blizzard_py.engines.spark.job_secrets import restore_sink  # noqa: PLC0415  # see above
         from blizzard_py.engines.spark.worker import prepare_worker, storage_of  # noqa: PLC0415  # see above
         from blizzard_py.kernels.sql_stage import read_records  # noqa: PLC0415  # see above
 
-        assert isinstance(partition, OfferedFiles)  # noqa: S101  # the ones that it was given
+        assert isinstance(partition, OfferPartition)  # noqa: S101  # the ones that it was given
         prepare_worker()
         offer, share = partition.offer, partition.share
         whose = share.source if len(offer.shares) > 1 else None
@@ -128,16 +134,16 @@ class StagedReader(DataSourceStreamReader):
             return
         if not partition.files:
             return  # of ticks alone there is no job, and nothing is handed to the task
-        storage = storage_of(whole_sink(offer.sink))
+        storage = storage_of(restore_sink(offer.sink))
         own = pa.schema([field for field in offer.schema if field.name not in share.lacks])
         for batch in read_records(storage, partition.files, own):
             times = times_of(batch.column(share.rule.column))
-            kept = split(share.rule, offer.limits, times).kept
+            kept = split(share.rule, offer.limits, times).on_time
             some = batch if kept.all() else batch.filter(pa.array(kept))
-            yield _marked(whole(some, offer.schema), whose, is_tick=False)
+            yield _marked(with_all_columns(some, offer.schema), whose, is_tick=False)
 
 
-def whole(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def with_all_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The rows with all columns of the schema; what they lack is null."""
     known = set(batch.schema.names)
     arrays = [

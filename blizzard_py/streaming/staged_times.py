@@ -24,7 +24,7 @@ _MILLI, _MICRO = 1000, 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class TimeTally:
     """The counts of late and early rows, and the times of all others.
 
     ``newest_us`` is that of the rows that are neither late nor ahead, ``times`` are those of
@@ -45,7 +45,7 @@ def tally(
     limits: Limits,
     newest_ms: int | None,
     width: int,
-) -> Tally:
+) -> TimeTally:
     """Judge the rows of staged files; those without a time are nothing.
 
     ``newest_ms`` is the newest time of the batches before, if any. ``width`` files are looked at
@@ -55,7 +55,7 @@ def tally(
         files = list(pool.map(partial(_of_file, storage, rule, limits, newest_ms), outputs))
     found = [each for some in files for each in some]
     newest = [each.newest_us for each in found if each.newest_us is not None]
-    return Tally(
+    return TimeTally(
         sum(each.late for each in found),
         sum(each.ahead for each in found),
         sum(each.partly for each in found),
@@ -66,7 +66,7 @@ def tally(
 
 def _of_file(
     storage: Storage, rule: Rule, limits: Limits, newest_ms: int | None, output: StagedOutput
-) -> list[Tally]:
+) -> list[TimeTally]:
     """Return what there is to say of each row group."""
     place = RangeFile(storage, output.staged, output.size)
     with pq.ParquetFile(pa.PythonFile(place, mode="r")) as file:
@@ -79,10 +79,10 @@ def _of_file(
         return [_of_times(rule, limits, newest_ms, times_of(each.drop_null())) for each in groups]
 
 
-def _of_times(rule: Rule, limits: Limits, newest_ms: int | None, times: Micros) -> Tally:
+def _of_times(rule: Rule, limits: Limits, newest_ms: int | None, times: Micros) -> TimeTally:
     found = split(rule, limits, times)
-    kept = times[found.kept]
-    return Tally(
+    kept = times[found.on_time]
+    return TimeTally(
         int(np.count_nonzero(found.late)),
         int(np.count_nonzero(found.ahead)),
         found.partly,

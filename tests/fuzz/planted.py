@@ -21,8 +21,8 @@ def _loses_a_line() -> None:
 
     def framed(blocks: Iterable[bytes], *bounds: int) -> Iterator[Any]:
         for piece in honest(blocks, *bounds):
-            if isinstance(piece, framing.Chunk) and piece.data.endswith(b"\n\n"):
-                yield framing.Chunk(piece.data[:-1], piece.offset)
+            if isinstance(piece, framing.LineChunk) and piece.data.endswith(b"\n\n"):
+                yield framing.LineChunk(piece.data[:-1], piece.offset)
             else:
                 yield piece
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from blizzard_py.__main__ import main as blizzard
-from blizzard_py.engines.spark.gateway import quickly_started
+from blizzard_py.engines.spark.gateway import quick_start_settings
 from penguin_py.__main__ import main as penguin
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
 
@@ -54,7 +54,7 @@ def written(world: EventWorld) -> tuple[Path, dict[str, Any]]:
     """Write the configuration to a file; return its path and content."""
     config = world.root / "config.yaml"
     document = {
-        "spark": {"master": "local[2]", "conf": quickly_started({})},
+        "spark": {"master": "local[2]", "conf": quick_start_settings({})},
         **world.config().model_dump(
             mode="json", by_alias=True, include={"pipelines"}, exclude_defaults=True
         ),

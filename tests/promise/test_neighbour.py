@@ -25,7 +25,7 @@ import pytest
 import yaml
 
 from blizzard_core.storage.opening import open_storage
-from blizzard_py.engines.spark.handed import HANDED
+from blizzard_py.engines.spark.job_secrets import SECRETS_PROPERTY
 from tests.support import neighbour
 from tests.support.s3_server import S3Server
 from tests.support.scenario import ROOT
@@ -244,7 +244,7 @@ def test_a_neighbour_gets_nothing_of_a_daemon(place: Path, s3: S3Server) -> None
     assert found["found"] == []
     logged = "".join(file.read_text() for file in events.rglob("*") if file.is_file())
     # What is handed to tasks stands there by its name only, and what the operator has set.
-    assert f'"{HANDED}":"*********(redacted)"' in logged
+    assert f'"{SECRETS_PROPERTY}":"*********(redacted)"' in logged
     assert '"spark.hadoop.fs.s3a.secret.key":"*********(redacted)"' in logged
     assert not [secret for secret in hush if secret in logged]
 

@@ -17,7 +17,7 @@ from benchmarks.tables_report import Measured, Turn, goals, report
 from benchmarks.tables_shapes import SCHEMA, fill_postgresql, fill_sqlite
 from benchmarks.tables_spark import ADBC_SPARK, JAR, JDBC, OURS_SPARK, cpu_secs, statement_of
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
-from blizzard_py.connections.protocol import Bound
+from blizzard_py.connections.protocol import ReadBound
 from blizzard_py.reading import BoundKind
 from tests.support.direct_engine import DirectEngine
 from tests.support.postgresql_server import PostgresqlServer, postgresql_server
@@ -97,7 +97,9 @@ def test_statements_of_a_poll_are_counted_by_the_server(
     assert polled(server, tmp_path / "a", DirectEngine()) == (2, 0)
     bound = PostgresqlConnection.bound
 
-    def extra_statements(self: PostgresqlConnection, kind: BoundKind, settle_secs: float) -> Bound:
+    def extra_statements(
+        self: PostgresqlConnection, kind: BoundKind, settle_secs: float
+    ) -> ReadBound:
         self.columns()
         (tmp_path / "b/lake/touched").touch()
         return bound(self, kind, settle_secs)

@@ -15,8 +15,8 @@ from blizzard_core.errors import BlizzardError
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.storage.protocol import is_hidden
 from blizzard_py.app.wiring import source_pipeline
-from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.drivers import reader_of
+from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FieldSpec, IngestJob, IngestResult, PartitionRule
 from blizzard_py.kernels.read_task import read_item, reading_tasks
@@ -63,7 +63,7 @@ class KernelEngine:
 
 
 class AskedWorld(World):
-    """``asking`` are settings of `Asking` besides the connection."""
+    """``asking`` are settings of `QuerySpec` besides the connection."""
 
     def __init__(
         self, table: ToyTable, fields: tuple[FieldSpec, ...] = FIELDS, **asking: Any
@@ -81,7 +81,7 @@ class AskedWorld(World):
         source = TableSourceSettings(
             kind="table", connection="toy", table="t", watermark={"columns": [self.table.column]}
         )
-        asked = Asking(
+        asked = QuerySpec(
             ToyConnection(self.table), self.table.access, (self.table.column,), **self.asking
         )
         ingest = replace(found.ingest, fields=self.fields, partition_rules=self.by, **self.job)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_py.connections.drivers import connect, reader_of
-from blizzard_py.connections.protocol import Connection, Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, SourceConnection, WindowSplit
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 from blizzard_py.schema.types import arrow_type
@@ -35,17 +35,17 @@ def rows_of(access: Access, tasks: Sequence[ReadTask]) -> list[dict[str, Any]]:
     return [row for batch in batches(access, tasks) for row in batch.to_pylist()]
 
 
-def everything(access: Access, selection: Selection) -> list[pa.RecordBatch]:
+def everything(access: Access, selection: ReadSelection) -> list[pa.RecordBatch]:
     """Read a whole table or query in one task."""
     connection = connect(access, selection)
     try:
-        return batches(access, connection.tasks(Window(), Split()), selection.fields)
+        return batches(access, connection.tasks(Window(), WindowSplit()), selection.fields)
     finally:
         connection.close()
 
 
 def next_window(
-    connection: Connection,
+    connection: SourceConnection,
     stored: dict[str, Any] | None = None,
     kind: BoundKind | None = None,
     settle_secs: float = 0,

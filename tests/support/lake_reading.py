@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from blizzard_py.connections.protocol import Connection, Reader, Split
+from blizzard_py.connections.protocol import Reader, SourceConnection, WindowSplit
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
@@ -42,13 +42,13 @@ def rows_of(
 class Poller:
     """Reads window after window, as the source does: the bound, the plan, the rows, the save."""
 
-    connect: Callable[[], Connection]
+    connect: Callable[[], SourceConnection]
     reader: Reader
     access: Access
     kind: BoundKind
     columns: Sequence[str] = ()
     fields: Sequence[FieldSpec] = ()
-    split: Split = field(default_factory=Split)
+    split: WindowSplit = field(default_factory=WindowSplit)
     stored: dict[str, Any] = field(default_factory=dict)
 
     def plan(self) -> tuple[Mapping[str, Any], list[ReadTask]]:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from blizzard_py.connections.lakes.parquet import connect
 from blizzard_py.connections.lakes.rows import read
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 from tests.support.lake_reading import Poller
@@ -28,7 +28,7 @@ def poller(
     fields: tuple[FieldSpec, ...] = (),
 ) -> Poller:
     access = Access("parquet", str(folder))
-    connection = connect(access, Selection(table=table, columns=columns, fields=fields))
+    connection = connect(access, ReadSelection(table=table, columns=columns, fields=fields))
     return Poller(lambda: connection, read, access, "max", columns, fields)
 
 

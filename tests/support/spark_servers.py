@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyspark
 
-from blizzard_py.engines.spark.security import SHUT
+from blizzard_py.engines.spark.security import SECURE_DEFAULTS
 from tests.support.own_process import free_port
 from tests.support.pipe import PIPES
 
@@ -44,7 +44,7 @@ def standalone_cluster(
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
     secret = secrets.token_hex(32)
-    shut = {**SHUT, "spark.authenticate.secret": secret, **(settings or {})}
+    shut = {**SECURE_DEFAULTS, "spark.authenticate.secret": secret, **(settings or {})}
     told = folder / "cluster.conf"
     told.touch(0o600)
     told.write_text("".join(f"{key} {value}\n" for key, value in shut.items()))
@@ -91,7 +91,7 @@ def connect_server(folder: Path) -> Iterator[str]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
-        **SHUT,
+        **SECURE_DEFAULTS,
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.local.dir": str(folder),
     }

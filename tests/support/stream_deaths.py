@@ -21,8 +21,8 @@ from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.ingest import batch_runner
 from blizzard_py.streaming import query
 from blizzard_py.streaming.jobs import StreamJobs
-from blizzard_py.streaming.packs import Packs
 from blizzard_py.streaming.query import StreamQuery
+from blizzard_py.streaming.state_archive import StateArchive
 from tests.support.event_world import EventWorld
 
 
@@ -53,20 +53,20 @@ POINTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
     "1-planned": (FencedFile, "save", False, _phase("running")),
     "2-before-the-job": (SparkEngine, "ingest", True, _always),
     "2-accepted": (SparkEngine, "ingest", False, _always),
-    "2-restored": (Packs, "restore", False, _always),
+    "2-restored": (StateArchive, "restore", False, _always),
     "3-judged": (StreamJobs, "_judged", False, _always),
     "3-in-the-callback": (StreamQuery, "_stage_of", True, _always),
     "3-rows-written": (query.TaskReport, "from_json", False, _always),
     "3-settled": (StreamQuery, "settle", False, _always),
-    "4-one-packed": (Packs, "_write", False, _always),
-    "4-packed": (Packs, "pack", False, _always),
+    "4-one-packed": (StateArchive, "_write", False, _always),
+    "4-packed": (StateArchive, "pack", False, _always),
     "5-before-the-commit": (FencedFile, "save", True, _phase("publishing")),
     "5-committed": (FencedFile, "save", False, _phase("publishing")),
     "6-letters-kept": (DeadLetterWriter, "keep_records", False, _always),
     "6-one-renamed": (LocalStorage, "rename", False, _is_staged),
     "6-published": (batch_runner, "publish", False, _always),
     "7-advanced": (FencedFile, "save", False, _phase(None)),
-    "7-pruned": (Packs, "drop", False, _always),
+    "7-pruned": (StateArchive, "drop", False, _always),
 }
 # On both sides of the commit point, for what differs from one source by its state alone;
 # `make chaos-event-time` dies at all of them.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from blizzard_py.connections.lakes import csv_files, json_lines
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 from tests.support.lake_reading import Poller, through_json
@@ -33,7 +33,7 @@ def poller(
     form: str, folder: Path, columns: tuple[str, ...] = ("at",), fields: Any = (ID, AT), **more: Any
 ) -> Poller:
     access = Access(form, str(folder), more)
-    selection = Selection(columns=columns, fields=tuple(fields))
+    selection = ReadSelection(columns=columns, fields=tuple(fields))
     connection = FORMS[form].connect(access, selection)
     return Poller(lambda: connection, FORMS[form].read, access, "rows", columns, tuple(fields))
 

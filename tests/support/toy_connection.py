@@ -17,7 +17,7 @@ import pyarrow as pa
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_py.connections.drivers import DRIVERS, Driver
 from blizzard_py.connections.placeholders import Values
-from blizzard_py.connections.protocol import Bound, SourceColumn, Split
+from blizzard_py.connections.protocol import ReadBound, SourceColumn, WindowSplit
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
@@ -75,14 +75,14 @@ class ToyConnection:
             for n in names
         ]
 
-    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:  # noqa: ARG002  # the protocol gives it
+    def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:  # noqa: ARG002  # the protocol gives it
         self.table.statements += 1
         column, top = self.table.column, self.table.top
         if top is None:
             top = max((row[column] for row in self.table.rows), default=None)
-        return Bound(kind, {} if top is None else {column: top})
+        return ReadBound(kind, {} if top is None else {column: top})
 
-    def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:  # noqa: ARG002  # the protocol gives it
+    def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:  # noqa: ARG002  # the protocol gives it
         self.table.statements += 1
         column = self.table.column
         low, high = window.low.get(column), window.up_to[column]

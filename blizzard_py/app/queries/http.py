@@ -16,7 +16,6 @@ from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.query_sources import HttpSourceSettings, PushSettings, RangeSettings
 from blizzard_core.settings.sources import UnitSettings
 from blizzard_core.settings.yaml_file import Key
-from blizzard_py.connections.compared import with_end_before
 from blizzard_py.connections.http import reader
 from blizzard_py.connections.http.model import (
     Api,
@@ -24,14 +23,14 @@ from blizzard_py.connections.http.model import (
     Auth,
     Basic,
     Bearer,
+    CalendarSplit,
     ClientCredentials,
+    HttpRequest,
     HttpSource,
     Pages,
     Push,
     PushFrom,
     PushTo,
-    Ranges,
-    Request,
 )
 from blizzard_py.connections.placeholders import (
     FROM,
@@ -42,7 +41,8 @@ from blizzard_py.connections.placeholders import (
     problems_in_text,
     texts_in,
 )
-from blizzard_py.connections.protocol import Connection, Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, SourceConnection, WindowSplit
+from blizzard_py.connections.unit_comparisons import with_end_before
 from blizzard_py.reading import Access, Window
 from blizzard_py.schema.types import field_spec
 from blizzard_py.slices.instants import is_moving
@@ -109,15 +109,15 @@ class HttpQueries:
 
     def selection(
         self, pipeline: PipelineSettings, source: HttpSourceSettings, _driver: str
-    ) -> Selection:
-        return Selection(
+    ) -> ReadSelection:
+        return ReadSelection(
             fields=tuple(map(field_spec, pipeline.schema_.fields)),
             columns=tuple(source.marks.columns),
             nulls=source.marks.advanced.nulls,
         )
 
-    def split(self, _source: HttpSourceSettings) -> Split:
-        return Split()
+    def split(self, _source: HttpSourceSettings) -> WindowSplit:
+        return WindowSplit()
 
     def access(self, connection: ConnectionSettings, source: HttpSourceSettings) -> Access:
         # The checks of the configuration let no other connection through.
@@ -127,15 +127,15 @@ class HttpQueries:
         return source.watermark is not None and source.watermark.push.to is not None
 
     def show_window(
-        self, _driver: str, connection: Connection, _selection: Selection, window: Window
+        self, _driver: str, connection: SourceConnection, _selection: ReadSelection, window: Window
     ) -> tuple[None, dict[str, Any] | None]:
-        found = cast("api.HttpConnection", connection).requests(window)
+        found = cast("api.ApiConnection", connection).requests(window)
         return None, _shown(found[0]) if found else None
 
     def show_slices(
-        self, connection: Connection, _selection: Selection, slices: Sequence[Values]
+        self, connection: SourceConnection, _selection: ReadSelection, slices: Sequence[Values]
     ) -> tuple[None, dict[str, Any]]:
-        return None, _shown(cast("api.HttpConnection", connection).unit_request(slices[0]))
+        return None, _shown(cast("api.ApiConnection", connection).unit_request(slices[0]))
 
 
 def _shown(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def http_source(settings: HttpConnectionSettings, source: HttpSourceSettings) ->
             settings.advanced.timeout,
             tuple(settings.advanced.allowed_hosts),
         ),
-        Request(
+        HttpRequest(
             _text(source.units, request.path),
             request.method,
             _text(source.units, request.params),
@@ -223,7 +223,7 @@ def _push(push: PushSettings) -> Push:
     return Push(PushFrom(push.from_.param, push.from_.format), end, push.in_)
 
 
-def _ranges(split: RangeSettings) -> Ranges:
+def _ranges(split: RangeSettings) -> CalendarSplit:
     start = dt.datetime.fromisoformat(split.start)
     whole = len(split.start) == len("2023-07-01")
-    return Ranges(start.date() if whole else start, split.unit, split.amount)
+    return CalendarSplit(start.date() if whole else start, split.unit, split.amount)

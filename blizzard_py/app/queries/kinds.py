@@ -17,7 +17,7 @@ from blizzard_core.settings.yaml_file import Key
 from blizzard_py.app.queries.http import HttpQueries
 from blizzard_py.app.queries.table import TableQueries
 from blizzard_py.connections.placeholders import Values
-from blizzard_py.connections.protocol import Connection, Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, SourceConnection, WindowSplit
 from blizzard_py.reading import Access, Window
 
 S_contra = TypeVar("S_contra", bound=QuerySource, contravariant=True)
@@ -46,10 +46,12 @@ class QueryKind(Protocol[S_contra]):
     ) -> Iterator[tuple[Key, str]]:
         """Yield the placeholders that nothing fills in, each with its key below the source."""
 
-    def selection(self, pipeline: PipelineSettings, source: S_contra, driver: str, /) -> Selection:
+    def selection(
+        self, pipeline: PipelineSettings, source: S_contra, driver: str, /
+    ) -> ReadSelection:
         """Return the rows and columns to read."""
 
-    def split(self, source: S_contra, /) -> Split:
+    def split(self, source: S_contra, /) -> WindowSplit:
         """Return how a window is cut into tasks."""
 
     def access(self, connection: ConnectionSettings, source: S_contra, /) -> Access:
@@ -59,12 +61,12 @@ class QueryKind(Protocol[S_contra]):
         """Return whether a window leaves its own end out."""
 
     def show_window(
-        self, driver: str, connection: Connection, selection: Selection, window: Window, /
+        self, driver: str, connection: SourceConnection, selection: ReadSelection, window: Window, /
     ) -> tuple[str | None, dict[str, Any] | None]:
         """Return the statement, or the first request, that reads a window. For `plan`."""
 
     def show_slices(
-        self, connection: Connection, selection: Selection, slices: Sequence[Values], /
+        self, connection: SourceConnection, selection: ReadSelection, slices: Sequence[Values], /
     ) -> tuple[str | None, dict[str, Any] | None]:
         """Return the statement, or the first request, that reads slices of a unit. For `plan`."""
 

@@ -11,7 +11,7 @@ from blizzard_core.errors import SourceError
 from blizzard_core.settings.checks.sources import QuerySettings
 from blizzard_core.settings.connections import ConnectionSettings
 from blizzard_py.app.queries.kinds import kind_of
-from blizzard_py.connections.protocol import Bound, Selection
+from blizzard_py.connections.protocol import ReadBound, ReadSelection
 from blizzard_py.connections.sqlite.clock import is_time, until
 from blizzard_py.reading import BoundKind, Window
 from blizzard_py.slices.calendars import settled_wall
@@ -34,7 +34,7 @@ PROMISES: Mapping[BoundKind, str] = {
 def plan_of(
     source: AskedSource,
     state: SourceState,
-    settings: tuple[ConnectionSettings, QuerySettings, Selection],
+    settings: tuple[ConnectionSettings, QuerySettings, ReadSelection],
     now: dt.datetime,
     *,
     offline: bool,
@@ -49,9 +49,9 @@ def plan_of(
         known = replace(known, window=known.window or StoredWindow("clock"), watermark={})
     watermark = windows.from_stored(known.watermark)
     kept = known.window
-    bound: Bound
+    bound: ReadBound
     if kept is not None:
-        bound = Bound(kept.kind, windows.from_stored(kept.up_to))
+        bound = ReadBound(kept.kind, windows.from_stored(kept.up_to))
     elif offline:
         bound = _offline(settings[1], settings[2], now, watermark)
     else:
@@ -98,8 +98,8 @@ def plan_of(
 
 
 def _offline(
-    source: QuerySettings, selection: Selection, now: dt.datetime, stored: Mapping[str, Any]
-) -> Bound:
+    source: QuerySettings, selection: ReadSelection, now: dt.datetime, stored: Mapping[str, Any]
+) -> ReadBound:
     """The bound as of ``now``, of columns that are times as far as the schema says.
 
     A value has the form of the stored one: text of SQLite, a time without a zone, a date.
@@ -131,7 +131,7 @@ def _offline(
                 f"column {column} is {kind}: where it ends is known by asking only; leave"
                 " --offline out"
             )
-    return Bound(mark.bound or "clock", value)
+    return ReadBound(mark.bound or "clock", value)
 
 
 def _formed(column: str, moment: dt.datetime, like: Any, zone: dt.tzinfo) -> Any:

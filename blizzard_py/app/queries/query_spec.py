@@ -13,9 +13,9 @@ from blizzard_core.settings.checks.sources import QuerySettings, look_back
 from blizzard_core.settings.document import Config, PipelineSettings
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.units import units_of
-from blizzard_py.connections.asking import Asking
 from blizzard_py.connections.drivers import connect
-from blizzard_py.connections.protocol import Connection, Selection
+from blizzard_py.connections.protocol import ReadSelection, SourceConnection
+from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.reading import Access
 
 # Answers statements where only the engine has a driver.
@@ -24,7 +24,7 @@ Asks: TypeAlias = Callable[[Access, str], pa.Table]
 
 def query_spec_of(
     config: Config, pipeline: PipelineSettings, source: QuerySettings, ask: Asks
-) -> Asking:
+) -> QuerySpec:
     """Return what is asked of the source's connection.
 
     Raises `ConfigError` where a driver is missing.
@@ -35,7 +35,7 @@ def query_spec_of(
     mark = source.marks
     kind = kind_of(source)
     access = kind.access(settings, source)
-    return Asking(
+    return QuerySpec(
         connection=_connection(access, kind.selection(pipeline, source, access.driver), ask),
         access=access,
         columns=tuple(mark.columns),
@@ -55,7 +55,7 @@ def query_spec_of(
     )
 
 
-def _connection(access: Access, selection: Selection, ask: Asks) -> Connection:
+def _connection(access: Access, selection: ReadSelection, ask: Asks) -> SourceConnection:
     if access.driver == "jdbc":
         # Databases' connections load what files have no need of.
         from blizzard_py.connections.jdbc.connection import JdbcConnection  # noqa: PLC0415  # see above

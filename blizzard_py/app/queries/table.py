@@ -15,13 +15,13 @@ from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.settings.sources import UnitSettings
 from blizzard_core.settings.yaml_file import Key
-from blizzard_py.connections.compared import end_problems, with_dates, with_end_before
 from blizzard_py.connections.literals import column_name
 from blizzard_py.connections.placeholders import LAKE, Values, formats_in, in_sql, names_in
 from blizzard_py.connections.placeholders import problems_in_sql as sql_problems
-from blizzard_py.connections.protocol import Connection, Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, SourceConnection, WindowSplit
 from blizzard_py.connections.sql.conditions import closed, window_where
 from blizzard_py.connections.sql.statements import plain_identifier, without_end
+from blizzard_py.connections.unit_comparisons import end_problems, with_dates, with_end_before
 from blizzard_py.reading import Access, Window
 from blizzard_py.schema.types import field_spec
 
@@ -61,8 +61,8 @@ class TableQueries:
 
     def selection(
         self, pipeline: PipelineSettings, source: TableSourceSettings, driver: str
-    ) -> Selection:
-        return Selection(
+    ) -> ReadSelection:
+        return ReadSelection(
             table=source.table or "",
             query=without_end(_statement(pipeline, source, source.query or ""), driver),
             filter=without_end(_statement(pipeline, source, source.filter), driver),
@@ -72,8 +72,8 @@ class TableQueries:
             zone=(source.watermark.zone if source.watermark else None) or "",
         )
 
-    def split(self, source: TableSourceSettings) -> Split:
-        return Split(source.split.by, source.split.tasks)
+    def split(self, source: TableSourceSettings) -> WindowSplit:
+        return WindowSplit(source.split.by, source.split.tasks)
 
     def access(self, connection: ConnectionSettings, _source: TableSourceSettings) -> Access:
         # The checks of the configuration let no API through.
@@ -84,7 +84,7 @@ class TableQueries:
         return False
 
     def show_window(
-        self, driver: str, _connection: Connection, selection: Selection, window: Window
+        self, driver: str, _connection: SourceConnection, selection: ReadSelection, window: Window
     ) -> tuple[str, None]:
         origin = f"({closed(selection.query)}) t1" if selection.query else selection.table
         dialect = driver if driver in _DIALECTS else ""
@@ -95,7 +95,7 @@ class TableQueries:
         return f"SELECT * FROM {origin}{where}", None  # noqa: S608  # shown, not run
 
     def show_slices(
-        self, connection: Connection, selection: Selection, slices: Sequence[Values]
+        self, connection: SourceConnection, selection: ReadSelection, slices: Sequence[Values]
     ) -> tuple[str, None]:
         values = {**slices[0], "to": slices[-1]["to"]}
         dialect = str(getattr(connection, "dialect", LAKE))

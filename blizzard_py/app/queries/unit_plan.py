@@ -11,8 +11,8 @@ from typing import Any
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.checks.sources import QuerySettings
 from blizzard_py.app.queries.kinds import kind_of
-from blizzard_py.connections.asking import Units
-from blizzard_py.connections.protocol import Connection, Selection
+from blizzard_py.connections.protocol import ReadSelection, SourceConnection
+from blizzard_py.connections.query_spec import Units
 from blizzard_py.slices.instants import moment, stamp
 from blizzard_py.slices.units.outcomes import replaced
 from blizzard_py.slices.units.planner import PlannedUnit
@@ -26,7 +26,7 @@ from blizzard_py.state.source_state import SourceState
 def unit_plan_of(
     source: UnitSource,
     state: SourceState,
-    settings: tuple[str, QuerySettings, Selection],
+    settings: tuple[str, QuerySettings, ReadSelection],
     now: dt.datetime,
     *,
     offline: bool,
@@ -72,8 +72,8 @@ def _values(units: Units, *, offline: bool) -> Sequence[Mapping[str, str]] | Non
 class _UnitDescriber:
     def __init__(
         self,
-        connection: Connection,
-        settings: tuple[str, QuerySettings, Selection],
+        connection: SourceConnection,
+        settings: tuple[str, QuerySettings, ReadSelection],
         units: Units,
         now: dt.datetime,
     ) -> None:

@@ -11,13 +11,13 @@ from blizzard_core.settings.document import PipelineSettings
 from blizzard_core.settings.sources import UnitSettings, UnitsOfTable
 from blizzard_core.settings.tables import SinkSettings
 from blizzard_py.app.queries.kinds import kind_of
-from blizzard_py.connections.asking import Units, ValuesTable
 from blizzard_py.connections.placeholders import (
     FROM,
     TO,
     names_in,
     unit_placeholder,
 )
+from blizzard_py.connections.query_spec import Units, ValuesTable
 from blizzard_py.reading import Access
 from blizzard_py.slices.instants import clock_of
 from blizzard_py.slices.units.due import Terms

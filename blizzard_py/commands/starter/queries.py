@@ -22,7 +22,12 @@ from blizzard_py.commands.starter.target import LAKES, StarterTarget
 from blizzard_py.commands.starter.watermark import Proposal, TableFacts, candidates, proposed
 from blizzard_py.commands.starter.yaml_text import commented, filled, flow, quoted
 from blizzard_py.connections.drivers import connect
-from blizzard_py.connections.protocol import Bound, Connection, Selection, SourceColumn
+from blizzard_py.connections.protocol import (
+    ReadBound,
+    ReadSelection,
+    SourceColumn,
+    SourceConnection,
+)
 from blizzard_py.connections.sql.connection import SqlConnection
 from blizzard_py.reading import Access, BoundKind
 from blizzard_py.schema.types import field_document
@@ -84,7 +89,7 @@ def _check_sent(target: StarterTarget, column: SourceColumn) -> None:
 
 
 def _facts(
-    target: StarterTarget, connection: Connection, columns: Sequence[SourceColumn]
+    target: StarterTarget, connection: SourceConnection, columns: Sequence[SourceColumn]
 ) -> TableFacts:
     text_times = target.driver in _TEXT_TIMES
     if not isinstance(connection, SqlConnection):
@@ -93,7 +98,7 @@ def _facts(
     return TableFacts(columns, connection.key(), indexed, text_times)
 
 
-def _bound(connection: Connection) -> tuple[BoundKind, Bound]:
+def _bound(connection: SourceConnection) -> tuple[BoundKind, ReadBound]:
     """The connection's default, or the highest value where its values are not like the clock."""
     kind = connection.default_bound
     if kind is None:
@@ -106,8 +111,8 @@ def _bound(connection: Connection) -> tuple[BoundKind, Bound]:
         return "max", connection.bound("max", _SETTLE_SECS)
 
 
-def _selection(target: StarterTarget) -> Selection:
-    return Selection(table=target.source.get("table", ""))
+def _selection(target: StarterTarget) -> ReadSelection:
+    return ReadSelection(table=target.source.get("table", ""))
 
 
 def _access(target: StarterTarget, since: str | None, column: str) -> Access:

@@ -73,7 +73,7 @@ def first_call(source: HttpSource, window: Mapping[str, Value]) -> Call:
     return call
 
 
-def begun(pages: Pages, call: Call) -> Call:
+def with_first_page(pages: Pages, call: Call) -> Call:
     """The first page's request."""
     if pages.limit_param:
         call = call.with_value(pages.location, pages.limit_param, pages.size)

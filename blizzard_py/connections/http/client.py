@@ -1,7 +1,7 @@
 """Requests sent and answers read, with everything that can go wrong in between.
 
 * What may pass (408, 425, 429, 5xx, a broken connection, no whole answer in time) is asked
-  for again after a pause (`patience`), six times in all; then `Unavailable`.
+  for again after a pause (`retry`), six times in all; then `Unavailable`.
 * 401 and 403 are `AccessDenied`, except for the first 401 of a request with OAuth: then there is
   one new token, and the same request again.
 * A redirect is followed where `hosts.target` allows it, five in a row, and only without a body.
@@ -27,13 +27,13 @@ import httpx
 from blizzard_core.errors import AccessDenied, SourceError, Unavailable
 from blizzard_core.redact import redacted
 from blizzard_core.text import printable, shortened
-from blizzard_py.connections.http import credentials, patience, unpacking
-from blizzard_py.connections.http.alarm import Alarm
+from blizzard_py.connections.http import credentials, decompression, retry
 from blizzard_py.connections.http.calls import Call
 from blizzard_py.connections.http.credentials import Token
+from blizzard_py.connections.http.deadline import Deadline
 from blizzard_py.connections.http.hosts import target
-from blizzard_py.connections.http.model import Api, ClientCredentials, Request
-from blizzard_py.connections.http.patience import TRIES, Time
+from blizzard_py.connections.http.model import Api, ClientCredentials, HttpRequest
+from blizzard_py.connections.http.retry import TRIES, Time
 
 _MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -70,7 +70,7 @@ class Answer:
 class _Clock:
     """The time that an answer told, None if it told none, and when it came by our own clock."""
 
-    told: float | None
+    server_time: float | None
     seen_at: float
 
 
@@ -93,19 +93,19 @@ class _ForNow(Exception):  # what happened, and it never leaves this module
 class Client:
     """One connection to an API, for one thread. Opens it when it is first needed."""
 
-    def __init__(self, api: Api, request: Request, time: Time) -> None:
+    def __init__(self, api: Api, request: HttpRequest, time: Time) -> None:
         self._api = api
         self._request = request
         self._time = time
         self._token: Token | None = None
         self._clock: _Clock | None = None
-        self._alarm = Alarm(api.timeout_secs)
+        self._alarm = Deadline(api.timeout_secs)
         self._http = httpx.Client(
             verify=_trusted(),
             timeout=api.timeout_secs,
             limits=httpx.Limits(max_connections=1),
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-            headers={"Accept": "application/json", "Accept-Encoding": unpacking.ACCEPTED},
+            headers={"Accept": "application/json", "Accept-Encoding": decompression.ACCEPTED},
         )
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class Client:
         """The answer to read. ``what`` begins the messages. Errors as the module says."""
         renewed = False
         while True:
-            answer = self._patiently(what, lambda: self._followed(call, what))
+            answer = self._with_retries(what, lambda: self._follow_redirects(call, what))
             oauth = isinstance(self._api.auth, ClientCredentials)
             if answer.status == 401 and oauth and not renewed:  # unauthorized
                 self._token, renewed = None, True
@@ -133,12 +133,16 @@ class Client:
         """
         now = self._time.monotonic()
         if self._clock is None or now - self._clock.seen_at > _CLOCK_SECS:
-            self._patiently(what, lambda: self._asked(call, what, is_read=False))
+            self._with_retries(what, lambda: self._request_once(call, what, is_read=False))
             now = self._time.monotonic()
         clock = self._clock
-        return None if clock is None or clock.told is None else clock.told + now - clock.seen_at
+        return (
+            None
+            if clock is None or clock.server_time is None
+            else clock.server_time + now - clock.seen_at
+        )
 
-    def _patiently(self, what: str, attempt: Callable[[], Answer]) -> Answer:
+    def _with_retries(self, what: str, attempt: Callable[[], Answer]) -> Answer:
         failures = 0
         while True:
             try:
@@ -148,14 +152,14 @@ class Client:
                 if failures == TRIES:
                     reason = f"{passing.reason}, {failures} times in a row"
                     raise Unavailable(f"{what}: {reason}") from None
-                told, chance = patience.moment(passing.date), self._time.chance()
+                told, chance = retry.moment(passing.date), self._time.chance()
                 now = self._time.wall() if told is None else told
-                self._time.sleep(patience.pause(failures, passing.retry_after, now, chance))
+                self._time.sleep(retry.pause(failures, passing.retry_after, now, chance))
 
-    def _followed(self, call: Call, what: str) -> Answer:
+    def _follow_redirects(self, call: Call, what: str) -> Answer:
         for _ in range(_MAX_REDIRECTS + 1):
-            answer = self._asked(call, what)
-            if patience.passes(answer.status):
+            answer = self._request_once(call, what)
+            if retry.passes(answer.status):
                 date = answer.headers.get("date", "")
                 raise _ForNow(
                     f"answered {answer.status}", answer.headers.get("retry-after", ""), date
@@ -178,19 +182,19 @@ class Client:
             call = replace(call, url=there.url, params={})
         raise SourceError(f"{what}: more than {_MAX_REDIRECTS} redirects in a row")
 
-    def _asked(self, call: Call, what: str, *, is_read: bool = True) -> Answer:
+    def _request_once(self, call: Call, what: str, *, is_read: bool = True) -> Answer:
         """One exchange, with credentials if the URL is at the origin that they belong to."""
         there = target(self._api, self._api.base_url, call.url, what)
         if not there.ours:
             if call.body is not None:
                 raise SourceError(f"{what}: leads to another host, which a body is not sent to")
             return self._exchange(replace(call, headers={}), {}, what)
-        carried = credentials.shown_as(self._api.auth, self._valid_token())
+        carried = credentials.request_credentials(self._api.auth, self._valid_token())
         params = {**call.params, **carried.params}
         headers = {**self._api.headers, **call.headers, **carried.headers}
         answer = self._exchange(replace(call, params=params), headers, what, is_read=is_read)
         # Measured when the answer is here: the server's clock is never taken for ahead of itself.
-        told = patience.moment(answer.headers.get("date", ""))
+        told = retry.moment(answer.headers.get("date", ""))
         self._clock = _Clock(told, self._time.monotonic())
         return answer
 
@@ -221,7 +225,7 @@ class Client:
         what = f"the token of {shortened(printable(auth.token_url), 300)}"
         request = self._http.build_request("POST", auth.token_url, headers=headers, data=form)
         answer = self._read(request, what, _TOKEN_BYTES)
-        if patience.passes(answer.status):
+        if retry.passes(answer.status):
             date, after = answer.headers.get("date", ""), answer.headers.get("retry-after", "")
             raise _ForNow(f"{what}: answered {answer.status}", after, date)
         return credentials.read_token(answer.status, answer.body, self._time.monotonic(), what)
@@ -238,14 +242,14 @@ class Client:
             raise SourceError(f"{what}: the request's headers cannot be sent") from None
         except httpx.TransportError as error:
             raise _ForNow(self._broken(error)) from None
-        except unpacking.Damaged as damaged:
+        except decompression.Damaged as damaged:
             raise _ForNow(str(damaged)) from None
-        except unpacking.TooLong:
+        except decompression.TooLong:
             raise SourceError(
                 f"{what}: the answer is longer than {limit:,} bytes (max_answer_bytes); ask for"
                 " smaller pages"
             ) from None
-        except unpacking.UnknownEncoding as unknown:
+        except decompression.UnknownEncoding as unknown:
             raise SourceError(f"{what}: {unknown}") from None
 
     def _broken(self, error: httpx.TransportError) -> str:
@@ -278,7 +282,7 @@ def _answer(response: httpx.Response, limit: int, *, whole: bool) -> Answer:
     headers = response.headers
     pieces, encoding = response.iter_raw(64 << 10), headers.get("content-encoding", "")
     if whole:
-        body = unpacking.json_body(pieces, encoding, limit)
+        body = decompression.json_body(pieces, encoding, limit)
     else:
         body = _beginning(pieces, limit) if not encoding else bytearray()
     return Answer(

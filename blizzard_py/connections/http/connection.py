@@ -10,20 +10,20 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from blizzard_core.errors import ConfigError, SourceError
-from blizzard_py.connections.http.calls import begun, first_call, line, shown
+from blizzard_py.connections.http.calls import first_call, line, shown, with_first_page
 from blizzard_py.connections.http.checks import problems
+from blizzard_py.connections.http.lazy_client import iterate_pages, open_client
 from blizzard_py.connections.http.model import HttpSource, filled, packed, tick, with_request
-from blizzard_py.connections.http.opening import opened, walked
-from blizzard_py.connections.http.patience import Time
-from blizzard_py.connections.http.windows import Piece, lowered, pieces
+from blizzard_py.connections.http.retry import Time
+from blizzard_py.connections.http.windows import RequestRange, lowered, pieces
 from blizzard_py.connections.placeholders import Values
 from blizzard_py.connections.protocol import (
-    Bound,
     ColumnKind,
-    Connection,
-    Selection,
+    ReadBound,
+    ReadSelection,
     SourceColumn,
-    Split,
+    SourceConnection,
+    WindowSplit,
 )
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
@@ -50,10 +50,11 @@ _INSTANT_SECS = 1.0
 _CLOCKS_APART_SECS = 300.0
 
 
-class HttpConnection:
-    """A `protocol.Connection`. ``column`` is the declared field of the watermark, if there is one.
+class ApiConnection:
+    """A `protocol.SourceConnection` to one API.
 
-    Raises `ConfigError` for a source that cannot be asked.
+    ``column`` is the declared field of the watermark, if the source has one. Raises `ConfigError`
+    if the configuration contradicts itself.
     """
 
     def __init__(
@@ -81,9 +82,11 @@ class HttpConnection:
         """
         source = replace(self._source, pages=replace(self._source.pages, total=""))
         up_to = self._as_value(self._time.wall() - _SAMPLE_AGE_SECS)
-        newest = [Piece(), *pieces(source, Window(up_to={source.column: up_to}))][-1]
+        newest = [RequestRange(), *pieces(source, Window(up_to={source.column: up_to}))][-1]
         inference = Inference(Rules(timestamps=True))
-        for turned in islice(walked(self._opened(), source, first_call(source, newest.sent)), 1):
+        for turned in islice(
+            iterate_pages(self._opened(), source, first_call(source, newest.sent)), 1
+        ):
             for text in islice(turned.page_lines(), _SAMPLE):
                 inference.add(text, "the first page")
         return [
@@ -91,7 +94,7 @@ class HttpConnection:
             for field in inference.result().fields
         ]
 
-    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
+    def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
         """The server's now, as its answers' ``Date`` tells it, less ``settle_secs``.
 
         Whole seconds, lowered to what ``push.to`` can say. Without it a microsecond less: no row
@@ -103,13 +106,13 @@ class HttpConnection:
         if kind != "clock":
             raise SourceError(f"an API has no bound '{kind}'; use clock")
         if not self._source.column:
-            return Bound(kind)
+            return ReadBound(kind)
         told = self._server_time()
         ours = self._time.wall()
         # Far ahead of us it may be a proxy's that is wrong: a bound too low only waits.
         trusted = ours if told is None or told - ours > _CLOCKS_APART_SECS else told
         value = self._as_value(trusted - settle_secs)
-        return Bound(kind, {self._source.column: value}, None, self._doubts(ours, told))
+        return ReadBound(kind, {self._source.column: value}, None, self._doubts(ours, told))
 
     def _server_time(self) -> float | None:
         source, now = self._source, self._time.wall()
@@ -117,7 +120,7 @@ class HttpConnection:
         [instant] = pieces(
             replace(source, split=None), Window({}, {source.column: up_to}, {source.column: low})
         )
-        call = begun(source.pages, first_call(source, instant.sent))
+        call = with_first_page(source.pages, first_call(source, instant.sent))
         return self._opened().server_time(call, call.address)
 
     def _as_value(self, moment: float) -> Any:
@@ -141,7 +144,7 @@ class HttpConnection:
             )
         return (*found, *self.warnings())
 
-    def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
+    def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
         """One request, or one for each range of ``source.split``; ``split`` is for tables.
 
         Before a single one that is not the first ever, its pages are asked for, as the task asks
@@ -155,7 +158,7 @@ class HttpConnection:
         return [
             ReadTask(
                 str(number),
-                line(shown(begun(source.pages, first_call(source, piece.sent)), source)),
+                line(shown(with_first_page(source.pages, first_call(source, piece.sent)), source)),
                 {"window": dict(piece.sent), "cut": dict(piece.cut)},
             )
             for number, piece in enumerate(found)
@@ -170,26 +173,28 @@ class HttpConnection:
             self._source = with_request(self._template, filled(self._template.request, values))
         except SourceError as error:
             return error
-        told = line(shown(begun(self._source.pages, first_call(self._source, {})), self._source))
+        told = line(
+            shown(with_first_page(self._source.pages, first_call(self._source, {})), self._source)
+        )
         asked = {"window": {}, "cut": {}, "request": packed(self._source.request)}
         return ReadTask("0", told, asked)
 
     def unit_request(self, values: Values) -> dict[str, Any]:
         """Return what a work unit's slice asks first, for `plan`, as `requests` tells it."""
         source = with_request(self._template, filled(self._template.request, values))
-        return shown(begun(source.pages, first_call(source, {})), source)
+        return shown(with_first_page(source.pages, first_call(source, {})), source)
 
     def requests(self, window: Window) -> Sequence[dict[str, Any]]:
         """Return each task's first request, for `plan`: method, URL, params, body; no secrets."""
         source = self._source
         return [
-            shown(begun(source.pages, first_call(source, piece.sent)), source)
+            shown(with_first_page(source.pages, first_call(source, piece.sent)), source)
             for piece in pieces(source, window)
         ]
 
     def _is_certainly_empty(self, values: Any) -> bool:
         call = first_call(self._source, values)
-        pages = walked(self._opened(), self._source, call)
+        pages = iterate_pages(self._opened(), self._source, call)
         return not any(turned.page.records for turned in pages)
 
     @contextmanager
@@ -221,12 +226,12 @@ class HttpConnection:
 
     def _opened(self) -> Client:
         if self._client is None:
-            self._client = opened(self._source, self._time)
+            self._client = open_client(self._source, self._time)
         return self._client
 
 
-def connect(access: Access, selection: Selection) -> Connection:
+def connect(access: Access, selection: ReadSelection) -> SourceConnection:
     """The connection of a source that `reader.access` packed; see `connections.drivers`."""
     source: HttpSource = access.options["source"]
     column = next((field for field in selection.fields if field.name == source.column), None)
-    return HttpConnection(source, column)
+    return ApiConnection(source, column)

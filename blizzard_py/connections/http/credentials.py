@@ -22,7 +22,7 @@ from blizzard_py.connections.http.model import (
     Basic,
     Bearer,
     ClientCredentials,
-    Request,
+    HttpRequest,
 )
 
 # A token is renewed so long before it ends: a request that is under way has to arrive with it.
@@ -40,27 +40,27 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class RequestCredentials:
     """Headers and parameters that carry credentials."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     params: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def shown_as(auth: Auth | None, token: Token | None) -> Shown:
+def request_credentials(auth: Auth | None, token: Token | None) -> RequestCredentials:
     """Return what a request to the connection's own origin carries."""
     match auth:
         case Bearer():
-            return Shown({"Authorization": f"Bearer {auth.token}"})
+            return RequestCredentials({"Authorization": f"Bearer {auth.token}"})
         case Basic():
-            return Shown({"Authorization": _basic(auth.username, auth.password)})
+            return RequestCredentials({"Authorization": _basic(auth.username, auth.password)})
         case ApiKey(location="query"):
-            return Shown(params={auth.name: auth.value})
+            return RequestCredentials(params={auth.name: auth.value})
         case ApiKey():
-            return Shown({auth.name: auth.value})
+            return RequestCredentials({auth.name: auth.value})
         case ClientCredentials() if token is not None:
-            return Shown({"Authorization": f"Bearer {token.value}"})
-    return Shown()
+            return RequestCredentials({"Authorization": f"Bearer {token.value}"})
+    return RequestCredentials()
 
 
 def token_request(auth: ClientCredentials) -> tuple[Mapping[str, str], Mapping[str, str]]:
@@ -104,7 +104,7 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
     return shortened(printable(one_line(redacted(text))), 300)
 
 
-def secrets_of(api: Api, request: Request, token: Token | None) -> set[str]:
+def secrets_of(api: Api, request: HttpRequest, token: Token | None) -> set[str]:
     """Everything that an API could send back although nobody else may see it."""
     found = {*api.headers.values(), *request.headers.values()}
     found |= {str(v) for k, v in request.params.items() if is_secret(k)}

@@ -21,14 +21,14 @@ _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LinkTarget:
     """A URL that may be asked; ``ours`` if it is at the base URL's origin."""
 
     url: str
     ours: bool
 
 
-def target(api: Api, here: str, link: str, what: str) -> Target:
+def target(api: Api, here: str, link: str, what: str) -> LinkTarget:
     """Return where ``link`` (relative ones counted from ``here``) leads.
 
     Raises `SourceError`, begun with ``what``, if nothing may be asked there.
@@ -45,7 +45,7 @@ def target(api: Api, here: str, link: str, what: str) -> Target:
     if url.userinfo:
         raise SourceError(f"{what}: leads to {name} with a user and a password in the URL")
     if ours:
-        return Target(str(url), ours=True)
+        return LinkTarget(str(url), ours=True)
     if scheme == "http" and _origin(api.base_url)[0] == "https":
         raise SourceError(f"{what}: leads from https to http at {name}")
     if not any(_allows(entry, scheme, host, port) for entry in api.allowed_hosts):
@@ -53,7 +53,7 @@ def target(api: Api, here: str, link: str, what: str) -> Target:
             f"{what}: leads to another host, {name}; if that is right, put it into allowed_hosts"
             " (credentials are never sent there)"
         )
-    return Target(str(url), ours=False)
+    return LinkTarget(str(url), ours=False)
 
 
 def _origin(url: str) -> tuple[str, str, int]:

@@ -89,7 +89,7 @@ class Api:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """``request:``. ``path`` is appended to the base URL. ``body`` is sent as JSON, with POST."""
 
     path: str = ""
@@ -165,7 +165,7 @@ class Push:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class CalendarSplit:
     """``split: { unit, amount, start }``: the window in calendar pieces, a task each.
 
     ``start`` is where the very first window begins.
@@ -185,12 +185,12 @@ class HttpSource:
     """
 
     api: Api
-    request: Request
+    request: HttpRequest
     records: str
     pages: Pages = Pages()
     column: str = ""
     push: Push | None = None
-    split: Ranges | None = None
+    split: CalendarSplit | None = None
 
 
 _SECOND, _MILLI, _DAY = dt.timedelta(seconds=1), dt.timedelta(milliseconds=1), dt.timedelta(days=1)
@@ -204,7 +204,7 @@ def tick(sent: PushFrom | PushTo) -> dt.timedelta:
     return max(FORMAT_TICKS.get(sent.format, _FINEST), INCLUSIVE_TICKS.get(inclusive, _FINEST))
 
 
-def filled(request: Request, values: Values) -> Request:
+def filled(request: HttpRequest, values: Values) -> HttpRequest:
     """The unit's request. Raises `SourceError` for a value that cannot stand where it has to."""
     return replace(
         request,
@@ -214,16 +214,16 @@ def filled(request: Request, values: Values) -> Request:
     )
 
 
-def with_request(source: HttpSource, request: Request) -> HttpSource:
+def with_request(source: HttpSource, request: HttpRequest) -> HttpSource:
     """The source, asked this."""
     return replace(source, request=request)
 
 
-def packed(request: Request) -> dict[str, Any]:
+def packed(request: HttpRequest) -> dict[str, Any]:
     """Return what differs from unit to unit, as a task's spec has it."""
     return {"path": request.path, "params": dict(request.params), "body": request.body}
 
 
-def unpacked(request: Request, spec: Mapping[str, Any]) -> Request:
+def unpacked(request: HttpRequest, spec: Mapping[str, Any]) -> HttpRequest:
     """The inverse of `packed`, given the request as configured."""
     return replace(request, path=spec["path"], params=spec["params"], body=spec["body"])

@@ -25,7 +25,7 @@ _SECOND = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ApiPage:
     """One answer: the request it came from, its records, and what it says of the next.
 
     ``url`` is where it really came from. ``text`` is None for an answer without content.
@@ -42,7 +42,7 @@ class Page:
     what: str
 
 
-def following(source: HttpSource, page: Page) -> Call | None:
+def following(source: HttpSource, page: ApiPage) -> Call | None:
     """The next page's request, None after the last one.
 
     Raises `SourceError` if the answer's word for it cannot be followed, or if there would be more
@@ -58,7 +58,7 @@ def following(source: HttpSource, page: Page) -> Call | None:
     return call
 
 
-def _next(source: HttpSource, page: Page) -> Call | None:
+def _next(source: HttpSource, page: ApiPage) -> Call | None:
     pages = source.pages
     if _ends(pages, page.records):
         return None
@@ -81,7 +81,7 @@ def _ends(pages: Pages, records: int) -> bool:
     return is_short or ("empty" in pages.end_on and records == 0)
 
 
-def _stated(source: HttpSource, page: Page, text: AnswerText) -> Call | None:
+def _stated(source: HttpSource, page: ApiPage, text: AnswerText) -> Call | None:
     """By what stands at ``pages.next``: a cursor or a link."""
     pages = source.pages
     stated = text.value(pages.next)
@@ -93,7 +93,7 @@ def _stated(source: HttpSource, page: Page, text: AnswerText) -> Call | None:
     return _linked(source, page, str(stated))
 
 
-def _by_header(source: HttpSource, page: Page) -> Call | None:
+def _by_header(source: HttpSource, page: ApiPage) -> Call | None:
     """By the ``Link`` headers. A link of another resource (``anchor``) leads nowhere from here."""
     try:
         found = [link for link in links(page.links) if link.has_relation("next")]
@@ -114,7 +114,7 @@ def _by_header(source: HttpSource, page: Page) -> Call | None:
     return None
 
 
-def _check_only_page(page: Page) -> None:
+def _check_only_page(page: ApiPage) -> None:
     """Without paging one answer has to hold everything. A link to a next page says otherwise."""
     try:
         is_followed = any(link.has_relation("next") for link in links(page.links))
@@ -127,13 +127,13 @@ def _check_only_page(page: Page) -> None:
         )
 
 
-def _linked(source: HttpSource, page: Page, link: str) -> Call:
+def _linked(source: HttpSource, page: ApiPage, link: str) -> Call:
     """A link has all parameters in itself; where it is relative, it is so to its page."""
     there = target(source.api, page.url, link, f"{page.what}: the next page")
     return replace(page.call, url=there.url, params={})
 
 
-def _check_end(pages: Pages, page: Page, text: AnswerText) -> None:
+def _check_end(pages: Pages, page: ApiPage, text: AnswerText) -> None:
     full = pages.size > 0 and page.records >= pages.size
     if page.number == 1 and full and (why := text.missing(pages.next)):
         raise SourceError(
@@ -141,7 +141,7 @@ def _check_end(pages: Pages, page: Page, text: AnswerText) -> None:
         )
 
 
-class Repeats:
+class RepeatedPages:
     """Recognises a page that came before, for ``pages.end_on: [repeat]``.
 
     A page comes again if its records and the next page that it names are those of an earlier one,
@@ -157,7 +157,7 @@ class Repeats:
         """Return whether a repeated page is configured to be the end."""
         return "repeat" in self._pages.end_on
 
-    def is_repeated(self, page: Page, lines: Iterable[bytes], *, is_complete: bool) -> bool:
+    def is_repeated(self, page: ApiPage, lines: Iterable[bytes], *, is_complete: bool) -> bool:
         """Return whether this page is the end, and its records came before.
 
         A second page that repeats the first looks the same where the API does not heed ``param``.
@@ -179,24 +179,24 @@ class Repeats:
             )
         return True
 
-    def _mark(self, page: Page, lines: Iterable[bytes]) -> bytes:
+    def _mark(self, page: ApiPage, lines: Iterable[bytes]) -> bytes:
         digest = hashlib.blake2b(repr(self._named(page)).encode(), digest_size=16)
         for piece in lines:
             digest.update(piece)
         return digest.digest()
 
-    def _named(self, page: Page) -> object:
+    def _named(self, page: ApiPage) -> object:
         if self._pages.kind == "link_header":
             return page.links
         return page.text.value(self._pages.next) if page.text and self._pages.next else None
 
-    def _may_be_unheeded(self, page: Page) -> bool:
+    def _may_be_unheeded(self, page: ApiPage) -> bool:
         if not self._pages.param or page.records == 0 or str(self._named(page)) == "0":
             return False
         return self._pages.size == 0 or page.records >= self._pages.size
 
 
-class Totals:
+class RecordTotals:
     """The check that as many records came as the answers state. With ``pages.total`` only."""
 
     def __init__(self, pages: Pages) -> None:
@@ -204,7 +204,7 @@ class Totals:
         self._moves = pages.kind in {"offset", "page"}
         self._stated: int | None = None
 
-    def see(self, page: Page) -> None:
+    def see(self, page: ApiPage) -> None:
         """Take note of what a page states.
 
         Raises `SourceError` if the first has no number, and `Unavailable` if a page that is counted

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blizzard_py.connections.http.calls import first_call
-from blizzard_py.connections.http.cutting import keeper
+from blizzard_py.connections.http.lazy_client import iterate_pages, open_client
 from blizzard_py.connections.http.model import HttpSource, unpacked, with_request
-from blizzard_py.connections.http.opening import opened, walked
-from blizzard_py.connections.http.patience import Time
+from blizzard_py.connections.http.record_filter import record_filter
+from blizzard_py.connections.http.retry import Time
 from blizzard_py.connections.protocol import Reader
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
@@ -42,9 +42,9 @@ class HttpReader:
         source: HttpSource = access.options[_SOURCE]
         if "request" in spec:
             source = with_request(source, unpacked(source.request, spec["request"]))
-        kept = keeper(spec.get("cut", {}), source.column, fields)
-        with closing(opened(source, self.time)) as client:
-            for turned in walked(client, source, first_call(source, spec["window"])):
+        kept = record_filter(spec.get("cut", {}), source.column, fields)
+        with closing(open_client(source, self.time)) as client:
+            for turned in iterate_pages(client, source, first_call(source, spec["window"])):
                 yield from turned.lines(kept(turned.records))
 
 

@@ -10,10 +10,10 @@ from msgspec import Raw
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_core.text import printable, shortened
 from blizzard_py.connections.http.answer_text import AnswerText, Truncated
-from blizzard_py.connections.http.calls import Call, begun
+from blizzard_py.connections.http.calls import Call, with_first_page
 from blizzard_py.connections.http.client import Answer, Client, Refused
 from blizzard_py.connections.http.model import HttpSource
-from blizzard_py.connections.http.paging import Page, Repeats, Totals, following
+from blizzard_py.connections.http.paging import ApiPage, RecordTotals, RepeatedPages, following
 
 # What servers say of a page behind their last one.
 _NO_SUCH_PAGE = frozenset({400, 404, 416, 422})
@@ -28,10 +28,10 @@ _OTHER_RECORDS = (
 
 
 @dataclass(slots=True)
-class Turned:
+class LoadedPage:
     """A page and its records, which are parts of its text. Gone when the next one is asked for."""
 
-    page: Page
+    page: ApiPage
     records: Sequence[Raw]
 
     def forget(self) -> None:
@@ -47,16 +47,16 @@ class Turned:
         return (line for piece in self.lines(self.records) for line in piece.split(b"\n") if line)
 
 
-def walk(client: Client, source: HttpSource, first: Call) -> Iterator[Turned]:
+def walk(client: Client, source: HttpSource, first: Call) -> Iterator[LoadedPage]:
     """Every page, each asked for when the one before was used. Holds one at a time.
 
     Raises `Unavailable` and `AccessDenied` as the client does, and `SourceError` for what
     can never end well: the same request twice, more pages than ``pages.max``, answers without
     records, fewer records than stated.
     """
-    call: Call | None = begun(source.pages, first)
+    call: Call | None = with_first_page(source.pages, first)
     asked: set[bytes] = set()
-    totals, repeats = Totals(source.pages), Repeats(source.pages)
+    totals, repeats = RecordTotals(source.pages), RepeatedPages(source.pages)
     number = so_far = 0
     while call is not None:
         number += 1
@@ -67,7 +67,7 @@ def walk(client: Client, source: HttpSource, first: Call) -> Iterator[Turned]:
         asked.add(call.digest())
         try:
             # Nothing here may keep the answer itself: the page lets go of it.
-            turned = _turned(client.send(call, what), call, source, (number, so_far, what))
+            turned = _load_page(client.send(call, what), call, source, (number, so_far, what))
         except Refused as refused:
             counts = number > 1 and source.pages.kind in {"offset", "page"}
             if counts and refused.status in _NO_SUCH_PAGE and totals.are_met(so_far):
@@ -89,10 +89,14 @@ def walk(client: Client, source: HttpSource, first: Call) -> Iterator[Turned]:
         turned.forget()
 
 
-def _turned(answer: Answer, call: Call, source: HttpSource, at: tuple[int, int, str]) -> Turned:
+def _load_page(
+    answer: Answer, call: Call, source: HttpSource, at: tuple[int, int, str]
+) -> LoadedPage:
     number, so_far, what = at
     if answer.is_empty:
-        return Turned(Page(call, answer.url, None, 0, answer.links, number, so_far, what), ())
+        return LoadedPage(
+            ApiPage(call, answer.url, None, 0, answer.links, number, so_far, what), ()
+        )
     kind = answer.headers.get("content-type", "")
     told = what if "json" in kind else f"{what} ({shortened(printable(kind), 60) or 'no type'})"
     try:
@@ -103,5 +107,5 @@ def _turned(answer: Answer, call: Call, source: HttpSource, at: tuple[int, int, 
             raise
         raise Unavailable(f"{cut}, and nothing marked its end") from None
     count = len(records)
-    page = Page(call, answer.url, text, count, answer.links, number, so_far + count, what)
-    return Turned(page, records)
+    page = ApiPage(call, answer.url, text, count, answer.links, number, so_far + count, what)
+    return LoadedPage(page, records)

@@ -16,8 +16,8 @@ from typing import Any
 from blizzard_core.bounds import REQUEST_RANGES
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.http.calls import Value
-from blizzard_py.connections.http.cutting import cut_of, floored
 from blizzard_py.connections.http.model import HttpSource, Location, Push, PushTo, tick
+from blizzard_py.connections.http.record_filter import cut_of, floored
 from blizzard_py.connections.sent_values import param, sent_to
 from blizzard_py.reading import Window
 from blizzard_py.slices.cutting import ranges
@@ -26,8 +26,8 @@ _NUMBERS = frozenset({"timestamp", "timestamp_ms"})
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """One task's request parameters, and the records that it leaves out (`cutting`)."""
+class RequestRange:
+    """One task's request parameters, and the records that it leaves out (`record_filter`)."""
 
     sent: Mapping[str, Value] = field(default_factory=dict)
     cut: Mapping[str, str] = field(default_factory=dict)
@@ -42,7 +42,7 @@ def lowered(value: Any, end: PushTo | None) -> Any:
     return floored(value, end)
 
 
-def pieces(source: HttpSource, window: Window) -> Sequence[Piece]:
+def pieces(source: HttpSource, window: Window) -> Sequence[RequestRange]:
     """Return what each task asks; one empty piece without a push.
 
     None if the window ends before it begins. Raises `SourceError` for an end that cannot be
@@ -50,7 +50,7 @@ def pieces(source: HttpSource, window: Window) -> Sequence[Piece]:
     """
     push, split = source.push, source.split
     if push is None:
-        return (Piece(),)
+        return (RequestRange(),)
     low, up_to = window.low.get(source.column), window.up_to.get(source.column)
     if push.end is not None and lowered(up_to, push.end) != up_to:
         raise SourceError(
@@ -60,13 +60,13 @@ def pieces(source: HttpSource, window: Window) -> Sequence[Piece]:
     if split is None or push.end is None:
         is_read = window.low == window.after and not window.inclusive
         cut = cut_of(source, low, up_to, is_read=is_read)
-        return (Piece(_values(push, low, up_to), cut),)
+        return (RequestRange(_values(push, low, up_to), cut),)
     start = low if low is not None else split.start
-    found: list[Piece] = []
+    found: list[RequestRange] = []
     for a, b in _ranges(start, up_to, source):
         first, end = lowered(a, push.end) if found else a, lowered(b, push.end)
         if not found or first != end:
-            found.append(Piece(_values(push, first, end), cut_of(source, first, end)))
+            found.append(RequestRange(_values(push, first, end), cut_of(source, first, end)))
     return found
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from blizzard_core.errors import ConfigError
 from blizzard_core.settings.schema import FieldType
-from blizzard_py.connections.protocol import ColumnKind, Selection, SourceColumn
+from blizzard_py.connections.protocol import ColumnKind, ReadSelection, SourceColumn
 from blizzard_py.connections.sql.connection import SqlConnection
 from blizzard_py.connections.sql.statements import identifier, select
 from blizzard_py.job import FieldSpec
@@ -65,7 +65,7 @@ def dialect_of(uri: str) -> str:
 class JdbcConnection(SqlConnection):
     """One table or query, asked through ``query``."""
 
-    def __init__(self, access: Access, selection: Selection, query: Query) -> None:
+    def __init__(self, access: Access, selection: ReadSelection, query: Query) -> None:
         self.dialect = dialect_of(access.uri)
         super().__init__(selection)
         self._from_nothing = " FROM DUAL" if self.dialect == "oracle" else ""

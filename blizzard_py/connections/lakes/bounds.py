@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.lakes import filters
-from blizzard_py.connections.lakes.highest import Highest, KnownFile
-from blizzard_py.connections.lakes.values import Ordered
+from blizzard_py.connections.lakes.column_maximum import ColumnMaximum, KnownFile
+from blizzard_py.connections.lakes.values import ColumnOrder
 from blizzard_py.connections.placeholders import LAKE, in_sql, names_in
-from blizzard_py.connections.protocol import Bound, Selection, without_values
+from blizzard_py.connections.protocol import ReadBound, ReadSelection, without_values
 from blizzard_py.reading import BoundKind, Window
 from blizzard_py.slices.calendars import settled_wall
 from blizzard_py.slices.windows import last_full_tick
@@ -76,23 +76,23 @@ def check_same_table(window: Window, end: Pinned, table: str, what: str) -> int 
 def highest_bound(
     kind: BoundKind,
     files: Sequence[KnownFile],
-    orders: Mapping[str, Ordered],
-    asked: Mapping[str, Highest],
-) -> Bound:
+    orders: Mapping[str, ColumnOrder],
+    asked: Mapping[str, ColumnMaximum],
+) -> ReadBound:
     """The highest value of each column among the rows of these files."""
     found = {name: asked[name].of(files) for name in orders}
     value = {name: orders[name].value(key) for name, key in found.items() if key is not None}
     is_odd = bool(files and orders and not value)
     odd = (without_values(orders),) if is_odd else ()
-    return Bound(kind, value, warnings=odd, skipped=odd)
+    return ReadBound(kind, value, warnings=odd, skipped=odd)
 
 
 def clock_bound(
-    orders: Mapping[str, Ordered],
+    orders: Mapping[str, ColumnOrder],
     now: dt.datetime,
     settle_secs: float,
     zone: dt.tzinfo = dt.UTC,
-) -> Bound:
+) -> ReadBound:
     """So long ago, for columns of times and dates. Raises `SourceError` for others.
 
     Dates and times without a zone are of the clocks of ``zone``.
@@ -105,7 +105,9 @@ def clock_bound(
         naive = order.order == "date" or not order.type.tz
         own = settled_wall(moment, zone) if naive else moment
         value[name] = last_full_tick(own, str(order.type))
-    return Bound("clock", value, warnings=(f"rows that come {settle_secs:g} s late are missed",))
+    return ReadBound(
+        "clock", value, warnings=(f"rows that come {settle_secs:g} s late are missed",)
+    )
 
 
 def refuse_bound(driver: str, kind: BoundKind, known: Sequence[BoundKind]) -> SourceError:
@@ -113,7 +115,7 @@ def refuse_bound(driver: str, kind: BoundKind, known: Sequence[BoundKind]) -> So
     return SourceError(f"bound: {kind} is none of {driver}'s; choose {' or '.join(known)}")
 
 
-def plain_selection(driver: str, selection: Selection) -> Selection:
+def plain_selection(driver: str, selection: ReadSelection) -> ReadSelection:
     """The selection with something in place of placeholders, so that its filter can be parsed.
 
     Raises `SourceError` for what only databases can do.
@@ -131,7 +133,7 @@ def utc_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def asked_names(selection: Selection) -> list[str]:
+def selected_columns(selection: ReadSelection) -> list[str]:
     """Every column that is asked for: declared, watermark's, the filter's."""
     kept = filters.parse(selection.filter)
     declared = [each.name for each in selection.fields]

@@ -27,15 +27,29 @@ import pyarrow.csv as pacsv
 from blizzard_core.bounds import CSV_BAD_ROWS, CSV_COLUMNS
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.connections.lakes.declared import Declared, declared, watermark_columns
-from blizzard_py.connections.lakes.directory import DirectoryConnection, Facts
+from blizzard_py.connections.lakes.declared_columns import (
+    DeclaredColumn,
+    declare_columns,
+    watermark_columns,
+)
+from blizzard_py.connections.lakes.directory import DirectoryConnection, FileFacts
+from blizzard_py.connections.lakes.file_plan import PlannedFile, files_of, window_of
 from blizzard_py.connections.lakes.filters import Filter, parse
-from blizzard_py.connections.lakes.places import Stores, format_options, storage_options, told
-from blizzard_py.connections.lakes.planned import PlannedFile, files_of, window_of
+from blizzard_py.connections.lakes.locations import (
+    StorageCache,
+    format_options,
+    storage_options,
+    translate_errors,
+)
 from blizzard_py.connections.lakes.rows import check_unchanged
-from blizzard_py.connections.lakes.text_files import Tally, accepted, asked_columns, blocks
+from blizzard_py.connections.lakes.text_files import (
+    RangeCollector,
+    accepted,
+    blocks,
+    filter_columns,
+)
 from blizzard_py.connections.lakes.window import Range, RowWindow
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind
 
@@ -48,7 +62,7 @@ _BAD_BYTES = 64 << 10
 class CsvForm:
     """CSV as a `Form`."""
 
-    columns: Sequence[Declared]
+    columns: Sequence[DeclaredColumn]
     delimiter: str
     names: Sequence[str] = ()
     driver: str = "csv"
@@ -56,16 +70,16 @@ class CsvForm:
     bounds: tuple[BoundKind, ...] = ("rows",)
     has_schema: bool = True
 
-    def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> Facts:
+    def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
         """One scan of the watermark's columns; without them the header alone."""
-        tally = Tally(self.columns)
+        tally = RangeCollector(self.columns)
         check_unchanged(storage, file)
         with _opened(storage, file, self.delimiter, self.names) as table:
             schema = pa.schema([(name, pa.string()) for name in table.own])
             present = [each.name for each in self.columns if each.name in table.own]
             if not columns or not present:
                 nothing = Range(nulls=bool(table.header), values=False)
-                return Facts(schema, {}, dict.fromkeys(columns, nothing))
+                return FileFacts(schema, {}, dict.fromkeys(columns, nothing))
             for batch in table.batches(present):
                 arrays, unread = _values(batch, self.columns)
                 tally.add(arrays, unread)
@@ -73,14 +87,14 @@ class CsvForm:
                 table.bad.clear()
             tally.bad += len(table.bad)
         check_unchanged(storage, file)
-        return Facts(schema, tally.orders, tally.ranges, tally.unread_in_all)
+        return FileFacts(schema, tally.orders, tally.ranges, tally.unread_in_all)
 
     def extra(self) -> Mapping[str, Any]:
         """The delimiter."""
         return {"delimiter": self.delimiter}
 
 
-def connect(access: Access, selection: Selection) -> DirectoryConnection:
+def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
     """The CSV files of a directory; the option ``delimiter`` is one character."""
     delimiter = format_options(access).get("delimiter", ",")
     names = (*(each.name for each in selection.fields), *selection.columns)
@@ -92,14 +106,14 @@ def read(
     access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
 ) -> Iterator[pa.RecordBatch | bytes]:
     """A `Reader`: text columns of the rows of the window, and lines for rows that are none."""
-    stores = Stores(storage_options(access))
+    stores = StorageCache(storage_options(access))
     window = window_of(spec)
     kept = parse(spec["filter"])
-    columns = declared(asked_columns(window, kept), fields)
+    columns = declare_columns(filter_columns(window, kept), fields)
     wanted = [each.name for each in fields] or list(spec["columns"])
     for file in files_of(spec):
         storage = stores.at(file.name.root)
-        with told("a planned file"):
+        with translate_errors("a planned file"):
             check_unchanged(storage, file)
             names = [*wanted, *(each.name for each in columns)]
             with _opened(storage, file, spec["delimiter"], names) as table:
@@ -111,7 +125,7 @@ def _rows(
     table: _Table,
     window: RowWindow | None,
     kept: Filter | None,
-    columns: Sequence[Declared],
+    columns: Sequence[DeclaredColumn],
     wanted: Sequence[str],
     file: PlannedFile,
 ) -> Iterator[pa.RecordBatch | bytes]:
@@ -142,7 +156,7 @@ def _rows(
         yield b"".join(table.bad)
 
 
-def _values(batch: pa.RecordBatch, columns: Sequence[Declared]) -> tuple[list[pa.Array], int]:
+def _values(batch: pa.RecordBatch, columns: Sequence[DeclaredColumn]) -> tuple[list[pa.Array], int]:
     """The watermark's columns as their types, and how many values could not be read."""
     arrays, unread = [], 0
     for column in columns:

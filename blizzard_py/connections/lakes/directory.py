@@ -21,24 +21,24 @@ import pyarrow as pa
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.text import counted
-from blizzard_py.connections.compared import check_instants
 from blizzard_py.connections.lakes.bounds import (
-    asked_names,
     clock_bound,
     plain_selection,
     refuse_bound,
+    selected_columns,
     utc_now,
 )
 from blizzard_py.connections.lakes.date_folders import folder_period, folder_time
 from blizzard_py.connections.lakes.fields import check_there, columns_of, instants_in, undeclared
+from blizzard_py.connections.lakes.file_plan import FilePlan, PlannedFile, tasks_of, unit_plans
 from blizzard_py.connections.lakes.listing import Directory
+from blizzard_py.connections.lakes.locations import StorageCache, storage_options, translate_errors
 from blizzard_py.connections.lakes.parquet_files.file import later
-from blizzard_py.connections.lakes.places import Stores, storage_options, told
-from blizzard_py.connections.lakes.planned import Plan, PlannedFile, tasks_of, unit_plans
-from blizzard_py.connections.lakes.values import Key, Ordered
+from blizzard_py.connections.lakes.values import ColumnOrder, Key
 from blizzard_py.connections.lakes.window import Range, RowWindow, ends_in, may_meet
 from blizzard_py.connections.placeholders import Values
-from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
+from blizzard_py.connections.protocol import ReadBound, ReadSelection, SourceColumn, WindowSplit
+from blizzard_py.connections.unit_comparisons import check_instants
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
 _AT_ONCE = 8
@@ -49,14 +49,14 @@ _REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class FileFacts:
     """Facts about a file: its schema; for each watermark column its order and **exact** range.
 
     ``unread`` counts rows whose watermark cannot be read as its type: they count as null.
     """
 
     schema: pa.Schema
-    orders: Mapping[str, Ordered]
+    orders: Mapping[str, ColumnOrder]
     ranges: Mapping[str, Range]
     unread: int = 0
 
@@ -80,7 +80,7 @@ class Form(Protocol):
     def has_schema(self) -> bool:
         """Return whether a column that no file has is an error."""
 
-    def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> Facts:
+    def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
         """Look into a file for these watermark columns. Raises `SourceError`."""
 
     def extra(self) -> Mapping[str, Any]:
@@ -93,7 +93,7 @@ class DirectoryConnection:
     def __init__(
         self,
         access: Access,
-        selection: Selection,
+        selection: ReadSelection,
         form: Form,
         now: Callable[[], dt.datetime] = utc_now,
     ) -> None:
@@ -101,9 +101,9 @@ class DirectoryConnection:
         self._selection = selection = plain_selection(form.driver, selection)
         self._now = now
         self._form = form
-        self._stores = Stores(storage_options(access))
+        self._stores = StorageCache(storage_options(access))
         self._directory = Directory.of(access, selection.table, form.endings)
-        self._facts: dict[tuple[str, int, float], Facts] = {}
+        self._facts: dict[tuple[str, int, float], FileFacts] = {}
         self._schemas: dict[pa.Schema, pa.Schema] = {}
         self._again: frozenset[str] = frozenset()
 
@@ -118,7 +118,7 @@ class DirectoryConnection:
         facts = [self._look(file, ()) for file in reversed(files)]
         return columns_of(_united(facts))
 
-    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
+    def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
         """The highest values in all files. With date folders the newest ones tell."""
         if kind not in self._form.bounds:
             raise refuse_bound(self._form.driver, kind, self._form.bounds)
@@ -137,7 +137,7 @@ class DirectoryConnection:
                 skipped=unread,
                 skipped_files=named,
             )
-        found: list[Facts] = []
+        found: list[FileFacts] = []
         groups = self._newest_first(files)
         for group in groups:
             found += self._known(group)
@@ -153,13 +153,13 @@ class DirectoryConnection:
         skipped, named = self._skipped([*again, *looked], [*self._known(again), *found])
         self._again = frozenset(named)
         warnings = (*skipped, *([odd] if odd else []))
-        return Bound(kind, value, warnings=warnings, skipped=skipped, skipped_files=named)
+        return ReadBound(kind, value, warnings=warnings, skipped=skipped, skipped_files=named)
 
     def look_again(self, files: Iterable[str]) -> None:
         """Look into these at each `bound`, in older folders, too."""
         self._again |= frozenset(files)
 
-    def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
+    def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
         """The files that can have rows of the window."""
         names = self._selection.columns
         start = window.low.get(names[0]) if self._follows_folders() else None
@@ -167,7 +167,9 @@ class DirectoryConnection:
         facts = self._known(files)
         orders = self._orders(facts)
         if self._form.has_schema and facts:
-            check_there(self._directory.root, asked_names(self._selection), _united(facts).names)
+            check_there(
+                self._directory.root, selected_columns(self._selection), _united(facts).names
+            )
         rows = RowWindow.of(window, names, self._selection.nulls) if names else None
         # Not shifted back: what is no row is read once, also where rows are read again.
         news = (
@@ -182,7 +184,7 @@ class DirectoryConnection:
         ]
         columns = undeclared(self._selection, _united(facts).names)
         return tasks_of(
-            Plan(kept, columns, rows, self._selection.filter, self._form.extra()),
+            FilePlan(kept, columns, rows, self._selection.filter, self._form.extra()),
             split,
             self._directory.root,
         )
@@ -192,13 +194,13 @@ class DirectoryConnection:
         files = self._directory.files(self._stores)
         schema = _united(self._known(files)) if files else pa.schema([])
         if self._form.has_schema and files:
-            check_there(self._directory.root, asked_names(self._selection), schema.names)
+            check_there(self._directory.root, selected_columns(self._selection), schema.names)
         if files:
             # What has no types may be written in any zone.
             typed = schema if self._form.has_schema else pa.schema([])
             check_instants((self._template.filter,), units, instants_in(typed))
         columns = undeclared(self._selection, schema.names)
-        plan = Plan(files, columns, None, self._template.filter, self._form.extra())
+        plan = FilePlan(files, columns, None, self._template.filter, self._form.extra())
         return unit_plans(plan, units, self._directory.root)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
@@ -222,7 +224,7 @@ class DirectoryConnection:
         """Nothing is kept open."""
 
     def _skipped(
-        self, files: Sequence[PlannedFile], facts: Sequence[Facts]
+        self, files: Sequence[PlannedFile], facts: Sequence[FileFacts]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Remarks on rows that no window reads, or none after the first, and their files."""
         names = self._selection.columns
@@ -240,7 +242,7 @@ class DirectoryConnection:
         told = [types.get(name) for name in self._selection.columns]
         return bool(self._directory.pattern) and told in (["timestamp"], ["date"])
 
-    def _outside_folder(self, files: Sequence[PlannedFile], facts: Sequence[Facts]) -> str:
+    def _outside_folder(self, files: Sequence[PlannedFile], facts: Sequence[FileFacts]) -> str:
         """Name the first file that has rows of another time than its folder; ``""``: none has."""
         if not self._follows_folders():
             return ""
@@ -251,10 +253,10 @@ class DirectoryConnection:
             if period is not None and order is not None and _is_outside(period, order, about):
                 return (
                     f"{self._directory.root}/{file.name.path}: {name} reaches from"
-                    f" {_told(order, about.low)} to {_told(order, about.high)}, and the file's"
-                    " folder names another time (in UTC). Rows that come late into old folders"
-                    f" would be missed: take {pattern} out of `table`, so that all files are looked"
-                    " into, or name folders by the UTC time of this column"
+                    f" {_format_key(order, about.low)} to {_format_key(order, about.high)}, and the"
+                    " file's folder names another time (in UTC). Rows that come late into old"
+                    f" folders would be missed: take {pattern} out of `table`, so that all"
+                    " files are looked into, or name folders by the UTC time of this column"
                 )
         return ""
 
@@ -271,7 +273,7 @@ class DirectoryConnection:
         timed = [groups[moment] for moment in sorted(groups, reverse=True)]
         return [untimed + timed[0], *timed[1:]] if timed else [untimed]
 
-    def _known(self, files: Sequence[PlannedFile]) -> list[Facts]:
+    def _known(self, files: Sequence[PlannedFile]) -> list[FileFacts]:
         names = self._selection.columns
         if not names:
             # The newest file's schema is enough to name the columns.
@@ -281,12 +283,12 @@ class DirectoryConnection:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return list(pool.map(lambda file: self._look(file, names), files))
 
-    def _look(self, file: PlannedFile, columns: Sequence[str]) -> Facts:
+    def _look(self, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
         known = _identity(file)
         if known in self._facts:
             return self._facts[known]
         storage = self._stores.at(file.name.root)
-        with told(f"{storage.uri}/{file.name.path}"):
+        with translate_errors(f"{storage.uri}/{file.name.path}"):
             facts = self._form.facts(storage, file, columns)
         # Thousands of files have one schema, which is kept once.
         facts = replace(facts, schema=self._schemas.setdefault(facts.schema, facts.schema))
@@ -294,12 +296,12 @@ class DirectoryConnection:
             self._facts[known] = facts
         return facts
 
-    def _orders(self, facts: Sequence[Facts]) -> dict[str, Ordered]:
+    def _orders(self, facts: Sequence[FileFacts]) -> dict[str, ColumnOrder]:
         """Return how columns are compared.
 
         Raises `SourceError` where files disagree, or none has it.
         """
-        found: dict[str, Ordered] = {}
+        found: dict[str, ColumnOrder] = {}
         for each in facts:
             for name, order in each.orders.items():
                 before = found.setdefault(name, order)
@@ -324,7 +326,7 @@ def _identity(file: PlannedFile) -> tuple[str, int, float]:
 
 
 def _is_outside(
-    period: tuple[dt.datetime, dt.datetime | None], order: Ordered, about: Range
+    period: tuple[dt.datetime, dt.datetime | None], order: ColumnOrder, about: Range
 ) -> bool:
     begin, end = period
     low: Any = begin
@@ -338,7 +340,7 @@ def _is_outside(
     return high is not None and about.high is not None and about.high > order.key(high)  # type: ignore[operator]  # see above
 
 
-def _told(order: Ordered, key: Key | None) -> str:
+def _format_key(order: ColumnOrder, key: Key | None) -> str:
     return "?" if key is None else str(order.value(key))
 
 
@@ -349,7 +351,7 @@ def _highest(ranges: Iterable[Range]) -> Key | None:
     return best
 
 
-def _united(facts: Sequence[Facts]) -> pa.Schema:
+def _united(facts: Sequence[FileFacts]) -> pa.Schema:
     """All columns, each as the first file that has it."""
     found: dict[str, pa.Field] = {}
     for each in {id(each): each for each in facts}.values():
@@ -358,7 +360,7 @@ def _united(facts: Sequence[Facts]) -> pa.Schema:
     return pa.schema(list(found.values()))
 
 
-def _warnings(facts: Sequence[Facts], names: Sequence[str]) -> tuple[str, ...]:
+def _warnings(facts: Sequence[FileFacts], names: Sequence[str]) -> tuple[str, ...]:
     unread = sum(each.unread for each in facts)
     if not unread:
         return ()
@@ -367,7 +369,7 @@ def _warnings(facts: Sequence[Facts], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _without(
-    files: Sequence[PlannedFile], facts: Sequence[Facts], names: Sequence[str]
+    files: Sequence[PlannedFile], facts: Sequence[FileFacts], names: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """Files of which no row has a watermark, and those that may have rows without one."""
     empty: list[str] = []

@@ -9,7 +9,7 @@ import pyarrow as pa
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.schema import FieldType
 from blizzard_py.connections.lakes.values import order_of
-from blizzard_py.connections.protocol import ColumnKind, Selection, SourceColumn
+from blizzard_py.connections.protocol import ColumnKind, ReadSelection, SourceColumn
 from blizzard_py.job import FieldSpec
 
 _KINDS: dict[str, ColumnKind] = {
@@ -97,6 +97,6 @@ def check_there(what: str, wanted: Iterable[str], there: Sequence[str]) -> None:
         )
 
 
-def undeclared(selection: Selection, there: Sequence[str]) -> Sequence[str]:
+def undeclared(selection: ReadSelection, there: Sequence[str]) -> Sequence[str]:
     """The columns that a task's spec has to name: all, unless the schema names some."""
     return () if selection.fields else there

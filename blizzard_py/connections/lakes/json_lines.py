@@ -17,17 +17,26 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.connections.lakes.declared import Declared, declared, watermark_columns
-from blizzard_py.connections.lakes.directory import DirectoryConnection, Facts
+from blizzard_py.connections.lakes.declared_columns import (
+    DeclaredColumn,
+    declare_columns,
+    watermark_columns,
+)
+from blizzard_py.connections.lakes.directory import DirectoryConnection, FileFacts
+from blizzard_py.connections.lakes.file_plan import PlannedFile, files_of, window_of
 from blizzard_py.connections.lakes.filters import Filter, parse
-from blizzard_py.connections.lakes.places import Stores, storage_options, told
-from blizzard_py.connections.lakes.planned import PlannedFile, files_of, window_of
+from blizzard_py.connections.lakes.locations import StorageCache, storage_options, translate_errors
 from blizzard_py.connections.lakes.rows import check_unchanged
-from blizzard_py.connections.lakes.text_files import Tally, accepted, asked_columns, blocks
+from blizzard_py.connections.lakes.text_files import (
+    RangeCollector,
+    accepted,
+    blocks,
+    filter_columns,
+)
 from blizzard_py.connections.lakes.window import RowWindow
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
-from blizzard_py.lines.framing import Chunk, LongLine, framed
+from blizzard_py.lines.framing import LineChunk, LongLine, framed
 from blizzard_py.reading import Access, BoundKind
 
 _KINDS = (".json", ".ndjson", ".jsonl")
@@ -45,21 +54,21 @@ _whole = msgspec.json.Decoder()
 class JsonForm:
     """NDJSON as a `Form`."""
 
-    columns: Sequence[Declared]
+    columns: Sequence[DeclaredColumn]
     driver: str = "json"
     endings: tuple[str, ...] = tuple(kind + end for kind in _KINDS for end in ("", ".gz", ".zst"))
     bounds: tuple[BoundKind, ...] = ("rows",)
     has_schema: bool = False
 
-    def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> Facts:
+    def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
         """One scan; without columns only the beginning is looked at, for names and types."""
         if not columns:
-            return Facts(_sampled(storage, file), {}, {})
-        tally = Tally(self.columns)
+            return FileFacts(_sampled(storage, file), {}, {})
+        tally = RangeCollector(self.columns)
         check_unchanged(storage, file)
         with blocks(storage, file) as found:
             for chunk in framed(found):
-                if isinstance(chunk, Chunk):
+                if isinstance(chunk, LineChunk):
                     lines = _lines(chunk.data, self.columns)
                     tally.add(lines.arrays, lines.unread)
                     tally.bad += len(lines.bad)
@@ -67,14 +76,14 @@ class JsonForm:
                     tally.bad += 1
         check_unchanged(storage, file)
         schema = pa.schema([(each.name, each.type) for each in self.columns])
-        return Facts(schema, tally.orders, tally.ranges, tally.unread_in_all)
+        return FileFacts(schema, tally.orders, tally.ranges, tally.unread_in_all)
 
     def extra(self) -> Mapping[str, Any]:
         """Nothing."""
         return {}
 
 
-def connect(access: Access, selection: Selection) -> DirectoryConnection:
+def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
     """The NDJSON files of a directory."""
     form = JsonForm(watermark_columns(selection))
     return DirectoryConnection(access, selection, form)
@@ -84,24 +93,24 @@ def read(
     access: Access, spec: Mapping[str, Any], fields: Sequence[FieldSpec]
 ) -> Iterator[pa.RecordBatch | bytes]:
     """A `Reader`: the lines of the window, as they are."""
-    stores = Stores(storage_options(access))
+    stores = StorageCache(storage_options(access))
     window = window_of(spec)
     kept = parse(spec["filter"])
-    columns = declared(asked_columns(window, kept), fields)
+    columns = declare_columns(filter_columns(window, kept), fields)
     for file in files_of(spec):
         storage = stores.at(file.name.root)
-        with told("a planned file"):
+        with translate_errors("a planned file"):
             check_unchanged(storage, file)
             with blocks(storage, file) as found:
-                yield from _kept(framed(found), window, kept, columns, file)
+                yield from _filter_lines(framed(found), window, kept, columns, file)
             check_unchanged(storage, file)
 
 
-def _kept(
-    chunks: Iterator[Chunk | LongLine],
+def _filter_lines(
+    chunks: Iterator[LineChunk | LongLine],
     window: RowWindow | None,
     kept: Filter | None,
-    columns: Sequence[Declared],
+    columns: Sequence[DeclaredColumn],
     file: PlannedFile,
 ) -> Iterator[bytes]:
     for chunk in chunks:
@@ -134,7 +143,7 @@ class _Lines:
     unread: int
 
 
-def _lines(data: bytes, columns: Sequence[Declared]) -> _Lines:
+def _lines(data: bytes, columns: Sequence[DeclaredColumn]) -> _Lines:
     good: list[bytes] = []
     bad: list[bytes] = []
     values: list[list[Any]] = [[] for _ in columns]
@@ -170,7 +179,7 @@ def _sampled(storage: Storage, file: PlannedFile) -> pa.Schema:
 
     with blocks(storage, file) as found:
         first = next((chunk for chunk in framed(found, _SAMPLE_BYTES)), None)
-    if not isinstance(first, Chunk):
+    if not isinstance(first, LineChunk):
         return pa.schema([])
     try:
         for line in first.data.split(b"\n"):

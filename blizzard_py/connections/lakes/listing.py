@@ -15,8 +15,13 @@ from typing import Any
 
 from blizzard_core.storage.protocol import Entry, Storage, is_hidden
 from blizzard_py.connections.lakes.date_folders import folders
-from blizzard_py.connections.lakes.places import FileName, Stores, place_of, told
-from blizzard_py.connections.lakes.planned import PlannedFile
+from blizzard_py.connections.lakes.file_plan import PlannedFile
+from blizzard_py.connections.lakes.locations import (
+    FileName,
+    StorageCache,
+    place_of,
+    translate_errors,
+)
 from blizzard_py.reading import Access
 
 
@@ -38,12 +43,12 @@ class Directory:
             folders(pattern, [])  # raises for a pattern that makes no sense
         return Directory(place_of(access, root), pattern, endings)
 
-    def files(self, stores: Stores, start: Any = None) -> list[PlannedFile]:
+    def files(self, stores: StorageCache, start: Any = None) -> list[PlannedFile]:
         """All files that may hold rows at or above ``start``, a time, in the order of their paths.
 
         Raises `SourceError` if the directory is not there, and the store's own errors.
         """
-        with told(self.root):
+        with translate_errors(self.root):
             return [
                 PlannedFile(FileName(self.root, entry.path), entry.size, entry.modified)
                 for entry in self._entries(stores.listed(self.root), start)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.connections.lakes.directory import DirectoryConnection, Facts
+from blizzard_py.connections.lakes.directory import DirectoryConnection, FileFacts
+from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.parquet_files.file import column_range, highest
 from blizzard_py.connections.lakes.parquet_files.statistics import order_in
-from blizzard_py.connections.lakes.planned import PlannedFile
 from blizzard_py.connections.lakes.table_file import opened
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.reading import Access, BoundKind
 
 
@@ -25,7 +25,7 @@ class ParquetForm:
     bounds: tuple[BoundKind, ...] = ("max", "rows", "clock")
     has_schema: bool = True
 
-    def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> Facts:
+    def facts(self, storage: Storage, file: PlannedFile, columns: Sequence[str]) -> FileFacts:
         """From the footer; a column is read where its maximum there may be rounded."""
         with opened(storage, file.name.path, file.size) as parquet:
             orders = {name: order_in(parquet, name) for name in columns}
@@ -35,13 +35,13 @@ class ParquetForm:
                 high = highest(parquet, name) if known.values else None
                 ranges[name] = replace(known, high=high, values=high is not None)
             there = {name: order for name, order in orders.items() if order is not None}
-            return Facts(parquet.schema_arrow.remove_metadata(), there, ranges)
+            return FileFacts(parquet.schema_arrow.remove_metadata(), there, ranges)
 
     def extra(self) -> Mapping[str, Any]:
         """Nothing."""
         return {}
 
 
-def connect(access: Access, selection: Selection) -> DirectoryConnection:
+def connect(access: Access, selection: ReadSelection) -> DirectoryConnection:
     """The Parquet files of a directory."""
     return DirectoryConnection(access, selection, ParquetForm())

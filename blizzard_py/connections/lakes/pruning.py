@@ -16,32 +16,32 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
+from blizzard_py.connections.lakes.column_maximum import KnownFile
+from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.filters import Need, parse
-from blizzard_py.connections.lakes.highest import KnownFile
-from blizzard_py.connections.lakes.planned import PlannedFile
-from blizzard_py.connections.lakes.values import Key, Ordered, order_of, ordered
+from blizzard_py.connections.lakes.values import ColumnOrder, Key, column_order, order_of
 from blizzard_py.connections.lakes.window import Range
 
 
-def orders_for(condition: str, schema: pa.Schema) -> dict[str, Ordered]:
+def orders_for(condition: str, schema: pa.Schema) -> dict[str, ColumnOrder]:
     """Return how the filter's columns are compared, where that is exact."""
     found = parse(condition)
     names = {} if found is None else dict.fromkeys(need.column for need in found.needs)
     # A name may stand there twice, and nested columns have none of their own.
     types = {name: schema.field(name).type for name in names if schema.names.count(name) == 1}
     return {
-        name: ordered(name, kind)
+        name: column_order(name, kind)
         for name, kind in types.items()
         if order_of(kind) not in {None, "float"}
     }
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PrunableFiles:
     """Files of one version of a table, and what is known of the columns in ``orders``."""
 
     known: Sequence[KnownFile]
-    orders: Mapping[str, Ordered]
+    orders: Mapping[str, ColumnOrder]
 
     def files(self, condition: str) -> list[PlannedFile]:
         """Return the files that can have rows which the filter keeps, in their order."""
@@ -54,7 +54,9 @@ class Pruned:
         ]
 
 
-def _with_keys(needs: Sequence[Need], orders: Mapping[str, Ordered]) -> list[tuple[str, str, Key]]:
+def _with_keys(
+    needs: Sequence[Need], orders: Mapping[str, ColumnOrder]
+) -> list[tuple[str, str, Key]]:
     told = []
     for need in needs:
         order = orders.get(need.column)
@@ -64,7 +66,7 @@ def _with_keys(needs: Sequence[Need], orders: Mapping[str, Ordered]) -> list[tup
     return told
 
 
-def _key(order: Ordered, literal: Any) -> Key | None:
+def _key(order: ColumnOrder, literal: Any) -> Key | None:
     """What a literal is compared by, as `filters` takes it; None where that is not certain."""
     value = literal
     try:

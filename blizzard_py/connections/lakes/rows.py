@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.protocol import Storage
+from blizzard_py.connections.lakes.file_plan import PlannedFile, files_of, window_of
 from blizzard_py.connections.lakes.filters import Filter, parse
+from blizzard_py.connections.lakes.locations import StorageCache, storage_options, translate_errors
 from blizzard_py.connections.lakes.parquet_files.file import group_ranges
 from blizzard_py.connections.lakes.parquet_files.rows import batches
 from blizzard_py.connections.lakes.parquet_files.statistics import order_in
-from blizzard_py.connections.lakes.places import Stores, storage_options, told
-from blizzard_py.connections.lakes.planned import PlannedFile, files_of, window_of
 from blizzard_py.connections.lakes.table_file import TableFile, opened
-from blizzard_py.connections.lakes.values import Ordered
+from blizzard_py.connections.lakes.values import ColumnOrder
 from blizzard_py.connections.lakes.window import RowWindow, mask, may_meet
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
@@ -36,14 +36,14 @@ def read(
 
     Columns that a file lacks (it is older than they are) are null.
     """
-    stores = Stores(storage_options(access))
-    asked = Asked(window_of(spec), parse(spec["filter"]), Naming.of(spec))
+    stores = StorageCache(storage_options(access))
+    selection = RowSelection(window_of(spec), parse(spec["filter"]), Naming.of(spec))
     wanted = [each.name for each in fields] or list(spec["columns"])
     for file in files_of(spec):
         storage = stores.at(file.name.root)
-        with told("a planned file"):
+        with translate_errors("a planned file"):
             size = check_unchanged(storage, file)
-            yield from _rows(storage, replace(file, size=size), asked, wanted)
+            yield from _rows(storage, replace(file, size=size), selection, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Naming:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RowSelection:
     """The rows of a file that are read, and their names."""
 
     window: RowWindow | None
@@ -96,7 +96,7 @@ class Asked:
         window = () if self.window is None else self.window.columns
         return [*window, *(self.filter.columns if self.filter else ())]
 
-    def kept(self, found: dict[str, pa.Array], rows: int, where: str) -> dict[str, pa.Array]:
+    def pick_rows(self, found: dict[str, pa.Array], rows: int, where: str) -> dict[str, pa.Array]:
         """The columns' values in the rows that are read."""
         if self.window is not None:
             keep = mask(self.window, found, rows, where)
@@ -132,17 +132,19 @@ def check_unchanged(storage: Storage, file: PlannedFile) -> int:
 def _rows(
     storage: Storage,
     file: PlannedFile,
-    asked: Asked,
+    selection: RowSelection,
     wanted: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
     where = f"{storage.uri}/{file.name.path}"
     with opened(storage, file.name.path, file.size) as parquet:
-        names = list(dict.fromkeys([*wanted, *asked.columns]))
-        own = names_in_file(parquet, names, asked.naming.ids, where)
-        asked.naming.check(parquet.schema_arrow, own, names, where)
-        groups = _groups(parquet, asked.window, own, file.values)
+        names = list(dict.fromkeys([*wanted, *selection.columns]))
+        own = names_in_file(parquet, names, selection.naming.ids, where)
+        selection.naming.check(parquet.schema_arrow, own, names, where)
+        groups = _groups(parquet, selection.window, own, file.values)
         for batch in batches(parquet, groups, sorted(set(own.values()))):
-            found = asked.kept(_with_values(batch, own, file.values, names), batch.num_rows, where)
+            found = selection.pick_rows(
+                _with_values(batch, own, file.values, names), batch.num_rows, where
+            )
             rows = len(next(iter(found.values()))) if found else batch.num_rows
             if rows:
                 yield pa.RecordBatch.from_arrays([found[name] for name in wanted], list(wanted))
@@ -192,7 +194,7 @@ def _groups(
     names = [name for name in window.columns if name in own and name not in values]
     ranges = {name: group_ranges(parquet, own[name]) for name in names}
     found = {name: order_in(parquet, own[name]) for name in names}
-    orders: dict[str, Ordered] = {name: order for name, order in found.items() if order}
+    orders: dict[str, ColumnOrder] = {name: order for name, order in found.items() if order}
     if len(orders) < len(window.columns):
         return every
     return [

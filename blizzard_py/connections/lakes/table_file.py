@@ -48,12 +48,12 @@ class TableFile(pq.ParquetFile):  # type: ignore[misc]  # pyarrow ships no types
 def opened(storage: Storage, path: str, size: int) -> Iterator[TableFile]:
     """The file, its footer read. Raises `SourceError` if it is no whole Parquet file."""
     where = f"{storage.uri}/{path}"
-    with damage_told(where), TableFile(storage, path, size) as file:
+    with translate_damage(where), TableFile(storage, path, size) as file:
         yield file
 
 
 @contextmanager
-def damage_told(where: str) -> Iterator[None]:
+def translate_damage(where: str) -> Iterator[None]:
     """Turn what Arrow cannot read into a `SourceError` that names the file, not its rows."""
     try:
         yield

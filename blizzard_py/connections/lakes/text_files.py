@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_core.storage.protocol import Storage
-from blizzard_py.connections.lakes.declared import Declared
+from blizzard_py.connections.lakes.declared_columns import DeclaredColumn
+from blizzard_py.connections.lakes.file_plan import PlannedFile
 from blizzard_py.connections.lakes.filters import Filter
 from blizzard_py.connections.lakes.parquet_files.file import later
-from blizzard_py.connections.lakes.planned import PlannedFile
-from blizzard_py.connections.lakes.values import Key, Ordered, ordered
+from blizzard_py.connections.lakes.values import ColumnOrder, Key, column_order
 from blizzard_py.connections.lakes.window import Range, RowWindow, mask
 from blizzard_py.job import JobFile
 from blizzard_py.lines.decompress import opened
@@ -38,13 +38,13 @@ def blocks(storage: Storage, file: PlannedFile) -> Iterator[Iterator[bytes]]:
 
 
 @dataclass(slots=True)
-class Tally:
+class RangeCollector:
     """The range of each watermark column over the rows that a scan shows it.
 
     ``bad`` counts rows that are none, ``unread`` those with a value that cannot be read.
     """
 
-    columns: Sequence[Declared]
+    columns: Sequence[DeclaredColumn]
     unread: int = 0
     bad: int = 0
     _low: dict[str, Key] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Tally:
         """Rows as one array for each column; ``unread`` of them had a value that is none."""
         self.unread += unread
         for column, array in zip(self.columns, arrays, strict=True):
-            keys = ordered(column.name, column.type).keys(array)
+            keys = column_order(column.name, column.type).keys(array)
             if keys.null_count:
                 self._nulls.add(column.name)
             span = pc.min_max(keys).as_py()
@@ -70,9 +70,9 @@ class Tally:
         return self.unread + (0 if self._high else self.bad)
 
     @property
-    def orders(self) -> dict[str, Ordered]:
+    def orders(self) -> dict[str, ColumnOrder]:
         """Return how each column is compared."""
-        return {column.name: ordered(column.name, column.type) for column in self.columns}
+        return {column.name: column_order(column.name, column.type) for column in self.columns}
 
     @property
     def ranges(self) -> dict[str, Range]:
@@ -89,7 +89,7 @@ class Tally:
         }
 
 
-def asked_columns(window: RowWindow | None, kept: Filter | None) -> list[str]:
+def filter_columns(window: RowWindow | None, kept: Filter | None) -> list[str]:
     """The columns that decide which rows are read."""
     return [*(window.columns if window else ()), *(kept.columns if kept else ())]
 

@@ -31,7 +31,7 @@ _LAST_TIME = (dt.datetime.max.replace(tzinfo=dt.UTC) - _EPOCH) // _MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class ColumnOrder:
     """The comparison of the column ``name``: its order, and Arrow's type of it."""
 
     name: str
@@ -103,7 +103,7 @@ class Ordered:
                 return key
 
 
-def ordered(name: str, kind: pa.DataType) -> Ordered:
+def column_order(name: str, kind: pa.DataType) -> ColumnOrder:
     """Return how a column of this type is compared.
 
     Raises `SourceError` for types without an order.
@@ -114,7 +114,7 @@ def ordered(name: str, kind: pa.DataType) -> Ordered:
             f"column {name} is {kind}, which has no order that a watermark could follow; choose a"
             " column of times, dates, numbers or text"
         )
-    return Ordered(name, order, kind)
+    return ColumnOrder(name, order, kind)
 
 
 def order_of(kind: pa.DataType) -> Order | None:

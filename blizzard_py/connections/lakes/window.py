@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.lakes.values import Key, Ordered, compared, ordered
+from blizzard_py.connections.lakes.values import ColumnOrder, Key, column_order, compared
 from blizzard_py.reading import Nulls, Window
 from blizzard_py.slices.notation import deserialize, serialize
 
@@ -71,7 +71,7 @@ class RowWindow:
             "nulls": self.nulls,
         }
 
-    def told(self) -> str:
+    def as_sql(self) -> str:
         """For people: the window's condition in SQL's words."""
         above = ">=" if self.inclusive else ">"
         parts = []
@@ -105,7 +105,7 @@ def mask(window: RowWindow, columns: Mapping[str, pa.Array], rows: int, where: s
         array = columns.get(name)
         if array is None or pa.types.is_null(array.type):
             continue  # null: neither inside nor beyond
-        order = ordered(name, array.type)
+        order = column_order(name, array.type)
         keys = order.keys(array)
         absent = pc.is_null(keys)
         within = _within(window, order, keys)
@@ -121,13 +121,13 @@ def mask(window: RowWindow, columns: Mapping[str, pa.Array], rows: int, where: s
     return _full(pc.or_(kept, empty) if window.nulls_first else kept, rows)
 
 
-def _within(window: RowWindow, order: Ordered, keys: pa.Array) -> pa.Array:
+def _within(window: RowWindow, order: ColumnOrder, keys: pa.Array) -> pa.Array:
     if order.name not in window.up_to:
         return pc.and_(pc.is_valid(keys), False)
     return compared(keys, order.key(window.up_to[order.name]), "<=")
 
 
-def _above(window: RowWindow, order: Ordered, keys: pa.Array, within: pa.Array) -> pa.Array:
+def _above(window: RowWindow, order: ColumnOrder, keys: pa.Array, within: pa.Array) -> pa.Array:
     if order.name not in window.low:
         return within
     operator = ">=" if window.inclusive else ">"
@@ -138,7 +138,9 @@ def _full(found: pa.Array | pa.Scalar, rows: int) -> pa.Array:
     return pa.repeat(found, rows) if isinstance(found, pa.Scalar) else found
 
 
-def may_meet(window: RowWindow, orders: Mapping[str, Ordered], known: Mapping[str, Range]) -> bool:
+def may_meet(
+    window: RowWindow, orders: Mapping[str, ColumnOrder], known: Mapping[str, Range]
+) -> bool:
     """Return whether a file can have rows of the window; True wherever that is not certain."""
     ranges = {name: known.get(name, Range()) for name in window.columns}
     nulls_meet = window.nulls_first or window.nulls == "fail"
@@ -149,14 +151,18 @@ def may_meet(window: RowWindow, orders: Mapping[str, Ordered], known: Mapping[st
     return any(_overlaps(window, orders, name, each) for name, each in ranges.items())
 
 
-def _is_beyond(window: RowWindow, orders: Mapping[str, Ordered], name: str, known: Range) -> bool:
+def _is_beyond(
+    window: RowWindow, orders: Mapping[str, ColumnOrder], name: str, known: Range
+) -> bool:
     """Return whether each row has a value of this column, and above the upper bound."""
     if known.nulls or known.low is None:
         return False
     return name not in window.up_to or known.low > orders[name].key(window.up_to[name])  # type: ignore[operator]  # keys of one column have one type
 
 
-def _overlaps(window: RowWindow, orders: Mapping[str, Ordered], name: str, known: Range) -> bool:
+def _overlaps(
+    window: RowWindow, orders: Mapping[str, ColumnOrder], name: str, known: Range
+) -> bool:
     if not known.values or name not in window.up_to:
         return False
     if known.low is not None and known.low > orders[name].key(window.up_to[name]):  # type: ignore[operator]  # see above
@@ -167,7 +173,9 @@ def _overlaps(window: RowWindow, orders: Mapping[str, Ordered], name: str, known
     return known.high >= lower if window.inclusive else known.high > lower  # type: ignore[operator]  # see above
 
 
-def ends_in(window: RowWindow, orders: Mapping[str, Ordered], known: Mapping[str, Range]) -> bool:
+def ends_in(
+    window: RowWindow, orders: Mapping[str, ColumnOrder], known: Mapping[str, Range]
+) -> bool:
     """Return whether the file's highest value lies in the window, which is so for one window only.
 
     That one gets what is in the file and has no value: rows that are none.
@@ -179,7 +187,7 @@ def ends_in(window: RowWindow, orders: Mapping[str, Ordered], known: Mapping[str
     return window.nulls_first
 
 
-def _is_new(window: RowWindow, order: Ordered, key: Key) -> bool:
+def _is_new(window: RowWindow, order: ColumnOrder, key: Key) -> bool:
     if key > order.key(window.up_to[order.name]):  # type: ignore[operator]  # keys of one column have one type
         return False
     lower = window.low.get(order.name)

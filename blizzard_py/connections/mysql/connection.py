@@ -13,7 +13,7 @@ from blizzard_core.errors import SourceError
 from blizzard_py.connections.literals import literal
 from blizzard_py.connections.mysql import types
 from blizzard_py.connections.mysql.session import ask
-from blizzard_py.connections.protocol import Bound, Selection, SourceColumn
+from blizzard_py.connections.protocol import ReadBound, ReadSelection, SourceColumn
 from blizzard_py.connections.sql.connection import SqlConnection
 from blizzard_py.connections.sql.statements import identifier, select
 from blizzard_py.connections.sql.values import endless
@@ -38,7 +38,7 @@ class MysqlConnection(SqlConnection):
 
     dialect = "mysql_hex"
 
-    def __init__(self, access: Access, selection: Selection) -> None:
+    def __init__(self, access: Access, selection: ReadSelection) -> None:
         super().__init__(selection)
         self._access = access
         self._types: Mapping[str, types.MyType] = {}
@@ -152,7 +152,7 @@ class MysqlConnection(SqlConnection):
     def _zoned(self, column: SourceColumn) -> bool:
         return self._types[column.name].name == "timestamp"
 
-    def _clock(self, settle_secs: float) -> Bound:
+    def _clock(self, settle_secs: float) -> ReadBound:
         bound = super()._clock(settle_secs)
         return replace(bound, warnings=(_REPLICA,)) if self._read_only else bound
 

@@ -13,10 +13,10 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError
-from blizzard_py.connections.sql import rust
+from blizzard_py.connections.sql import connectorx
 from blizzard_py.connections.sql.address import Address, address
 from blizzard_py.connections.sql.batches import MAX_BYTES, pieces
-from blizzard_py.connections.sql.faults import Judge, Place
+from blizzard_py.connections.sql.errors import ErrorTranslator, ServerLabel
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
@@ -38,23 +38,23 @@ _GONE_WORDS = ("timed out waiting", "DriverError", "IO error", "CodecError", "Io
 def ask(access: Access, statement: str) -> pa.Table:
     """The whole answer to a short question."""
     where = address(access)
-    rust.reach(where, _PORT)
-    return rust.whole(
+    connectorx.reach(where, _PORT)
+    return connectorx.fetch_table(
         _uri(where),
         _named(statement, "plans"),
         _before(access, _PLAN_SECS),
         _EXTRA,
-        judge(where.place),
+        error_translator(where.label),
     )
 
 
 def stream(access: Access, statement: str, rows: int) -> Iterator[pa.RecordBatch]:
     """The statement's batches of ``rows`` rows."""
     where = address(access)
-    rust.reach(where, _PORT)
+    connectorx.reach(where, _PORT)
     before = _before(access, _READ_SECS)
-    yield from rust.stream(
-        _uri(where), _named(statement, "reads"), before, _EXTRA, judge(where.place), rows
+    yield from connectorx.stream(
+        _uri(where), _named(statement, "reads"), before, _EXTRA, error_translator(where.label), rows
     )
 
 
@@ -81,10 +81,10 @@ def _uri(where: Address) -> str:
     return f"mysql://{credentials}@{host}:{port or _PORT}/{database}{query}"
 
 
-def judge(place: Place) -> Judge:
+def error_translator(place: ServerLabel) -> ErrorTranslator:
     """Translates what connectorx raises; it panics where a value does not fit."""
 
-    def judged(error: BaseException) -> BlizzardError | None:
+    def translate(error: BaseException) -> BlizzardError | None:
         if isinstance(error, BlizzardError | KeyboardInterrupt | SystemExit | GeneratorExit):
             return None
         text = str(error)
@@ -99,7 +99,7 @@ def judge(place: Place) -> Judge:
         # A panic quotes the value that did not fit.
         return place.error("refused", said if code else _unquoted(text), quotes_data=not code)
 
-    return judged
+    return translate
 
 
 def _unquoted(text: str) -> str:

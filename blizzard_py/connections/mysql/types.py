@@ -41,7 +41,7 @@ class MyType:
     digits: int = 0
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """As people write it."""
         if self.name == "decimal":
             return f"decimal({self.precision},{self.scale})"
@@ -52,7 +52,7 @@ class MyType:
 
 def column(name: str, kind: MyType, *, nullable: bool) -> SourceColumn:
     """The column with the field that holds it."""
-    return SourceColumn(name, kind.told, _order(kind), nullable, _field(name, kind, nullable))
+    return SourceColumn(name, kind.label, _order(kind), nullable, _field(name, kind, nullable))
 
 
 def _order(kind: MyType) -> ColumnKind:

@@ -13,14 +13,20 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.literals import literal
-from blizzard_py.connections.postgresql import describe, settled, types
-from blizzard_py.connections.postgresql.describe import Described, Facts
-from blizzard_py.connections.postgresql.questions import Questions
-from blizzard_py.connections.postgresql.session import READS, connect, end, judge, snapshot_of
-from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
+from blizzard_py.connections.postgresql import describe, open_transactions, types
+from blizzard_py.connections.postgresql.describe import ColumnDescription, TableFacts
+from blizzard_py.connections.postgresql.planning_session import PlanningSession
+from blizzard_py.connections.postgresql.session import (
+    READS,
+    connect,
+    end,
+    error_translator,
+    snapshot_of,
+)
+from blizzard_py.connections.protocol import ReadBound, ReadSelection, SourceColumn, WindowSplit
 from blizzard_py.connections.sql.address import address
 from blizzard_py.connections.sql.connection import SqlConnection
-from blizzard_py.connections.sql.faults import guarded
+from blizzard_py.connections.sql.errors import guarded
 from blizzard_py.connections.sql.statements import TRUE, identifier, select
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
@@ -39,22 +45,26 @@ class PostgresqlConnection(SqlConnection):
 
     dialect = "postgresql"
 
-    def __init__(self, access: Access, selection: Selection) -> None:
+    def __init__(self, access: Access, selection: ReadSelection) -> None:
         super().__init__(selection)
-        self._questions = Questions(access)
-        self._place = address(access).place
+        self._questions = PlanningSession(access)
+        self._label = address(access).label
         self._types: Mapping[str, types.PgType] = {}
-        self._facts = Facts()
-        self._transactions = settled.Transactions()
+        self._facts = TableFacts()
+        self._transactions = open_transactions.Transactions()
 
     @property
     def default_bound(self) -> BoundKind | None:
-        """Times are `settled` here: the server knows which transactions are open."""
+        """Times are `open_transactions` here: the server knows which transactions are open."""
         found = super().default_bound
         return "settled" if found == "clock" else found
 
-    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
-        return self._settled(settle_secs) if kind == "settled" else super().bound(kind, settle_secs)
+    def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
+        return (
+            self._transaction_bound(settle_secs)
+            if kind == "settled"
+            else super().bound(kind, settle_secs)
+        )
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         """Export a snapshot. Raises `Unavailable` if the server is gone then."""
@@ -80,17 +90,17 @@ class PostgresqlConnection(SqlConnection):
         return self._questions.ask(statement)
 
     def _described(self) -> Sequence[SourceColumn]:
-        found, self._facts = self._asked_for_columns()
+        found, self._facts = self._describe_columns()
         self._types = {column.name: column.kind for column in found}
         return [types.column(c.name, c.kind, nullable=c.nullable) for c in found]
 
-    def _asked_for_columns(self) -> tuple[Sequence[Described], Facts]:
+    def _describe_columns(self) -> tuple[Sequence[ColumnDescription], TableFacts]:
         if self._selection.table:
             table = literal(self._selection.table, self.dialect)
             return describe.from_catalog(self._ask(describe.CATALOG.format(table=table)))
         if self._questions.streams:
             answer = self._ask(select(["*"], self._source, "1 = 0"))
-            return describe.from_schema(answer.schema), Facts()
+            return describe.from_schema(answer.schema), TableFacts()
         names = [*(field.name for field in self._selection.fields), *self._selection.columns]
         if not names:
             raise SourceError(
@@ -99,7 +109,9 @@ class PostgresqlConnection(SqlConnection):
         names = list(dict.fromkeys(names))
         (row,) = self._ask(describe.types_question(names, self._source)).to_pylist()
         found = [types.PgType(row[f"c{number}"] or "text") for number in range(len(names))]
-        return [Described(n, k, nullable=True) for n, k in zip(names, found, strict=True)], Facts()
+        return [
+            ColumnDescription(n, k, nullable=True) for n, k in zip(names, found, strict=True)
+        ], TableFacts()
 
     def _expression(self, column: SourceColumn, field: FieldSpec) -> str:
         quoted = identifier(column.name, self.dialect)
@@ -120,40 +132,40 @@ class PostgresqlConnection(SqlConnection):
 
     # --- bounds ---------------------------------------------------------------------
 
-    def _settled(self, settle_secs: float) -> Bound:
+    def _transaction_bound(self, settle_secs: float) -> ReadBound:
         columns = self._times("settled")
-        answer = self._one(settled.STATEMENT)
+        answer = self._one(open_transactions.STATEMENT)
         if answer["standby"]:
             return self._on_standby(columns, answer, settle_secs)
         if why := self._unseen(answer):
             instant = answer["now"] - timedelta(seconds=settle_secs)
             return self._ending(columns, "clock", instant, None, why)
         until, holder = self._transactions.until(answer)
-        for _ in range(settled.MORE_LOOKS):
+        for _ in range(open_transactions.MORE_LOOKS):
             if until is None:
-                until, holder = self._transactions.until(self._one(settled.STATEMENT))
+                until, holder = self._transactions.until(self._one(open_transactions.STATEMENT))
         if until is None:
-            return Bound("settled", {}, holder)
+            return ReadBound("settled", {}, holder)
         return self._ending(columns, "settled", until, holder)
 
     def _unseen(self, answer: Mapping[str, Any]) -> str | None:
         """Return why the transactions that write the table cannot be seen; None if they can."""
         if not answer["sees_all"]:
-            return settled.NOT_A_MEMBER
+            return open_transactions.NOT_A_MEMBER
         if answer["hidden"]:
-            return settled.HIDDEN
-        return settled.FOREIGN if self._facts.relkind == "f" else None
+            return open_transactions.HIDDEN
+        return open_transactions.FOREIGN if self._facts.relkind == "f" else None
 
     def _on_standby(
         self, columns: Sequence[SourceColumn], answer: Mapping[str, Any], settle_secs: float
-    ) -> Bound:
+    ) -> ReadBound:
         if answer["replay_lag"] is None:
             told = "nothing has been replayed since it was started"
-            return Bound("clock", {}, told, (settled.STANDBY,))
+            return ReadBound("clock", {}, told, (open_transactions.STANDBY,))
         lag = max(0.0, answer["replay_lag"])
         instant = answer["now"] - timedelta(seconds=settle_secs + lag)
         holder = f"replay is {lag:.0f} s behind" if lag else None
-        return self._ending(columns, "clock", instant, holder, settled.STANDBY)
+        return self._ending(columns, "clock", instant, holder, open_transactions.STANDBY)
 
     def _ending(
         self,
@@ -162,13 +174,13 @@ class PostgresqlConnection(SqlConnection):
         instant: datetime,
         holder: str | None,
         *warnings: str,
-    ) -> Bound:
+    ) -> ReadBound:
         value = {column.name: self._until(column, instant) for column in columns}
-        return Bound(kind, value, holder, warnings)
+        return ReadBound(kind, value, holder, warnings)
 
     # --- tasks ----------------------------------------------------------------------
 
-    def _cut(self, inside: str, window: Window, split: Split) -> Sequence[ReadTask]:
+    def _cut(self, inside: str, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
         facts = self._facts
         first = not window.low and facts.pages > 0
         count = split.tasks
@@ -186,7 +198,7 @@ class PostgresqlConnection(SqlConnection):
     def _held(self, access: Access) -> Iterator[Access]:
         session = connect(access, READS)
         try:
-            name = guarded(lambda: snapshot_of(session), judge(self._place))
+            name = guarded(lambda: snapshot_of(session), error_translator(self._label))
             yield replace(access, session=name)
         finally:
             with suppress(Exception):  # the server may be gone; the transaction is, too, then

@@ -48,7 +48,7 @@ IS_FED = (
 
 
 @dataclass(frozen=True)
-class Facts:
+class TableFacts:
     """Of a plain table: its pages, and whether they can be read by ranges. All 0 for others."""
 
     pages: int = 0
@@ -58,7 +58,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Described:
+class ColumnDescription:
     """A column as PostgreSQL has it."""
 
     name: str
@@ -66,11 +66,11 @@ class Described:
     nullable: bool
 
 
-def from_catalog(answer: pa.Table) -> tuple[Sequence[Described], Facts]:
+def from_catalog(answer: pa.Table) -> tuple[Sequence[ColumnDescription], TableFacts]:
     """Out of the answer to `CATALOG`."""
     rows = answer.to_pylist()
     columns = [
-        Described(
+        ColumnDescription(
             row["name"],
             PgType(row["type"], row["modifier"], row["composite"]),
             nullable=not row["required"],
@@ -78,17 +78,17 @@ def from_catalog(answer: pa.Table) -> tuple[Sequence[Described], Facts]:
         for row in rows
     ]
     if not rows:
-        return columns, Facts()
+        return columns, TableFacts()
     first = rows[0]
     pages = -(-first["size"] // first["page"])
     # Ranges of ctid are found without reading the rest since release 14.
     by_pages = first["relkind"] in ("r", "m") and first["version"] >= 140_000
-    return columns, Facts(pages, first["page"], by_pages, first["relkind"])
+    return columns, TableFacts(pages, first["page"], by_pages, first["relkind"])
 
 
-def from_schema(schema: pa.Schema) -> Sequence[Described]:
+def from_schema(schema: pa.Schema) -> Sequence[ColumnDescription]:
     """Out of the answer to a query, by what ADBC says in its metadata; all may be null."""
-    return [Described(field.name, _kind(field), nullable=True) for field in schema]
+    return [ColumnDescription(field.name, _kind(field), nullable=True) for field in schema]
 
 
 def _kind(field: pa.Field) -> PgType:

@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 
-from blizzard_py.connections.postgresql.session import PLANS, READS, judge
-from blizzard_py.connections.sql import rust
+from blizzard_py.connections.postgresql.session import PLANS, READS, error_translator
+from blizzard_py.connections.sql import connectorx
 from blizzard_py.connections.sql.address import address
 from blizzard_py.reading import Access
 
@@ -27,15 +27,19 @@ _BEFORE = (
 def ask(access: Access, statement: str) -> pa.Table:
     """The whole answer to a short question."""
     where = address(access)
-    rust.reach(where, _PORT)
-    return rust.whole(_uri(access, PLANS), statement, _BEFORE, _EXTRA, judge(where.place))
+    connectorx.reach(where, _PORT)
+    return connectorx.fetch_table(
+        _uri(access, PLANS), statement, _BEFORE, _EXTRA, error_translator(where.label)
+    )
 
 
 def stream(access: Access, statement: str) -> Iterator[pa.RecordBatch]:
     """The statement's batches."""
     where = address(access)
-    rust.reach(where, _PORT)
-    return rust.stream(_uri(access, READS), statement, _BEFORE, _EXTRA, judge(where.place))
+    connectorx.reach(where, _PORT)
+    return connectorx.stream(
+        _uri(access, READS), statement, _BEFORE, _EXTRA, error_translator(where.label)
+    )
 
 
 def _uri(access: Access, name: str) -> str:

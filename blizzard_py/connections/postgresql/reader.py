@@ -9,19 +9,19 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.drivers import installed
+from blizzard_py.connections.drivers import is_installed
 from blizzard_py.connections.postgresql import fallback
 from blizzard_py.connections.postgresql.session import (
     READS,
     batch_options,
-    check_whole,
+    check_not_rewritten,
     connect,
+    error_translator,
     join_snapshot,
-    judge,
 )
 from blizzard_py.connections.sql.address import address
 from blizzard_py.connections.sql.batches import MAX_BYTES, pieces
-from blizzard_py.connections.sql.faults import guarded, guarded_each
+from blizzard_py.connections.sql.errors import guarded, guarded_each
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
@@ -31,24 +31,24 @@ def read(
 ) -> Iterator[pa.RecordBatch | bytes]:
     """See `blizzard_py.connections.protocol.Reader`; the statement was made for ``fields``."""
     del fields
-    if not installed("adbc_driver_postgresql") and installed("connectorx"):
+    if not is_installed("adbc_driver_postgresql") and is_installed("connectorx"):
         if access.session:
             raise SourceError("a shared snapshot needs ADBC; install it on the workers, too")
         for batch in fallback.stream(access, spec["statement"]):
             yield from pieces(batch)
         return
-    judged = judge(address(access).place)
+    translate = error_translator(address(access).label)
     session = connect(access, READS)
     try:
-        cursor = guarded(lambda: _opened(session, access.session, spec["statement"]), judged)
+        cursor = guarded(lambda: _opened(session, access.session, spec["statement"]), translate)
         try:
-            for batch in guarded_each(cursor.fetch_record_batch(), judged):
+            for batch in guarded_each(cursor.fetch_record_batch(), translate):
                 yield from pieces(batch)
         finally:
             with suppress(Exception):  # what matters has been raised already
                 cursor.close()
         if access.session:
-            guarded(lambda: check_whole(session, address(access).place), judged)
+            guarded(lambda: check_not_rewritten(session, address(access).label), translate)
     finally:
         with suppress(Exception):  # likewise
             session.close()

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from blizzard_core.errors import BlizzardError
-from blizzard_py.connections.drivers import driver
+from blizzard_py.connections.drivers import driver_module
 from blizzard_py.connections.sql.address import Address, address
-from blizzard_py.connections.sql.faults import FaultKind, Judge, Place, guarded
+from blizzard_py.connections.sql.errors import ErrorTranslator, FaultKind, ServerLabel, guarded
 from blizzard_py.reading import Access
 
 # What our sessions are called in pg_stat_activity. They never write, so they hold no bound back.
@@ -46,12 +46,12 @@ _GONE_WORDS = ("FATAL: ", "connection", "canceling", "terminating", "timeout", "
 def connect(access: Access, name: str) -> Any:
     """A session that commits each statement. Errors are those of the contract."""
     where = address(access)
-    dbapi = driver(_DRIVER, "postgresql")
+    dbapi = driver_module(_DRIVER, "postgresql")
     seconds = access.options.get("statement_timeout_secs") or (
         _PLAN_SECS if name == PLANS else _READ_SECS
     )
     info = conninfo(where, name, float(seconds))
-    return guarded(lambda: dbapi.connect(info, autocommit=True), judge(where.place))
+    return guarded(lambda: dbapi.connect(info, autocommit=True), error_translator(where.label))
 
 
 def conninfo(where: Address, name: str, statement_secs: float) -> str:
@@ -87,10 +87,10 @@ def _quoted(value: str) -> str:
     return f"'{escaped}'"
 
 
-def judge(place: Place) -> Judge:
+def error_translator(place: ServerLabel) -> ErrorTranslator:
     """Translates what ADBC and Arrow raise."""
 
-    def judged(error: BaseException) -> BlizzardError | None:
+    def translate(error: BaseException) -> BlizzardError | None:
         if isinstance(error, BlizzardError) or not isinstance(error, Exception):
             return None
         state = getattr(error, "sqlstate", None) or ""
@@ -99,7 +99,7 @@ def judge(place: Place) -> Judge:
         # Classes of their own for values that do not convert: the text quotes them.
         return place.error(kind, text, quotes_data=state.startswith("22") or not state)
 
-    return judged
+    return translate
 
 
 def _by_state(state: str, text: str) -> FaultKind:
@@ -156,7 +156,7 @@ WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r'
 """
 
 
-def check_whole(session: Any, place: Place) -> None:
+def check_not_rewritten(session: Any, place: ServerLabel) -> None:
     """Raise `Unavailable` if a table was rewritten between the joined snapshot and its reading.
 
     PostgreSQL shows such a table (ALTER TABLE … TYPE, TRUNCATE) as empty then, without an error.

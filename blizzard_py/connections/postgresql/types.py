@@ -59,10 +59,10 @@ class PgType:
         return (precision, scale) if 0 <= scale <= precision <= _MAX_DIGITS else None
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """As people write it."""
         if self.name.startswith("_"):
-            return f"{PgType(self.name[1:], self.modifier).told}[]"
+            return f"{PgType(self.name[1:], self.modifier).label}[]"
         if self.name == "numeric" and self.modifier >= 4:
             packed = self.modifier - 4
             return f"numeric({packed >> 16},{((packed & 0x7FF) ^ 1024) - 1024})"
@@ -79,7 +79,7 @@ def column(name: str, kind: PgType, *, nullable: bool) -> SourceColumn:
     )
     if kind.name in ("uuid", "citext"):
         order = "other" if kind.name == "uuid" else "text"
-    return SourceColumn(name, kind.told, order, nullable, _field(name, kind, nullable=nullable))
+    return SourceColumn(name, kind.label, order, nullable, _field(name, kind, nullable=nullable))
 
 
 def _field(name: str, kind: PgType, *, nullable: bool) -> FieldSpec:

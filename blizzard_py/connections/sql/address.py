@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from blizzard_core.errors import ConfigError
-from blizzard_py.connections.sql.faults import Place
+from blizzard_py.connections.sql.errors import ServerLabel
 from blizzard_py.reading import Access
 
 
@@ -24,10 +24,10 @@ class Address:
     settings: Mapping[str, str] = field(repr=False)
 
     @property
-    def place(self) -> Place:
+    def label(self) -> ServerLabel:
         """Return what people may see of it."""
         hosts = ",".join(host + (f":{port}" if port else "") for host, port in self.hosts)
-        return Place(f"{self.scheme}://{hosts}/{self.database}", (self.password,))
+        return ServerLabel(f"{self.scheme}://{hosts}/{self.database}", (self.password,))
 
 
 def address(access: Access) -> Address:

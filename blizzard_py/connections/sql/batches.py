@@ -49,7 +49,7 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         }
         for rows, places in alike(plain, odd):
             columns = [
-                _as_told(column) if place in places else _readable(column)
+                _as_text(column) if place in places else _readable(column)
                 for place, column in enumerate(rows.columns)
             ]
             yield pa.RecordBatch.from_arrays(columns, names=part.schema.names)
@@ -96,10 +96,10 @@ def _outside(column: pa.Array) -> Marks | None:
     return np.asarray(pc.fill_null(outside, fill_value=False))
 
 
-def _as_told(column: pa.Array) -> pa.Array:
+def _as_text(column: pa.Array) -> pa.Array:
     """Times that nobody can hold, as text that says so."""
     numbers, _, unit = _counted(column)
-    return pa.array([_told(number, unit) for number in numbers.to_pylist()], pa.string())
+    return pa.array([_format_time(number, unit) for number in numbers.to_pylist()], pa.string())
 
 
 def _is_wide(kind: pa.DataType) -> bool:
@@ -123,5 +123,5 @@ def _readable(column: pa.Array) -> pa.Array:
     return column
 
 
-def _told(number: int, unit: Literal["us", "D"]) -> str:
+def _format_time(number: int, unit: Literal["us", "D"]) -> str:
     return _INFINITIES.get(number) or str(np.datetime64(number, unit))

@@ -13,9 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.compared import check_instants
 from blizzard_py.connections.placeholders import Values, in_sql, is_of_one
-from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split, without_values
+from blizzard_py.connections.protocol import (
+    ReadBound,
+    ReadSelection,
+    SourceColumn,
+    WindowSplit,
+    without_values,
+)
 from blizzard_py.connections.sql.statements import (
     TRUE,
     all_null,
@@ -28,6 +33,7 @@ from blizzard_py.connections.sql.statements import (
     within,
 )
 from blizzard_py.connections.sql.values import check_fits, endless, number, rows
+from blizzard_py.connections.unit_comparisons import check_instants
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 from blizzard_py.slices.calendars import settled_wall
@@ -75,7 +81,7 @@ class SqlConnection(ABC):
 
     dialect: str = ""
 
-    def __init__(self, selection: Selection) -> None:
+    def __init__(self, selection: ReadSelection) -> None:
         # With the placeholders of work units, where there are any.
         self._template = selection
         self._selection = selection
@@ -110,7 +116,7 @@ class SqlConnection(ABC):
         self._known = self._described()
         return self._known
 
-    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
+    def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
         if kind == "max":
             return self._highest()
         if kind == "clock":
@@ -118,10 +124,10 @@ class SqlConnection(ABC):
         if kind == "settled":
             bound = self._clock(settle_secs)
             told = "this database does not tell which transactions are open"
-            return Bound("clock", bound.value, bound.held_by, (*bound.warnings, told))
+            return ReadBound("clock", bound.value, bound.held_by, (*bound.warnings, told))
         raise SourceError(f"bound: {kind} is none of a database; use settled, clock or max")
 
-    def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
+    def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
         inside, found, refused = TRUE, False, None
         try:
             inside, found = self._found(window)
@@ -262,7 +268,7 @@ class SqlConnection(ABC):
 
     # --- bounds ---------------------------------------------------------------------
 
-    def _highest(self) -> Bound:
+    def _highest(self) -> ReadBound:
         columns = self._watermark_columns()
         asked = [f"{self._only('MAX', column)} AS m{place}" for place, column in enumerate(columns)]
         answer = self._one(f"SELECT {', '.join(asked)}{self._from_nothing}")
@@ -272,7 +278,7 @@ class SqlConnection(ABC):
             if answer[f"m{place}"] is not None
         }
         odd = () if value else self._valueless()
-        return Bound("max", value, warnings=odd, skipped=odd)
+        return ReadBound("max", value, warnings=odd, skipped=odd)
 
     def _valueless(self) -> tuple[str, ...]:
         """Return why there is no highest value, if that is not for want of rows."""
@@ -300,10 +306,10 @@ class SqlConnection(ABC):
         """The expression of the column's type, so that no driver loses anything of it."""
         return expression
 
-    def _clock(self, settle_secs: float) -> Bound:
+    def _clock(self, settle_secs: float) -> ReadBound:
         columns = self._times("clock")
         instant = self._now() - timedelta(seconds=settle_secs)
-        return Bound("clock", {column.name: self._until(column, instant) for column in columns})
+        return ReadBound("clock", {column.name: self._until(column, instant) for column in columns})
 
     def _times(self, kind: BoundKind) -> Sequence[SourceColumn]:
         columns = self._watermark_columns()
@@ -334,7 +340,7 @@ class SqlConnection(ABC):
 
     # --- tasks ----------------------------------------------------------------------
 
-    def _cut(self, inside: str, window: Window, split: Split) -> Sequence[ReadTask]:
+    def _cut(self, inside: str, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
         count = min(split.tasks or 1, _MAX_TASKS)
         by = split.by or next(iter(self._selection.columns), "")
         if count == 1 or not by:

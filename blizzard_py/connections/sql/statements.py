@@ -13,7 +13,7 @@ from typing import Any
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.literals import column_name, literal
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.connections.sql.conditions import window_where
 from blizzard_py.reading import Window
 
@@ -75,7 +75,7 @@ def plain_identifier(name: str, dialect: str) -> str:
     return name if plain else identifier(name, dialect)
 
 
-def relation(selection: Selection) -> str:
+def relation(selection: ReadSelection) -> str:
     """Return what stands behind FROM, named ``t1``.
 
     A table's name stands as it is given, so the server folds its case; a name with other
@@ -119,7 +119,7 @@ def check_filter(text: str, dialect: str) -> None:
             raise SourceError("filter: it closes a parenthesis that it does not open")
 
 
-def within(window: Window, selection: Selection, dialect: str) -> str:
+def within(window: Window, selection: ReadSelection, dialect: str) -> str:
     """The condition of a window with the user's filter; `TRUE` if everything is in it."""
 
     def named(name: str) -> str:

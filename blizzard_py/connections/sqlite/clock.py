@@ -41,7 +41,7 @@ def unlike(values: Iterable[str]) -> tuple[str, ...]:
     return ()
 
 
-def says_zone(text: str) -> bool:
+def has_zone(text: str) -> bool:
     """Return whether a stored time says its zone, so that it is no wall time of somebody's."""
     found = _FORM.fullmatch(text)
     return found is not None and found[3] is not None

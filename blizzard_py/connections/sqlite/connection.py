@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError, SourceError
 from blizzard_py.connections.literals import literal
-from blizzard_py.connections.protocol import Bound, Selection, SourceColumn
+from blizzard_py.connections.protocol import ReadBound, ReadSelection, SourceColumn
 from blizzard_py.connections.sql.connection import SqlConnection
-from blizzard_py.connections.sql.faults import guarded
+from blizzard_py.connections.sql.errors import guarded
 from blizzard_py.connections.sql.statements import identifier, select
 from blizzard_py.connections.sqlite import types
-from blizzard_py.connections.sqlite.clock import is_time, same_form, says_zone, unlike, until
-from blizzard_py.connections.sqlite.session import connect, judge, path_of
+from blizzard_py.connections.sqlite.clock import has_zone, is_time, same_form, unlike, until
+from blizzard_py.connections.sqlite.session import connect, error_translator, path_of
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
@@ -30,7 +30,7 @@ class SqliteConnection(SqlConnection):
 
     dialect = "sqlite"
 
-    def __init__(self, access: Access, selection: Selection) -> None:
+    def __init__(self, access: Access, selection: ReadSelection) -> None:
         super().__init__(selection)
         self._access = access
         self._session: Any = None
@@ -67,7 +67,7 @@ class SqliteConnection(SqlConnection):
                     f"column {column.name} has {values[0]!r}, which is not written as"
                     " YYYY-MM-DD[ HH:MM:SS[.ffffff]][Z]: bound: clock cannot read it; use max"
                 )
-            elif values and not self._selection.zone and not says_zone(values[0]):
+            elif values and not self._selection.zone and not has_zone(values[0]):
                 yield (
                     f"column {column.name} is a time without a zone and is taken for UTC: rows of"
                     " writers in zones west of that would be missed; set watermark.zone to theirs"
@@ -87,7 +87,7 @@ class SqliteConnection(SqlConnection):
         if self._session is None:
             self._session = connect(self._access)
         try:
-            return guarded(lambda: self._answered(statement), judge(self._access))
+            return guarded(lambda: self._answered(statement), error_translator(self._access))
         except BlizzardError:
             self.close()
             raise
@@ -168,7 +168,7 @@ class SqliteConnection(SqlConnection):
         exact = column.kind == "number" and column.field.type in ("string", "decimal")
         return f"CAST({expression} AS TEXT)" if exact else expression
 
-    def _clock(self, settle_secs: float) -> Bound:
+    def _clock(self, settle_secs: float) -> ReadBound:
         columns = self._times("clock")
         asked = ["strftime('%Y-%m-%d %H:%M:%f', 'now') AS now"]
         for place, column in enumerate(columns):
@@ -191,7 +191,7 @@ class SqliteConnection(SqlConnection):
             value[column.name] = until(
                 now - timedelta(seconds=settle_secs), high, self._selection.walls
             )
-        return Bound("clock", value)
+        return ReadBound("clock", value)
 
     def _spec(self, listed: Sequence[str], *conditions: str) -> dict[str, Any]:
         fields = {field.name: field for field in self._selection.fields}
@@ -199,9 +199,9 @@ class SqliteConnection(SqlConnection):
         names += [name for name in self._selection.columns if name not in names]
         kinds = [types.storage(fields.get(n, self._column(n).field)) for n in names]
         quoted = [identifier(name, self.dialect) for name in names]
-        marker = identifier(types.MISFITS, self.dialect)
+        marker = identifier(types.OTHER_CLASS_COLUMN, self.dialect)
         first = [f"{types.first(k)} AS {q}" for q, k in zip(quoted, kinds, strict=True)]
-        told = types.misfits(list(zip(quoted, kinds, strict=True)))
+        told = types.other_class_values(list(zip(quoted, kinds, strict=True)))
         rows = select([*listed, f"{told} AS {marker}"], self._source, *conditions)
         ours = ", ".join([*first, f"'' AS {marker}"])
         return {"statement": f"SELECT {ours} UNION ALL {rows}"}

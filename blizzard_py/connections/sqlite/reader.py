@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blizzard_py.connections.sql.batches import MAX_BYTES, alike, pieces
-from blizzard_py.connections.sql.faults import guarded, guarded_each
-from blizzard_py.connections.sqlite.session import connect, judge
+from blizzard_py.connections.sql.errors import guarded, guarded_each
+from blizzard_py.connections.sqlite.session import connect, error_translator
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 
@@ -26,15 +26,15 @@ def read(
 ) -> Iterator[pa.RecordBatch | bytes]:
     """See `blizzard_py.connections.protocol.Reader`; the statement was made for ``fields``."""
     del fields
-    judged = judge(access)
+    translate = error_translator(access)
     session = connect(access)
     statement: str = spec["statement"]
     try:
-        rows = guarded(lambda: _rows_of_a_batch(session, statement), judged)
-        cursor = guarded(lambda: _opened(session, statement, rows), judged)
+        rows = guarded(lambda: _rows_of_a_batch(session, statement), translate)
+        cursor = guarded(lambda: _opened(session, statement, rows), translate)
         try:
             ours = 1
-            for batch in guarded_each(cursor.fetch_record_batch(), judged):
+            for batch in guarded_each(cursor.fetch_record_batch(), translate):
                 for rows in _merged(batch.slice(ours)):
                     yield from pieces(rows)
                 ours = 0

@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 from blizzard_core.errors import BlizzardError, Unavailable
-from blizzard_py.connections.drivers import driver
-from blizzard_py.connections.sql.faults import Judge, Place, guarded
+from blizzard_py.connections.drivers import driver_module
+from blizzard_py.connections.sql.errors import ErrorTranslator, ServerLabel, guarded
 from blizzard_py.reading import Access
 
 # How long a lock of a writer is waited out.
@@ -35,7 +35,7 @@ def connect(access: Access) -> Any:
     path = path_of(access)
     if not Path(path).is_file():
         raise Unavailable(f"{path} is not there")
-    dbapi = driver("adbc_driver_sqlite.dbapi", "sqlite")
+    dbapi = driver_module("adbc_driver_sqlite.dbapi", "sqlite")
     uri = f"file:{quote(path)}?mode=ro"
 
     def opened() -> Any:
@@ -44,18 +44,18 @@ def connect(access: Access) -> Any:
             cursor.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         return session
 
-    return guarded(opened, judge(access))
+    return guarded(opened, error_translator(access))
 
 
-def judge(access: Access) -> Judge:
+def error_translator(access: Access) -> ErrorTranslator:
     """Translates what ADBC and Arrow raise."""
-    place = Place(path_of(access))
+    place = ServerLabel(path_of(access))
 
-    def judged(error: BaseException) -> BlizzardError | None:
+    def translate(error: BaseException) -> BlizzardError | None:
         if isinstance(error, BlizzardError) or not isinstance(error, Exception):
             return None
         text = str(error)
         passing = any(word in text for word in _BUSY_WORDS)
         return place.error("unavailable" if passing else "refused", text, quotes_data=True)
 
-    return judged
+    return translate

@@ -1,10 +1,10 @@
 """SQLite's types, which belong to values and not to columns.
 
-ADBC takes a column's type from its first rows and fails where a later value has another; a
-cast makes 0 of text. So each column is cast to the storage class that its declared field
-needs, and one more column, `MISFITS`, tells the values that were of another class, as JSON by
-the column's place, ``''`` in rows without any: these are put where the cast has lost them. A
-first row of ours fixes the types, whatever the table begins with.
+ADBC takes a column's type from its first rows and fails if a later value has another type. A
+cast turns text into 0. So each column is cast to the storage class that its declared field needs.
+One more column, `OTHER_CLASS_COLUMN`, holds the values of other storage classes as JSON, by the
+position of their column; it is ``''`` in rows without any. The reader puts these values back
+where the cast has lost them. An additional first row fixes the types of all columns.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from blizzard_py.connections.protocol import ColumnKind, SourceColumn
 from blizzard_py.job import FieldSpec
 
 Storage = Literal["integer", "real", "text", "blob"]
-MISFITS = "blizzard misfits"
+OTHER_CLASS_COLUMN = "blizzard misfits"
 
 _FIRST: dict[Storage, str] = {"integer": "0", "real": "0.0", "text": "''", "blob": "x''"}
 _GROUP = 50  # a function takes 127 arguments
@@ -81,11 +81,11 @@ def first(kind: Storage) -> str:
 
 
 def cast_to(quoted: str, kind: Storage) -> str:
-    """The values as that class; of one of another class `MISFITS` tells, and this says nothing."""
+    """Return the cast to a storage class; `OTHER_CLASS_COLUMN` holds values of other classes."""
     return f"CAST({quoted} AS {kind.upper()})"
 
 
-def _misfit(quoted: str, kind: Storage) -> str:
+def _has_other_class(quoted: str, kind: Storage) -> str:
     """Return whether a value is of another class; not true of null.
 
     Values of any class compare: numbers lie below all text, text below all blobs. That costs
@@ -102,13 +102,13 @@ def _misfit(quoted: str, kind: Storage) -> str:
             return f"{quoted} >= x''"
 
 
-def misfits(columns: Sequence[tuple[str, Storage]]) -> str:
+def other_class_values(columns: Sequence[tuple[str, Storage]]) -> str:
     """The text that tells a row's values of other classes."""
     if not columns:
         return "''"
-    any_of = _balanced([_misfit(quoted, kind) for quoted, kind in columns], "({} OR {})")
+    any_of = _balanced([_has_other_class(quoted, kind) for quoted, kind in columns], "({} OR {})")
     told = [
-        f"'{place}', CASE WHEN {_misfit(quoted, kind)} THEN {_told(quoted)} END"
+        f"'{place}', CASE WHEN {_has_other_class(quoted, kind)} THEN {_as_sql_text(quoted)} END"
         for place, (quoted, kind) in enumerate(columns)
     ]
     groups = [
@@ -120,7 +120,7 @@ def misfits(columns: Sequence[tuple[str, Storage]]) -> str:
     return f"CASE WHEN {any_of} THEN {merged} ELSE '' END"
 
 
-def _told(quoted: str) -> str:
+def _as_sql_text(quoted: str) -> str:
     return (
         f"CASE typeof({quoted}) WHEN 'blob' THEN 'X''' || hex({quoted}) || ''''"
         f" WHEN 'real' THEN printf('%!.17g', {quoted}) ELSE CAST({quoted} AS TEXT) END"

@@ -22,8 +22,8 @@ from blizzard_py.engines.spark.masters import (
     require_reachable,
     without_parameters,
 )
-from blizzard_py.engines.spark.numbered import NumberedFunction, reports_of_frame
-from blizzard_py.engines.spark.security import require_shut, weak_server
+from blizzard_py.engines.spark.numbered_tasks import NumberedFunction, run_numbered_frame
+from blizzard_py.engines.spark.security import require_secured, weak_server_settings
 from blizzard_py.engines.spark.session import silence_query_logs, zipped_packages
 from blizzard_py.job import IngestJob
 
@@ -63,7 +63,7 @@ class ConnectSession:
 
     def reports(self, run: NumberedFunction, count: int, parts: int) -> list[str]:
         """Through a frame, which is all that a client has."""
-        return reports_of_frame(self.spark, run, count, parts)
+        return run_numbered_frame(self.spark, run, count, parts)
 
     def interrupt(self, group: str) -> None:
         """Tasks are interrupted, which ends their Python workers."""
@@ -94,7 +94,7 @@ def open_connect(url: str, conf: Mapping[str, str]) -> ConnectSession:
 
     Raises `ConfigError` for a setting that belongs to the server, and `EngineError`.
     """
-    require_shut(url, conf)
+    require_secured(url, conf)
     require_reachable(url)
     silence_query_logs()
     try:
@@ -107,7 +107,7 @@ def open_connect(url: str, conf: Mapping[str, str]) -> ConnectSession:
             [DefaultPolicy(max_retries=_RETRIES, max_backoff=_MAX_BACKOFF_MS)]
         )
         _configure(remote, conf)
-        for weakness in weak_server(url, functools.partial(_setting, remote)):
+        for weakness in weak_server_settings(url, functools.partial(_setting, remote)):
             get_logger().warning("spark_open", setting=weakness)
         with tempfile.TemporaryDirectory() as name:
             remote.addArtifacts(str(zipped_packages(Path(name))), pyfile=True)

@@ -22,15 +22,15 @@ from blizzard_core.storage.protocol import join, order_key
 from blizzard_py.engines.spark import jdbc
 from blizzard_py.engines.spark.failures import (
     FAILURES,
-    FailedOnData,
-    error_of_reading,
-    failing_files,
-    is_of_the_data,
+    DataFailure,
+    find_failing_files,
+    is_data_failure,
+    reading_error,
     reason_of,
 )
-from blizzard_py.engines.spark.gateway import quickly_started
+from blizzard_py.engines.spark.gateway import quick_start_settings
 from blizzard_py.engines.spark.masters import is_connect
-from blizzard_py.engines.spark.running import Running, collected, on_ids, read_items
+from blizzard_py.engines.spark.running import RunningJob, collected, on_ids, read_items
 from blizzard_py.engines.spark.session import Session, open_driver
 from blizzard_py.engines.spark.transform import (
     check,
@@ -77,7 +77,7 @@ class SparkEngine:
         self._app_name = app_name
         self._lock = threading.Lock()
         self._session: Session | None = None
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, RunningJob] = {}
         self._checked: dict[str, pa.Schema] = {}
 
     def ingest(self, job: IngestJob) -> IngestResult:
@@ -90,7 +90,7 @@ class SparkEngine:
             return IngestResult((), (), 0)
         with self._job(job) as running:
             if needs_second(job.settings):
-                result = self._settled(running.job, running)
+                result = self._run_with_quarantine(running.job, running)
             else:
                 result = merged(self._first(running.job, running))
             return _with_merges(running.job, result, running)
@@ -183,13 +183,13 @@ class SparkEngine:
         session.stop()
 
     @contextlib.contextmanager
-    def _job(self, job: IngestJob) -> Iterator[Running]:
+    def _job(self, job: IngestJob) -> Iterator[RunningJob]:
         """Registers the job for `cancel` and turns whatever fails into an error of ours."""
         group = job.output_prefix
         with self._lock:
             if group in self._running:
                 raise EngineError(f"{group}: this job is running already")
-            running = self._running[group] = Running(group, job)
+            running = self._running[group] = RunningJob(group, job)
         session: Session | None = None
         try:
             session = running.session = self._opened()
@@ -201,7 +201,7 @@ class SparkEngine:
             if running.cancelled.is_set():
                 raise Cancelled(f"{group}: cancelled") from None
             # The cause repeats the whole JVM trace and may hold what was sent to it.
-            told = error_of_reading(error) if job.reading is not None else None
+            told = reading_error(error) if job.reading is not None else None
             if told is not None:
                 raise told from None
             raise EngineError(f"{group}: the Spark job failed: {reason_of(error)}") from None
@@ -210,7 +210,7 @@ class SparkEngine:
                 del self._running[group]
             running.ended.set()
 
-    def _first(self, job: IngestJob, running: Running) -> list[TaskReport]:
+    def _first(self, job: IngestJob, running: RunningJob) -> list[TaskReport]:
         if job.reading is not None:
             return read_items(job, job.reading, running)
         slots = running.session.parallelism()
@@ -219,28 +219,28 @@ class SparkEngine:
         run = functools.partial(run_partition, tasks_of(job, packed, slots))
         return on_ids(running, len(packed), run)
 
-    def _settled(self, job: IngestJob, running: Running) -> IngestResult:
+    def _run_with_quarantine(self, job: IngestJob, running: RunningJob) -> IngestResult:
         """Both jobs; files that the statement fails on are quarantined, and cost the rest nothing.
 
         Each attempt is complete or worth nothing, so trying is free of consequences.
         """
 
         def attempt(files: Sequence[JobFile]) -> IngestResult:
-            return self._both(dataclasses.replace(job, files=tuple(files)), running)
+            return self._run_both_jobs(dataclasses.replace(job, files=tuple(files)), running)
 
         files: Sequence[JobFile] = job.files
         bad: dict[str, str] = {}
         while files:
             try:
                 result = attempt(files)
-            except FailedOnData as error:
+            except DataFailure as error:
                 if job.reading is not None:
                     # A window is published whole: there is no file to leave out.
                     raise PipelineStopped(
                         f"{job.output_prefix}: the transform fails on a row, nothing was passed"
                         f" over; correct it: {error.reason}"
                     ) from None
-                found = failing_files(files, error.reason, attempt)
+                found = find_failing_files(files, error.reason, attempt)
                 if not found:
                     raise EngineError(f"{job.output_prefix}: {error.reason}") from None
                 bad |= found
@@ -257,8 +257,8 @@ class SparkEngine:
         by_path = sorted((*result.files, *lost), key=lambda file: order_key(file.path))
         return dataclasses.replace(result, files=tuple(by_path))
 
-    def _both(self, job: IngestJob, running: Running) -> IngestResult:
-        """Raises `FailedOnData` if a row made the statement fail."""
+    def _run_both_jobs(self, job: IngestJob, running: RunningJob) -> IngestResult:
+        """Raises `DataFailure` if a row made the statement fail."""
         session = running.session
         schema = self._output_schema(session, _pool(job.output_prefix), job.settings)
         first = merged(self._first(_first_job(job), running))
@@ -281,9 +281,9 @@ class SparkEngine:
             with transformed(session.spark, frame, job.settings) as rows:
                 written = merged(collected(running, reports(rows, write)))
         except FAILURES as error:
-            if running.cancelled.is_set() or not is_of_the_data(error):
+            if running.cancelled.is_set() or not is_data_failure(error):
                 raise
-            raise FailedOnData(reason_of(error)) from None
+            raise DataFailure(reason_of(error)) from None
         if job.reading is None:
             _check_directories(job, written)
         accepted = sum(file.rows for file in first.files)
@@ -313,10 +313,10 @@ def checking_engine(master: str, conf: Mapping[str, str]) -> SparkEngine:
     if is_connect(master):
         return SparkEngine(master, conf, "blizzard-validate")
     own = {key: value for key, value in conf.items() if key.startswith("spark.sql.")}
-    return SparkEngine("local[1]", quickly_started(own), "blizzard-validate")
+    return SparkEngine("local[1]", quick_start_settings(own), "blizzard-validate")
 
 
-def _with_merges(job: IngestJob, result: IngestResult, running: Running) -> IngestResult:
+def _with_merges(job: IngestJob, result: IngestResult, running: RunningJob) -> IngestResult:
     """The result with its small outputs merged. Without that it is as right, only larger."""
     tasks = merge_tasks(job, result, running.session.parallelism())
     if not tasks:
@@ -332,14 +332,14 @@ def _with_merges(job: IngestJob, result: IngestResult, running: Running) -> Inge
 
 
 def _check_directories(job: IngestJob, written: IngestResult) -> None:
-    """Raise `FailedOnData` if the rows of so many files go to more directories than they may.
+    """Raise `DataFailure` if the rows of so many files go to more directories than they may.
 
     Rows of the result are of no file any more. Where all of them have too many, one half of the
     files has as well, so the search ends at those that bring them.
     """
     most = job.settings.bounds.directories
     if len({output.partition for output in written.outputs}) > most * len(job.files):
-        raise FailedOnData(
+        raise DataFailure(
             f"its rows go to more than {most:,} directories of the table, each with an output of"
             " its own; if that is right, raise error_handling.advanced.max_directories_per_file"
         )

@@ -79,10 +79,10 @@ def reason_of(error: Exception) -> str:
             if kind.startswith(("blizzard_py.", "blizzard_core.")) and message:
                 return bounded(message)
             return bounded(line)
-    return _said_by_spark(text) or type(error).__name__
+    return _spark_reason(text) or type(error).__name__
 
 
-def _said_by_spark(text: str) -> str:
+def _spark_reason(text: str) -> str:
     if found := _OF_A_VALUE.search(text):
         deep = found["told"].startswith("java.lang.StackOverflowError")
         return bounded(found["told"] + (_DEEP if deep else ""))
@@ -92,7 +92,7 @@ def _said_by_spark(text: str) -> str:
     return first_line(text)
 
 
-def error_of_reading(error: Exception) -> BlizzardError | None:
+def reading_error(error: Exception) -> BlizzardError | None:
     """Return the error that a task's reader or kernel raised; None if it is none of theirs.
 
     Spark hands on text only, and whether trying again helps is a property of the type.
@@ -111,7 +111,7 @@ def first_line(text: str) -> str:
     return bounded(next((line for line in text.splitlines() if line.strip()), ""))
 
 
-def is_of_the_data(error: Exception) -> bool:
+def is_data_failure(error: Exception) -> bool:
     """Return whether a value made an expression fail, so that the same rows will fail it again."""
     text = str(error)
     if f"{RowRefused.__module__}.{RowRefused.__name__}: " in text:
@@ -123,7 +123,7 @@ def is_of_the_data(error: Exception) -> bool:
     return told or _OF_A_VALUE.search(text) is not None
 
 
-class FailedOnData(Exception):
+class DataFailure(Exception):
     """A value made the statement fail; the same rows will fail it again. ``reason`` is one line."""
 
     def __init__(self, reason: str) -> None:
@@ -131,7 +131,7 @@ class FailedOnData(Exception):
         self.reason = reason
 
 
-def failing_files(
+def find_failing_files(
     files: Sequence[JobFile], reason: str, attempt: Callable[[Sequence[JobFile]], object]
 ) -> dict[str, str]:
     """The files that ``attempt`` fails on when it is given them alone, each with its reason.
@@ -147,6 +147,6 @@ def failing_files(
     for half in (files[:middle], files[middle:]):
         try:
             attempt(half)
-        except FailedOnData as error:
-            found |= failing_files(half, error.reason, attempt)
+        except DataFailure as error:
+            found |= find_failing_files(half, error.reason, attempt)
     return found

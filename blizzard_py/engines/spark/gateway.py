@@ -49,7 +49,7 @@ appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c: %m%n
 """
 
 
-def quickly_started(conf: Mapping[str, str]) -> dict[str, str]:
+def quick_start_settings(conf: Mapping[str, str]) -> dict[str, str]:
     """Spark's settings for a driver that hands out tasks and computes nothing itself.
 
     Its JVM stops at quickly compiled code: half of what a start costs is spent on making code
@@ -58,7 +58,7 @@ def quickly_started(conf: Mapping[str, str]) -> dict[str, str]:
     return {_DEFAULT_JAVA_OPTIONS: _QUICK, **conf}
 
 
-def opened_gateway(conf: Mapping[str, str], scratch: Path) -> Any:
+def open_gateway(conf: Mapping[str, str], scratch: Path) -> Any:
     """The JVM of this process, started with ``conf`` if there is none, its stderr in our log.
 
     What the JVM itself prints is no JSON and would break whoever reads our log. Its own
@@ -75,7 +75,7 @@ def opened_gateway(conf: Mapping[str, str], scratch: Path) -> Any:
     try:
         # In what the next start removes: who is killed meanwhile leaves all settings behind.
         folder = tempfile.TemporaryDirectory(dir=scratch)
-        with folder as name, _submitted(_files(Path(name), conf, scratch)):
+        with folder as name, _submit_arguments(_files(Path(name), conf, scratch)):
             told = {"stderr": write_end, "start_new_session": True}
             gateway = launch_gateway(None, told)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
     finally:
@@ -105,7 +105,7 @@ def _files(folder: Path, conf: Mapping[str, str], scratch: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _submitted(settings: Path) -> Iterator[None]:
+def _submit_arguments(settings: Path) -> Iterator[None]:
     """Return what pyspark hands to the program that starts the JVM, for as long as that takes."""
     before = os.environ.get(_ARGUMENTS)
     ours = f"--properties-file {shlex.quote(str(settings))} --load-spark-defaults"
@@ -137,11 +137,11 @@ def log_hanging_up(context: SparkContext) -> None:
     It has one connection, the JVM's, whose end is told where it is met.
     """
 
-    def told(*_request: object) -> None:
+    def log_error(*_request: object) -> None:
         get_logger().debug("jvm_hung_up", error=repr(sys.exception()))
 
     server = context._accumulatorServer  # noqa: SLF001  # no public name
-    server.handle_error = told  # type: ignore[assignment]  # pyspark makes the server itself
+    server.handle_error = log_error  # type: ignore[assignment]  # pyspark makes the server itself
 
 
 def answers() -> bool:
@@ -156,7 +156,7 @@ def answers() -> bool:
     return True
 
 
-def let_go_of_context() -> None:
+def release_context() -> None:
     """Stop a context whose session was never made; forget a JVM that is gone.
 
     A process has one context at a time, and one that nobody holds would stand in the way of

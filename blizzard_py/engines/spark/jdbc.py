@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from blizzard_core.errors import BlizzardError
-from blizzard_py.connections.sql.faults import FaultKind, Place, guarded
+from blizzard_py.connections.sql.errors import FaultKind, ServerLabel, guarded
 from blizzard_py.reading import Access
 
 T = TypeVar("T")
@@ -46,10 +46,10 @@ _NO_JAR = "no JDBC driver: put its jar into spark.conf (spark.jars) and name its
 def query(spark: SparkSession, access: Access) -> Callable[[str], pa.Table]:
     """Answers a planner's short questions. Errors are those of the contract."""
 
-    def asked(statement: str) -> pa.Table:
+    def run(statement: str) -> pa.Table:
         return _guarded(access, lambda: _frame(spark, access, statement, _PLAN_SECS).toArrow())
 
-    return asked
+    return run
 
 
 def frame(spark: SparkSession, access: Access, specs: Sequence[Mapping[str, Any]]) -> DataFrame:
@@ -80,20 +80,20 @@ def _frame(spark: SparkSession, access: Access, statement: str, seconds: int) ->
     return spark.read.format("jdbc").options(**options).load()
 
 
-def said_by_database(access: Access, error: BaseException) -> BlizzardError | None:
+def database_error(access: Access, error: BaseException) -> BlizzardError | None:
     """Return the refusal of a database in a job that reads it; None if it was not the database."""
     text = f"{error}\n{getattr(error, '_stackTrace', '')}"
-    return _judged(access, error) if _SQL_SAID.search(text) else None
+    return _translate(access, error) if _SQL_SAID.search(text) else None
 
 
 def _guarded(access: Access, call: Callable[[], T]) -> T:
-    return guarded(call, partial(_judged, access))
+    return guarded(call, partial(_translate, access))
 
 
-def _judged(access: Access, error: BaseException) -> BlizzardError | None:
+def _translate(access: Access, error: BaseException) -> BlizzardError | None:
     if not isinstance(error, PySparkException | Py4JError):
         return None
-    place = place_of(access)
+    place = server_label(access)
     # What the driver said stands in the trace where Spark has words of its own.
     text = f"{error}\n{getattr(error, '_stackTrace', '')}"
     if any(word in text for word in _REFUSED):
@@ -112,11 +112,11 @@ def _kind(text: str, said: Sequence[str]) -> FaultKind:
     return "unavailable" if passing else "refused"
 
 
-def place_of(access: Access) -> Place:
+def server_label(access: Access) -> ServerLabel:
     """The server as people may see it: a JDBC URL may hold a password anywhere behind it."""
     location = re.split(r"[?;]", access.uri, maxsplit=1)[0]
     _, _, host = location.rpartition("@") if "@" in location else location.partition("//")
     name = f"{':'.join(location.split(':')[:2])}://{host.lstrip('/')}"
     secrets = [str(value) for key, value in access.options.items() if "pass" in key.lower()]
     secrets += re.findall(r"(?i)password=([^&;]+)", access.uri)
-    return Place(name, tuple(secrets))
+    return ServerLabel(name, tuple(secrets))

@@ -11,7 +11,12 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from blizzard_core.errors import ConfigError, EngineError
-from blizzard_py.engines.spark.security import SHUT, SUBSTITUTE, require_shut, with_own_redaction
+from blizzard_py.engines.spark.security import (
+    SECURE_DEFAULTS,
+    SUBSTITUTE,
+    require_secured,
+    with_own_redaction,
+)
 
 # A crashed worker costs a retry; plain local[N] never retries.
 _LOCAL_ATTEMPTS = 3
@@ -30,7 +35,7 @@ SESSION_DEFAULTS = {
 }
 _DEFAULTS = {
     **SESSION_DEFAULTS,
-    **SHUT,
+    **SECURE_DEFAULTS,
     # Each pipeline has a pool of its own, so a long batch of one does not hold up another.
     "spark.scheduler.mode": "FAIR",
     # Spark would end its process for a regular expression that is too deep for its stack, and
@@ -74,7 +79,7 @@ def is_kubernetes(master: str) -> bool:
     return master.startswith("k8s://")
 
 
-def retrying(master: str) -> str:
+def with_retries(master: str) -> str:
     """``local[N]`` as ``local[N,3]``; any other master unchanged."""
     found = _LOCAL.fullmatch(master)
     return f"local[{found['cores'] or 1},{_LOCAL_ATTEMPTS}]" if found else master
@@ -88,7 +93,7 @@ def settings(
     ``environment`` is what a pod knows of itself; see `kubernetes_settings`. Raises
     `ConfigError` for a Kubernetes master without an image, and for what would leave it open.
     """
-    require_shut(master, conf)
+    require_secured(master, conf)
     by_master: Mapping[str, str] = {}
     if is_local(master):
         by_master = _LOCAL_DEFAULTS

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 
 from blizzard_core.errors import Cancelled, SourceError, StorageError
 from blizzard_py.engines.spark import jdbc
-from blizzard_py.engines.spark.failures import FAILURES, error_of_reading
-from blizzard_py.engines.spark.numbered import NumberedFunction
+from blizzard_py.engines.spark.failures import FAILURES, reading_error
+from blizzard_py.engines.spark.numbered_tasks import NumberedFunction
 from blizzard_py.engines.spark.session import Session
 from blizzard_py.engines.spark.transform import needs_second
 from blizzard_py.engines.spark.worker import reports, run_frame, run_reading
@@ -22,7 +22,7 @@ from blizzard_py.kernels.report import TaskReport, together
 from blizzard_py.reading import Access, Reading
 
 
-class Running:
+class RunningJob:
     """A job between its submission and its end: ``job`` as its tasks are told it.
 
     ``access`` is that of the job as it was submitted, for what the driver itself asks.
@@ -59,7 +59,7 @@ class Running:
         return None
 
 
-def read_items(job: IngestJob, reading: Reading, running: Running) -> list[TaskReport]:
+def read_items(job: IngestJob, reading: Reading, running: RunningJob) -> list[TaskReport]:
     """A job whose items a connection reads: each in a task, or as a partition of a JDBC frame."""
     tasks = reading_tasks(job)
     access = running.access
@@ -71,13 +71,13 @@ def read_items(job: IngestJob, reading: Reading, running: Running) -> list[TaskR
         for place, task in enumerate(tasks):
             if place and running.cancelled.wait(reading.pacing_secs):
                 raise Cancelled(f"{running.group}: cancelled")
-            found += _read_apart(task, access, running)
+            found += _read_separately(task, access, running)
         return found
     frame = jdbc.frame(running.session.spark, access, [task.read.spec for task in tasks])
     return collected(running, reports(frame, functools.partial(run_frame, tasks)))
 
 
-def _read_apart(task: ReadingTask, access: Access, running: Running) -> list[TaskReport]:
+def _read_separately(task: ReadingTask, access: Access, running: RunningJob) -> list[TaskReport]:
     """One item by Spark's JDBC source, a frame for each slice: what fails costs it alone."""
     found: list[TaskReport] = []
     try:
@@ -87,7 +87,7 @@ def _read_apart(task: ReadingTask, access: Access, running: Running) -> list[Tas
             run = functools.partial(run_frame, [only])
             found += collected(running, reports(frame, run))
     except FAILURES as error:
-        told = error_of_reading(error) or jdbc.said_by_database(access, error)
+        told = reading_error(error) or jdbc.database_error(access, error)
         if running.cancelled.is_set() or not isinstance(told, SourceError | StorageError):
             raise
         return [unread(task, told)]
@@ -96,7 +96,9 @@ def _read_apart(task: ReadingTask, access: Access, running: Running) -> list[Tas
     return together(found)
 
 
-def on_ids(running: Running, tasks: int, run: NumberedFunction, most: int = 0) -> list[TaskReport]:
+def on_ids(
+    running: RunningJob, tasks: int, run: NumberedFunction, most: int = 0
+) -> list[TaskReport]:
     """Return what ``run`` reports of the tasks by their numbers, ``most`` at a time.
 
     Raises `Cancelled` if the job was cancelled before.
@@ -106,7 +108,7 @@ def on_ids(running: Running, tasks: int, run: NumberedFunction, most: int = 0) -
     return [TaskReport.from_json(text) for text in texts]
 
 
-def collected(running: Running, frame: DataFrame) -> list[TaskReport]:
+def collected(running: RunningJob, frame: DataFrame) -> list[TaskReport]:
     """Return what the tasks of a frame reported.
 
     Raises `Cancelled` if the job was cancelled before.
@@ -115,6 +117,6 @@ def collected(running: Running, frame: DataFrame) -> list[TaskReport]:
     return [TaskReport.from_json(row["result"]) for row in frame.collect()]
 
 
-def _require_wanted(running: Running) -> None:
+def _require_wanted(running: RunningJob) -> None:
     if running.cancelled.is_set():
         raise Cancelled(f"{running.group}: cancelled")

@@ -40,7 +40,7 @@ _DOORS = re.compile(r"jdwp|jmxremote\.(?:rmi\.)?port", re.IGNORECASE)
 # A statement is what the configuration says: Spark would put the daemon's environment into it.
 SUBSTITUTE = "spark.sql.variable.substitute"
 
-SHUT = {
+SECURE_DEFAULTS = {
     # Locally and on Kubernetes Spark makes a secret for each session, which only the session's
     # own processes are handed.
     AUTHENTICATE: "true",
@@ -61,7 +61,7 @@ def with_own_redaction(conf: Mapping[str, str]) -> dict[str, str]:
     A pattern in the place of ours would leave credentials of jobs in event logs. So would a
     setting whose name tells nothing, and whose value comes from a secret's file.
     """
-    patterns = [SHUT[REDACTION]]
+    patterns = [SECURE_DEFAULTS[REDACTION]]
     if hidden := [re.escape(name) for name, value in conf.items() if redacted(value) != value]:
         patterns.append(f"^(?:{'|'.join(hidden)})$")
     if REDACTION in conf:
@@ -69,7 +69,7 @@ def with_own_redaction(conf: Mapping[str, str]) -> dict[str, str]:
     return {**conf, REDACTION: "|".join(patterns)}
 
 
-def require_shut(master: str, conf: Mapping[str, str]) -> None:
+def require_secured(master: str, conf: Mapping[str, str]) -> None:
     """Raise `ConfigError` for settings that would open a driver to anybody.
 
     A standalone cluster has one secret for all that belongs to it, which nobody can guess here.
@@ -105,9 +105,9 @@ def require_shut(master: str, conf: Mapping[str, str]) -> None:
         raise ConfigError("spark.conf", problems)
 
 
-def weakened(master: str, conf: Mapping[str, str]) -> Iterator[str]:
+def weak_settings(master: str, conf: Mapping[str, str]) -> Iterator[str]:
     """Return what of the user's own settings leaves Spark more open than ours would, one by one."""
-    yield from _on_the_way(conf)
+    yield from _weak_network(conf)
     if master.startswith("local"):
         for name in _ADDRESSES:
             if name in conf and not is_loopback(conf[name]):
@@ -116,7 +116,7 @@ def weakened(master: str, conf: Mapping[str, str]) -> Iterator[str]:
         yield f"{_DISKS}: what tasks exchange lies readable on executors' disks"
     if _is(conf, "spark.ui.enabled", "true") and "spark.ui.filters" not in conf:
         yield "spark.ui.enabled: the UI asks nobody who they are, and lets them end jobs"
-    yield from _beside(conf)
+    yield from _open_doors(conf)
     for name in _EXECUTOR_OPTIONS:
         if SECRET_NAME.search(conf.get(name, "")):
             yield (
@@ -125,7 +125,7 @@ def weakened(master: str, conf: Mapping[str, str]) -> Iterator[str]:
             )
 
 
-def _beside(conf: Mapping[str, str]) -> Iterator[str]:
+def _open_doors(conf: Mapping[str, str]) -> Iterator[str]:
     """Return what lets others in by a door of its own, past Spark's authentication."""
     if _CONNECT_PLUGIN in conf.get(_PLUGINS, ""):
         yield f"{_PLUGINS}: everybody on this machine can have the Connect server run code"
@@ -134,7 +134,7 @@ def _beside(conf: Mapping[str, str]) -> Iterator[str]:
             yield f"{name}: {door[0]} lets others into the JVM, past Spark's authentication"
 
 
-def _on_the_way(conf: Mapping[str, str]) -> Iterator[str]:
+def _weak_network(conf: Mapping[str, str]) -> Iterator[str]:
     if _is(conf, AUTHENTICATE, "false"):
         yield f"{AUTHENTICATE}: whoever reaches driver or executors can read what jobs are sent"
     elif not _is(conf, _TLS, "true"):
@@ -146,7 +146,7 @@ def _on_the_way(conf: Mapping[str, str]) -> Iterator[str]:
             yield f"{_FALLBACK}: an older and weaker exchange is accepted"
 
 
-def weak_server(url: str, setting: Callable[[str], str | None]) -> Iterator[str]:
+def weak_server_settings(url: str, setting: Callable[[str], str | None]) -> Iterator[str]:
     """Return what a Spark Connect server leaves open, as far as a client can tell.
 
     ``setting`` gives one of the server's.

@@ -30,15 +30,15 @@ from blizzard_py.engines.spark.gateway import (
     JAVA_OPTIONS,
     answers,
     forget_gateway,
-    let_go_of_context,
     log_hanging_up,
-    opened_gateway,
+    open_gateway,
+    release_context,
 )
-from blizzard_py.engines.spark.handed import HANDED, handing
-from blizzard_py.engines.spark.masters import is_local, require_reachable, retrying, settings
-from blizzard_py.engines.spark.numbered import NumberedFunction, reports_of
+from blizzard_py.engines.spark.job_secrets import SECRETS_PROPERTY, attach_secrets
+from blizzard_py.engines.spark.masters import is_local, require_reachable, settings, with_retries
+from blizzard_py.engines.spark.numbered_tasks import NumberedFunction, run_numbered
 from blizzard_py.engines.spark.scratch import Scratch
-from blizzard_py.engines.spark.security import weakened
+from blizzard_py.engines.spark.security import weak_settings
 from blizzard_py.job import IngestJob
 
 
@@ -117,7 +117,7 @@ class DriverSession:
         context.setJobGroup(group, f"ingest {group}", interruptOnCancel=True)
         context.setLocalProperty(_POOL, pool)
         try:
-            with handing(context, job) as bare:
+            with attach_secrets(context, job) as bare:
                 yield bare
         finally:
             # What the thread does next is none of this job's, nor ended with one of its name.
@@ -127,7 +127,7 @@ class DriverSession:
 
     def reports(self, run: NumberedFunction, count: int, parts: int) -> list[str]:
         """As a job of Spark's core, without a plan."""
-        return reports_of(self.spark.sparkContext, run, count, parts)
+        return run_numbered(self.spark.sparkContext, run, count, parts)
 
     def interrupt(self, group: str) -> None:
         """Tasks are interrupted, which ends their Python workers."""
@@ -177,21 +177,23 @@ def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSe
         # and dies on a container whose name does not resolve.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     wanted = settings(master, conf, os.environ) | _places(master, conf)
-    for weakness in weakened(master, conf):
+    for weakness in weak_settings(master, conf):
         get_logger().warning("spark_open", setting=weakness)
     require_reachable(master)
     get_logger().info("spark_starting", master=master)
     silence_query_logs()
-    conf_of_all = SparkConf(loadDefaults=False).setMaster(retrying(master)).setAppName(app_name)
+    conf_of_all = SparkConf(loadDefaults=False).setMaster(with_retries(master)).setAppName(app_name)
     for key, value in wanted.items():
         # The JVM has its options by now, and nothing else has a use for them.
         if key != JAVA_OPTIONS:
             conf_of_all.set(key, value)
     try:
-        with _interrupt_handler_kept():
+        with _preserve_interrupt_handler():
             told = {**dict(conf_of_all.getAll()), **wanted}
-            gateway = opened_gateway(told, _scratch().path)
-            conf_of_all.set(HANDED, "handed with each job")  # which keeps it out of event logs
+            gateway = open_gateway(told, _scratch().path)
+            conf_of_all.set(
+                SECRETS_PROPERTY, "handed with each job"
+            )  # which keeps it out of event logs
             context = SparkContext(conf=conf_of_all, gateway=gateway)
             log_hanging_up(context)
             session = DriverSession(SparkSession(context))
@@ -199,7 +201,7 @@ def open_driver(master: str, conf: Mapping[str, str], app_name: str) -> DriverSe
             # Executors fetch it when their first task comes, and new ones later still.
             context.addPyFile(str(zipped_packages(_scratch().path)))
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-        let_go_of_context()
+        release_context()
         raise EngineError(f"spark.master {master}: {reason_of(error)}") from None
     return session
 
@@ -230,7 +232,7 @@ def silence_query_logs() -> None:
 
 
 @contextlib.contextmanager
-def _interrupt_handler_kept() -> Iterator[None]:
+def _preserve_interrupt_handler() -> Iterator[None]:
     """Spark takes SIGINT over when it starts in the main thread; the daemon owns it."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -34,12 +34,12 @@ from pyspark.sql.types import (
 from blizzard_core.errors import ConfigError
 from blizzard_core.handover.groups import UNIT_COLUMN
 from blizzard_core.settings.sources import MetadataColumn
-from blizzard_py.engines.spark.failures import first_line, is_of_the_data
+from blizzard_py.engines.spark.failures import first_line, is_data_failure
 from blizzard_py.engines.spark.transform_guard import (
     VIEW_PREFIX,
     query_refusal,
     refusal_of,
-    spark_said,
+    spark_message,
     wrapped,
 )
 from blizzard_py.engines.spark.worker import nothing, read_partition
@@ -177,9 +177,9 @@ def check(spark: SparkSession, name: str, settings: IngestSettings) -> pa.Schema
                 schema = spark.sql(wrapped(settings.transform, view)).schema
     except PySparkException as error:
         # A value among its constants may fail as soon as it is looked at.
-        if not isinstance(error, AnalysisException) and not is_of_the_data(error):
+        if not isinstance(error, AnalysisException) and not is_data_failure(error):
             raise
-        refusal = spark_said(str(error))
+        refusal = spark_message(str(error))
     if schema is not None:
         refusal = schema_refusal(schema, settings)
     if schema is None or refusal is not None:

@@ -133,7 +133,7 @@ def query_refusal(spark: SparkSession, statement: str) -> str | None:
     try:
         state.sqlParser().parseQuery(f"\n{statement}")
     except ParseException as error:
-        return spark_said(str(error))
+        return spark_message(str(error))
     except Py4JError as error:
         return _too_large(error)
     return None
@@ -156,7 +156,7 @@ def aggregate_refusal(frame: DataFrame, names: set[str]) -> tuple[str, str] | No
     return None
 
 
-def spark_said(text: str) -> str:
+def spark_message(text: str) -> str:
     """Spark's message about a statement without its trace, lines counted as the user does."""
     message = re.split(r"\n\s*\n|\n== SQL|;\n|\nJVM stacktrace", text.strip())[0]
     message = _POSITION.sub(lambda found: f"line {max(1, int(found[1]) - 1)}", message)
@@ -176,12 +176,12 @@ class _Patterns:
 
 
 def _plan_refusal(plan: Any, view: str, patterns: _Patterns) -> str | None:
-    def is_ours(node: Any) -> bool:
+    def is_own_view(node: Any) -> bool:
         return _kind(node) == "View" and node.desc().identifier().unquotedString() == view
 
-    for node in _below(plan, lambda node: not is_ours(node)):
+    for node in _below(plan, lambda node: not is_own_view(node)):
         kind = _kind(node)
-        if is_ours(node):
+        if is_own_view(node):
             continue
         if kind == "View" or kind not in _ROW_BY_ROW:
             return _operator_refusal(kind)
@@ -288,7 +288,7 @@ def _kind(node: Any) -> str:
 
 def _refusal_by_text(explained: str, view: str) -> str | None:
     if explained.startswith(_UNPLANNED):  # a constant among it that cannot be computed
-        return spark_said(explained.removeprefix(_UNPLANNED))
+        return spark_message(explained.removeprefix(_UNPLANNED))
     plan = explained.partition("== Analyzed Logical Plan ==")[2].partition("\n== ")[0]
     if _SUBQUERY.search(plan):
         return f"must not hold a subquery beside FROM: {_BATCH}"

@@ -17,11 +17,11 @@ from blizzard_core.storage.opening import open_source, open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.connections.drivers import reader_of
 from blizzard_py.connections.protocol import Rows
-from blizzard_py.engines.spark.handed import whole, whole_access, whole_sink
+from blizzard_py.engines.spark.job_secrets import restore_access, restore_secrets, restore_sink
 from blizzard_py.job import JobFile, Place
 from blizzard_py.kernels.decode.child_process import prepare_process
 from blizzard_py.kernels.fast.sandbox import compiled
-from blizzard_py.kernels.job_tasks import Task
+from blizzard_py.kernels.job_tasks import IngestTask
 from blizzard_py.kernels.merge import MergeTask, run_merge
 from blizzard_py.kernels.read_task import ReadingTask, read_item, run_read_task
 from blizzard_py.kernels.report import TaskReport
@@ -38,15 +38,15 @@ _begun = itertools.count()
 REPORTS = "result string"
 
 
-def run_partition(tasks: Sequence[Task], numbers: Iterable[int]) -> Iterator[str]:
-    """A function of `numbered`, after ``tasks`` is bound: their numbers in, reports out.
+def run_partition(tasks: Sequence[IngestTask], numbers: Iterable[int]) -> Iterator[str]:
+    """A function of `numbered_tasks`, after ``tasks`` is bound: their numbers in, reports out.
 
     The attempt's number goes along: a later one means that the worker of the
     one before may have died of its input.
     """
     context = task_context()
     for number in numbers:
-        task = whole(tasks[number])
+        task = restore_secrets(tasks[number])
         yield run_task(
             task,
             _source(task.settings.source),
@@ -64,11 +64,11 @@ def run_reading(
 ) -> Iterator[str]:
     """As `run_partition`, for tasks that a connection's reader reads, so long after each other."""
     context = task_context()
-    access = whole_access(access)
+    access = restore_access(access)
     for place, number in enumerate(numbers):
         if place and pacing_secs:
             time.sleep(pacing_secs)
-        task = whole(tasks[number])
+        task = restore_secrets(tasks[number])
 
         def read(spec: Mapping[str, Any], task: ReadingTask = task) -> Iterable[Rows]:
             return reader_of(access.driver)(access, spec, task.settings.fields)
@@ -85,7 +85,7 @@ def run_frame(
     This and what follows are functions of ``mapInArrow``, which rows of a frame go through.
     """
     context = task_context()
-    task = whole(tasks[context.partitionId()])
+    task = restore_secrets(tasks[context.partitionId()])
     sink = storage_of(task.settings.sink)
     yield _reported(run_read_task(task, batches, sink, context.taskAttemptId()))
 
@@ -99,7 +99,7 @@ def read_partition(
     """The second job's input: ids in, accepted records out."""
     task_context()
     for index in ids_of(batches):
-        yield from read_records(storage_of(whole_sink(sink)), packed[index], schema)
+        yield from read_records(storage_of(restore_sink(sink)), packed[index], schema)
 
 
 def write_partition(
@@ -107,7 +107,7 @@ def write_partition(
 ) -> Iterator[pa.RecordBatch]:
     """The second job's output: rows in, a report out."""
     context = task_context()
-    second = whole(second)
+    second = restore_secrets(second)
     yield _reported(
         write_rows(
             second,
@@ -180,7 +180,7 @@ def run_merge_partition(tasks: Sequence[MergeTask], numbers: Iterable[int]) -> I
     """As `run_partition`, for the job that merges small outputs."""
     context = task_context()
     for number in numbers:
-        task = whole(tasks[number])
+        task = restore_secrets(tasks[number])
         sink = storage_of(task.settings.sink)
         yield run_merge(task, sink, context.taskAttemptId()).to_json()
 

@@ -101,7 +101,7 @@ class RecordSchema:
             if extracted is not None and is_extracted(spec):
                 column = _built(spec, extracted.values[spec.name], spec.name)
             else:
-                column = _converted(spec, _whole(table.column(spec.name)), spec.name)
+                column = _converted(spec, _one_chunk(table.column(spec.name)), spec.name)
             _check_required(spec, column.null_count, spec.name)
             columns.append(column)
         if extracted is not None and self._rescued:
@@ -126,7 +126,7 @@ def _same_error(line: bytes, fields: Sequence[pa.Field], error: ValueError) -> b
     return False
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
@@ -331,4 +331,4 @@ def _read_again(spec: FieldSpec, raws: Sequence[bytes], path: str) -> pa.Array:
     except ValueError as error:
         text = _READERS_NAME.sub(lambda found: f"Column(/{path}{found[1]})", str(error))
         raise _refused(path, text) from error
-    return _converted(alone, _whole(table.column("v")), path)
+    return _converted(alone, _one_chunk(table.column("v")), path)

@@ -74,7 +74,7 @@ class Conformer:
         """
         bad: dict[int, str] = {}
         there = dict(zip(batch.schema.names, batch.columns, strict=True))
-        columns = [_whole(_column(there, spec, bad)) for spec in self._fields]
+        columns = [_one_chunk(_column(there, spec, bad)) for spec in self._fields]
         if self._rescued:
             columns.append(pa.nulls(batch.num_rows, pa.string()))
         rows_at = np.arange(batch.num_rows)
@@ -126,7 +126,7 @@ def _column(there: Mapping[str, pa.Array], spec: FieldSpec, bad: dict[int, str])
         )
     array = _plain(there[spec.name], spec)
     try:
-        found = _settled(spec, array, 0, bad)
+        found = _cast_rows(spec, array, 0, bad)
     except NoSuchCast as error:
         raise SourceError(
             f"column {spec.name!r} is {array.type}, which is never {_named(spec)}; correct"
@@ -138,7 +138,7 @@ def _column(there: Mapping[str, pa.Array], spec: FieldSpec, bad: dict[int, str])
     return found
 
 
-def _settled(spec: FieldSpec, array: pa.Array, start: int, bad: dict[int, str]) -> pa.Array:
+def _cast_rows(spec: FieldSpec, array: pa.Array, start: int, bad: dict[int, str]) -> pa.Array:
     """The column, with null in the rows that do not fit; they are added to ``bad``."""
     try:
         return _cast(spec, array)
@@ -148,8 +148,8 @@ def _settled(spec: FieldSpec, array: pa.Array, start: int, bad: dict[int, str]) 
             return pa.nulls(1, arrow_type(spec))
     middle = len(array) // 2
     halves = (array.slice(0, middle), array.slice(middle))
-    first = _settled(spec, halves[0], start, bad)
-    return pa.concat_arrays([first, _settled(spec, halves[1], start + middle, bad)])
+    first = _cast_rows(spec, halves[0], start, bad)
+    return pa.concat_arrays([first, _cast_rows(spec, halves[1], start + middle, bad)])
 
 
 def _reason(spec: FieldSpec, error: ValueError) -> str:
@@ -162,7 +162,7 @@ def _named(spec: FieldSpec) -> str:
     return f"decimal({spec.precision},{spec.scale})" if spec.type == "decimal" else spec.type
 
 
-def _whole(column: Any) -> pa.Array:
+def _one_chunk(column: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 

@@ -35,14 +35,14 @@ _TEXT = msgspec.json.Decoder(str)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SchemaNames:
     """The names that the schema has at one level, and below those that are structs."""
 
     names: frozenset[str]
-    structs: Mapping[str, Known]
+    structs: Mapping[str, SchemaNames]
 
     @classmethod
-    def of(cls, fields: Sequence[FieldSpec]) -> Known:
+    def of(cls, fields: Sequence[FieldSpec]) -> SchemaNames:
         """Those of the fields."""
         structs = {spec.name: cls.of(spec.children) for spec in fields if spec.type == "struct"}
         return cls(frozenset(spec.name for spec in fields), structs)
@@ -63,7 +63,7 @@ class Extractor:
         self._unexpected = unexpected
         self._names = [spec.name for spec in fields if is_extracted(spec)]
         self._attributes = {name: f"f{index}" for index, name in enumerate(self._names)}
-        self._known = Known.of(fields)
+        self._known = SchemaNames.of(fields)
         self._values = _decoder(self._names) if unexpected == "ignore" else None
         # Tells at once that a chunk has nothing unexpected, unless it would have to look
         # into values that are taken whole.
@@ -183,7 +183,7 @@ def strict_line(fields: Sequence[FieldSpec], attributes: Mapping[str, str]) -> A
 LeftOver = dict[str, "msgspec.Raw | LeftOver"]
 
 
-def left_over(document: Mapping[str, msgspec.Raw], known: Known) -> LeftOver:
+def left_over(document: Mapping[str, msgspec.Raw], known: SchemaNames) -> LeftOver:
     """Return what of a record no column takes. Raises `ValueError` for a struct that is no JSON."""
     found: LeftOver = {}
     if not document.keys() <= known.names:

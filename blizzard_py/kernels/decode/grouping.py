@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from blizzard_py.kernels.decode.parse import BadRecord, LineNumbers, Parsed
-from blizzard_py.lines.framing import Chunk
+from blizzard_py.lines.framing import LineChunk
 
 _NEWLINE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class FileShare:
     """One file's part: rows ``start`` to ``start + rows``, and its bad lines.
 
     Those have the index of their line in the file, and their offset in its stream.
@@ -26,7 +26,7 @@ class Share:
     bad: tuple[BadRecord, ...]
 
 
-def shares(parsed: Parsed, chunks: Sequence[Chunk]) -> tuple[list[Share], LineNumbers]:
+def shares(parsed: Parsed, chunks: Sequence[LineChunk]) -> tuple[list[FileShare], LineNumbers]:
     """Each file's share of ``parsed``, which came of the chunks' data joined.
 
     Also every row's line number, from 1 within its file.
@@ -40,19 +40,19 @@ def shares(parsed: Parsed, chunks: Sequence[Chunk]) -> tuple[list[Share], LineNu
     bad = _bad_by_file(parsed.bad, chunks, line_starts.tolist()) if parsed.bad else {}
     starts, counts = (row_ends - row_counts).tolist(), row_counts.tolist()
     found = [
-        Share(start, rows, tuple(bad.get(index, ())))
+        FileShare(start, rows, tuple(bad.get(index, ())))
         for index, (start, rows) in enumerate(zip(starts, counts, strict=True))
     ]
     return found, numbers
 
 
-def _lines_of(chunk: Chunk) -> int:
+def _lines_of(chunk: LineChunk) -> int:
     # An eighth of what counting in the bytes takes where lines are of some hundred.
     return int(np.count_nonzero(np.frombuffer(chunk.data, np.uint8) == _NEWLINE))
 
 
 def _bad_by_file(
-    bad: Sequence[BadRecord], chunks: Sequence[Chunk], line_starts: list[int]
+    bad: Sequence[BadRecord], chunks: Sequence[LineChunk], line_starts: list[int]
 ) -> dict[int, list[BadRecord]]:
     byte_starts = [0]
     for chunk in chunks:

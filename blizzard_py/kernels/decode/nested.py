@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from blizzard_py.kernels.decode.columns import RecordSchema, read_json
 from blizzard_py.kernels.decode.extract import NULL
-from blizzard_py.kernels.decode.unexpected import Watch
+from blizzard_py.kernels.decode.unexpected import FieldWatch
 from blizzard_py.kernels.fast.layout import is_nested
 
 # Where more than that of a chunk is nested, reading it twice takes longer than reading it once.
@@ -33,7 +33,10 @@ class Made:
 
 
 class NestedColumns:
-    """The nested columns of a schema. Fields of structs without a column are told as by `Watch`."""
+    """The nested columns of a schema.
+
+    Fields of structs without a column are reported as by `FieldWatch`.
+    """
 
     def __init__(self, schema: RecordSchema, *, watched: bool, thorough: bool) -> None:
         fields = [spec for spec in schema.fields if is_nested(spec)]
@@ -44,7 +47,7 @@ class NestedColumns:
         self._schema = RecordSchema(fields, schema.unexpected)
         # Fields of structs within lists and maps are dropped in every mode.
         watched = watched and any(spec.type == "struct" for spec in fields)
-        self._watch = Watch(fields, thorough=thorough) if watched else None
+        self._watch = FieldWatch(fields, thorough=thorough) if watched else None
 
     def __bool__(self) -> bool:
         return bool(self._places)

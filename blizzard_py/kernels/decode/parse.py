@@ -34,9 +34,9 @@ from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.columns import RecordSchema, read_json
 from blizzard_py.kernels.decode.nested import NestedColumns
 from blizzard_py.kernels.decode.prefilter import plausibility
-from blizzard_py.kernels.decode.unexpected import Watch, first, shown_name
-from blizzard_py.kernels.fast.pieces import whole, with_bare
-from blizzard_py.kernels.fast.scanner import Scanned, scanner
+from blizzard_py.kernels.decode.unexpected import FieldWatch, first, shown_name
+from blizzard_py.kernels.fast.pieces import one_table, with_bare
+from blizzard_py.kernels.fast.scanner import ScanResult, scanner
 from blizzard_py.lines.failure import bounded
 from blizzard_py.lines.portions import RowShape
 from blizzard_py.schema.types import is_extracted
@@ -88,7 +88,7 @@ class Parsed:
     """A chunk's rows and the number of all its lines, which are blank, bad or a row.
 
     ``rows_at`` has the index of each row's line, ``bad`` the others in order. ``unexpected`` are
-    fields of the rows that no column takes, as far as they were seen (`unexpected.Watch`).
+    fields of the rows that no column takes, as far as they were seen (`unexpected.FieldWatch`).
     """
 
     table: pa.Table
@@ -132,7 +132,7 @@ class LineParser:
         self._schema = schema
         self._tolerant = tolerant
         watched = thorough or schema.unexpected == "ignore"
-        self._watch = Watch(schema.fields, thorough=thorough) if watched else None
+        self._watch = FieldWatch(schema.fields, thorough=thorough) if watched else None
         self._scanner = scanner(schema.fields, schema.unexpected) if fast else None
         self._nested = NestedColumns(schema, watched=watched, thorough=thorough)
 
@@ -223,20 +223,20 @@ class LineParser:
         rows: list[int] = shapes.at[shapes.opens & shapes.closes].tolist()
         suspects = [index for index in rows if not self._plausible(lines[index].strip(_BLANK))]
         condemned: dict[bytes, str] = {}
-        self._settle(lines, suspects, bad, condemned)
+        self._parse_rows(lines, suspects, bad, condemned)
         bad |= {index: condemned[lines[index]] for index in rows if lines[index] in condemned}
         rows = [index for index in rows if index not in bad]
-        tables = self._settle(lines, rows, bad, condemned)
+        tables = self._parse_rows(lines, rows, bad, condemned)
         bad |= {index: condemned[lines[index]] for index in rows if lines[index] in condemned}
         rows = [index for index in rows if index not in bad]
         return Parsed(
-            whole(tables, self._schema.table),
+            one_table(tables, self._schema.table),
             len(lines),
             np.array(rows, np.int64),
             tuple(_bad_records(lines, bad)),
         )
 
-    def _settle(
+    def _parse_rows(
         self,
         lines: Sequence[bytes],
         chosen: Sequence[int],
@@ -266,16 +266,16 @@ class LineParser:
         return [
             table
             for start in range(0, len(chosen), step)
-            for table in self._settle(lines, chosen[start : start + step], bad, condemned)
+            for table in self._parse_rows(lines, chosen[start : start + step], bad, condemned)
         ]
 
 
-def _joined(found: Scanned, rest: Parsed) -> Parsed:
+def _joined(found: ScanResult, rest: Parsed) -> Parsed:
     """Rows in the order of their lines, and bad records by their places in the chunk."""
     rows_at = np.concatenate([found.rows_at, found.left_at[rest.rows_at]])
     order = np.argsort(rows_at, kind="stable")
     schema = found.table.schema
-    mixed = whole([found.table, rest.table], schema).take(pa.array(order))
+    mixed = one_table([found.table, rest.table], schema).take(pa.array(order))
     bad = (
         replace(b, index=int(found.left_at[b.index]), offset=found.starts[b.index])
         for b in rest.bad

@@ -32,11 +32,11 @@ def member(one: pa.Array) -> str:
     if pa.types.is_decimal(one.type):
         return "null" if one.null_count else f"{one[0].as_py():f}"
     if pa.types.is_timestamp(one.type):
-        return _told(one) if one.null_count else json.dumps(_time_text(one))
-    return _told(one)
+        return _as_json(one) if one.null_count else json.dumps(_time_text(one))
+    return _as_json(one)
 
 
-def _told(one: pa.Array) -> str:
+def _as_json(one: pa.Array) -> str:
     try:
         [value] = one.to_pylist(maps_as_pydicts="strict")
         return json.dumps(value, ensure_ascii=False, default=plain_value)

@@ -17,7 +17,7 @@ from blizzard_core.bounds import NAME_BYTES
 from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.extract import (
     OBJECT,
-    Known,
+    SchemaNames,
     decode_lines,
     left_over,
     paths,
@@ -31,11 +31,11 @@ SAMPLE = 16
 MOST = 64
 
 
-class Watch:
+class FieldWatch:
     """Looks at lines that the exact path has read, by one schema; ``thorough``: at all of them."""
 
     def __init__(self, fields: Sequence[FieldSpec], *, thorough: bool) -> None:
-        self._known = Known.of(fields)
+        self._known = SchemaNames.of(fields)
         self._thorough = thorough
         # Tells at once that there is nothing, unless it would have to look into values
         # that are taken whole.
@@ -61,7 +61,7 @@ class Watch:
         return names_in((line for line in chunk.split(b"\n") if line not in bad), self._known)
 
 
-def names_in(lines: Iterable[bytes], known: Known) -> frozenset[str]:
+def names_in(lines: Iterable[bytes], known: SchemaNames) -> frozenset[str]:
     """The names of the lines' records that are not ``known``, `MOST` at most."""
     found: set[str] = set()
     for line in lines:

@@ -67,7 +67,7 @@ def scanned_schema(fields: Sequence[FieldSpec], *, rescued: bool) -> pa.Schema:
     return schema
 
 
-class Layout:
+class ScanLayout:
     """A machine that is set up for a schema, and its buffers."""
 
     def __init__(self, machine: Machine, fields: Sequence[FieldSpec], *, skips: bool) -> None:
@@ -138,7 +138,7 @@ class Layout:
         """The rows, copied."""
         rows = int(self._found[0])
         nulls: list[int] = self._nulls.tolist()
-        return [column.taken(rows, n) for column, n in zip(self._columns, nulls, strict=True)]
+        return [column.to_arrow(rows, n) for column, n in zip(self._columns, nulls, strict=True)]
 
 
 class _Column:
@@ -150,7 +150,7 @@ class _Column:
         self._data = cells[row["data"] :]
         self._text = text[row["chars"] :][: row["room"]]
 
-    def taken(self, rows: int, nulls: int) -> pa.Array:
+    def to_arrow(self, rows: int, nulls: int) -> pa.Array:
         """As Arrow's own builders make them: no validity where nothing is null."""
         valid = _copied(self._valid[: (rows + 7) // 8]) if nulls else None
         if not self._is_text:

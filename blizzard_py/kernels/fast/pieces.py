@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 
-def whole(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+def one_table(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     """One table with each column in one piece, as if all of it had been parsed in one call."""
     if len(tables) == 1:
         return tables[0]

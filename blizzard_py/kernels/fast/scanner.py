@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from blizzard_core.settings.schema import UnexpectedFields
 from blizzard_py.job import FieldSpec
-from blizzard_py.kernels.fast.layout import WINDOW_BYTES, Layout, has_room, scanned_schema
-from blizzard_py.kernels.fast.pieces import whole
+from blizzard_py.kernels.fast.layout import WINDOW_BYTES, ScanLayout, has_room, scanned_schema
+from blizzard_py.kernels.fast.pieces import one_table
 from blizzard_py.kernels.fast.sandbox import Broken, Program, compiled
 
 # After a chunk that was hardly worth it so many are not tried.
@@ -34,7 +34,7 @@ _stderr = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScanResult:
     """The certain rows of a chunk of ``lines`` lines, and the lines that are handed over.
 
     ``rows_at`` and ``left_at`` are indices of lines, ``left`` has the others' bytes with their
@@ -67,7 +67,7 @@ class Scanner:
         self._free = [self._layout()]
         self._pause = 0
 
-    def scan(self, chunk: bytes, *, utf8: bool) -> Scanned | None:
+    def scan(self, chunk: bytes, *, utf8: bool) -> ScanResult | None:
         """The chunk's certain lines; None if it is not worth trying, or has failed.
 
         Of a chunk that is not ``utf8`` only lines in ASCII are certain.
@@ -97,10 +97,10 @@ class Scanner:
         """Do not try the next chunks, which are likely to be as this one was."""
         self._pause = PAUSE
 
-    def _layout(self) -> Layout:
-        return Layout(self._program.machine(), self._fields, skips=self._skips)
+    def _layout(self) -> ScanLayout:
+        return ScanLayout(self._program.machine(), self._fields, skips=self._skips)
 
-    def _scanned(self, layout: Layout, chunk: bytes, *, utf8: bool) -> Scanned | None:
+    def _scanned(self, layout: ScanLayout, chunk: bytes, *, utf8: bool) -> ScanResult | None:
         """None if so little goes in at a time that the exact path is faster."""
         tables: list[pa.Table] = []
         rows_at: list[npt.NDArray[np.int64]] = []
@@ -124,8 +124,8 @@ class Scanner:
                 unknown.update(layout.unknown())
                 left += [(lines + at, start + a, start + b) for at, a, b in layout.left()]
                 lines += layout.lines
-        return Scanned(
-            whole(tables, self._schema),
+        return ScanResult(
+            one_table(tables, self._schema),
             lines,
             np.concatenate(rows_at) if rows_at else np.arange(0),
             [chunk[start:end] for _, start, end in left],

@@ -25,8 +25,8 @@ import pyarrow as pa
 from blizzard_core.storage.protocol import Storage, join
 from blizzard_py.job import StagedOutput
 from blizzard_py.kernels.write.parquet import ParquetFile, ParquetFormat, stored_bytes
-from blizzard_py.kernels.write.partition import Codes, Places
-from blizzard_py.kernels.write.sorting import Run, merged_runs, order_of, reordered
+from blizzard_py.kernels.write.partition import Codes, RowDirectories
+from blizzard_py.kernels.write.sorting import SortedRun, merged_runs, order_of, reordered
 from blizzard_py.kernels.write.spill import Spill
 
 # Between a directory and the slice that rows in it are of, where these are kept apart.
@@ -40,7 +40,7 @@ _MAX_RATIO = 16
 
 
 @dataclass(slots=True)
-class OutputNames:
+class StagedNames:
     """Names of one task attempt's outputs, unique over all attempts of all batches.
 
     ``task`` is the task's name within its job.
@@ -63,7 +63,7 @@ class OutputNames:
 class _Shelf:
     """One directory's rows on the local disk."""
 
-    runs: list[Run] = field(default_factory=list)
+    runs: list[SortedRun] = field(default_factory=list)
     bytes: int = 0  # as they were in memory
     rows: int = 0
 
@@ -76,7 +76,7 @@ class OutputSet:
     """
 
     def __init__(
-        self, sink: Storage, names: OutputNames, form: ParquetFormat, unit: str = ""
+        self, sink: Storage, names: StagedNames, form: ParquetFormat, unit: str = ""
     ) -> None:
         """``unit`` is the slice of all rows; else directories may have one behind `SLICE`."""
         self._sink = sink
@@ -94,7 +94,7 @@ class OutputSet:
         self._done: list[StagedOutput] = []
         self._started: list[str] = []
 
-    def add(self, where: str | Places, table: pa.Table) -> None:
+    def add(self, where: str | RowDirectories, table: pa.Table) -> None:
         """Rows for one directory or several; they may stay in memory until `close`."""
         if isinstance(where, str):
             codes: Codes | int = self._number(where)
@@ -214,7 +214,7 @@ class OutputSet:
         shelf = self._shelves.setdefault(directory, _Shelf())
         columns = [key.column for key in self._form.sort_by]
         keys = self._spill.write(rows.select(columns)) if columns else []
-        shelf.runs.append(Run(self._spill.write(rows), keys))
+        shelf.runs.append(SortedRun(self._spill.write(rows), keys))
         shelf.bytes += rows.nbytes
         shelf.rows += rows.num_rows
 

@@ -39,7 +39,7 @@ class Unplaceable(FileFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RowDirectories:
     """The directory of row ``i`` is ``directories[codes[i]]``; each occurs at least once."""
 
     directories: tuple[str, ...]
@@ -84,7 +84,7 @@ def value_directory(key: str, value: Any) -> str:
     return directory
 
 
-def place_rows(table: pa.Table, rules: Sequence[PartitionRule]) -> Places:
+def place_rows(table: pa.Table, rules: Sequence[PartitionRule]) -> RowDirectories:
     """Each row's directory. Raises `Unplaceable` with all rows that have none.
 
     A directory is made once per distinct value (or hour, or day), not once per row.
@@ -103,7 +103,7 @@ def place_rows(table: pa.Table, rules: Sequence[PartitionRule]) -> Places:
         ]
     if faults:
         raise Unplaceable(faults)
-    return Places(tuple(directories), codes)
+    return RowDirectories(tuple(directories), codes)
 
 
 def without_moved(table: pa.Table, rules: Sequence[PartitionRule]) -> pa.Table:

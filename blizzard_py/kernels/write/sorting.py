@@ -19,7 +19,7 @@ from blizzard_py.kernels.write.spill import Block, Spill
 
 
 @dataclass(slots=True)
-class Run:
+class SortedRun:
     """Sorted rows in the spill file; ``keys`` are their sort columns once more."""
 
     rows: list[Block]
@@ -62,7 +62,11 @@ def reordered(columns: list[pa.ChunkedArray], order: pa.Array, schema: pa.Schema
 
 
 def merged_runs(
-    runs: Sequence[Run], keys: Sequence[SortKey], spill: Spill, schema: pa.Schema, at_once: int
+    runs: Sequence[SortedRun],
+    keys: Sequence[SortKey],
+    spill: Spill,
+    schema: pa.Schema,
+    at_once: int,
 ) -> Iterator[pa.Table]:
     """All rows of the runs in one order, in tables of ``at_once`` rows."""
     order = _order(runs, keys, spill, schema)
@@ -90,7 +94,7 @@ def merged_runs(
 
 
 def _order(
-    runs: Sequence[Run], keys: Sequence[SortKey], spill: Spill, schema: pa.Schema
+    runs: Sequence[SortedRun], keys: Sequence[SortKey], spill: Spill, schema: pa.Schema
 ) -> npt.NDArray[np.uint64]:
     """The rows of all runs in sorted order; only this stays of their sort columns."""
     columns = pa.schema([schema.field(key.column) for key in keys])

@@ -18,8 +18,8 @@ from typing import Any
 
 from blizzard_core.bounds import REQUEST_CHUNKS
 from blizzard_core.errors import BlizzardError, ConfigurationError
-from blizzard_py.connections.asking import Asking
-from blizzard_py.connections.protocol import Bound
+from blizzard_py.connections.protocol import ReadBound
+from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.slices.compare import order
 from blizzard_py.slices.cutting import chunks
 from blizzard_py.sources.tables.windows import TIES, from_stored, to_stored
@@ -57,7 +57,7 @@ class Piece:
     is_covered: bool
 
 
-def range_of(asking: Asking, ends: tuple[str, str], chunk: str, bound: Bound) -> ValueRange:
+def range_of(asking: QuerySpec, ends: tuple[str, str], chunk: str, bound: ReadBound) -> ValueRange:
     """Return the range of a source between ``ends``, as they were written.
 
     Rows are settled up to ``bound``: those that come into what lies above would be nobody's. Raises
@@ -91,7 +91,7 @@ def range_of(asking: Asking, ends: tuple[str, str], chunk: str, bound: Bound) ->
     return found
 
 
-def column_of(asking: Asking) -> str:
+def column_of(asking: QuerySpec) -> str:
     """Return the watermark column that ranges are of. Raises `RangeRefused` without just one."""
     if len(asking.columns) != 1:
         raise RangeRefused(
@@ -143,7 +143,7 @@ def _chunks(begin: Any, end: Any, chunk: str) -> Iterator[Piece]:
         yield Piece(first, last, is_covered=False)
 
 
-def window_of_piece(asking: Asking, column: str, piece: Piece, now: float) -> StoredWindow:
+def window_of_piece(asking: QuerySpec, column: str, piece: Piece, now: float) -> StoredWindow:
     """Return the window that reads a piece.
 
     It begins where the window of the piece before ends, as live ones do: so no value lies between
@@ -180,7 +180,7 @@ def with_chunk_done(known: ColumnState, chunk: Chunk) -> ColumnState:
     return replace(with_covered(known, column, begin, end), chunk=None)
 
 
-def last_of(asking: Asking, end: Any) -> Any:
+def last_of(asking: QuerySpec, end: Any) -> Any:
     """Return what a window that is to leave ``end`` out ends with."""
     if asking.ends_before:
         return end

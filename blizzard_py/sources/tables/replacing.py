@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.asking import Asking
+from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.reading import ReadTask, Window
 from blizzard_py.slices.compare import order
 from blizzard_py.slices.edges import cut, known_after, lowered
@@ -32,7 +32,7 @@ NOTHING = "none"
 
 
 def slices_of(
-    source_id: str, known: ColumnState, kept: StoredWindow, asking: Asking
+    source_id: str, known: ColumnState, kept: StoredWindow, asking: QuerySpec
 ) -> list[tuple[str, Window]]:
     """Return what the window is read in: for each slice what `_unit` holds, and the rows in it."""
     if asking.snapshot:
@@ -109,7 +109,7 @@ def _beginning(known: ColumnState, kept: StoredWindow, column: str) -> Any:
     return lowered(low, begins, first, partial(_is_below, column))
 
 
-def _window(column: str, low: Any, up_to: Any, asking: Asking) -> Window:
+def _window(column: str, low: Any, up_to: Any, asking: QuerySpec) -> Window:
     after: Mapping[str, Any] = {} if low is None else {column: low}
     first = low is None and asking.nulls == "first"
     return Window(after, {column: up_to}, after, nulls_first=first)

@@ -8,7 +8,7 @@ from typing import Any
 from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import ScanTimes
-from blizzard_py.connections.asking import Asking
+from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.sources.activity import NONE_APART
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Found, Upkeep
@@ -24,7 +24,7 @@ OWN_ID = "an `id:` of its own (start it once with --fresh)"
 class SlicedSource:
     """See the module's docstring. How its items are found and read is each kind's own."""
 
-    def __init__(self, parts: SourceContext, upkeep: Upkeep, asking: Asking) -> None:
+    def __init__(self, parts: SourceContext, upkeep: Upkeep, asking: QuerySpec) -> None:
         self._parts = parts
         self._asking = asking
         self._clock = upkeep.clock
@@ -38,7 +38,7 @@ class SlicedSource:
         return self._parts.letters_id
 
     @property
-    def asking(self) -> Asking:
+    def asking(self) -> QuerySpec:
         """Return what its connection is asked."""
         return self._asking
 

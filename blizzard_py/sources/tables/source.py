@@ -23,8 +23,8 @@ from typing import Any
 
 from blizzard_core.errors import SourceError, StateError
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.connections.asking import Asking
-from blizzard_py.connections.protocol import Bound, Looking
+from blizzard_py.connections.protocol import ReadBound, RescansFiles
+from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading, ReadTask, Recognition, UnitSlice
 from blizzard_py.requests.progress import first_running
@@ -60,11 +60,11 @@ class AskedSource(SlicedSource):
     items = "task"
     is_failing = False
 
-    def __init__(self, parts: SourceContext, upkeep: Upkeep, asking: Asking) -> None:
+    def __init__(self, parts: SourceContext, upkeep: Upkeep, asking: QuerySpec) -> None:
         super().__init__(parts, upkeep, asking)
         self._seen = SeenRows(parts.stores.sink, parts.id, 0)
         self._skipped = SkippedNote(parts.stores.sink, parts.id)
-        self._bound: Bound | None = None  # the last one
+        self._bound: ReadBound | None = None  # the last one
 
     # -- for everyone who looks ----------------------------------------------------
 
@@ -279,7 +279,7 @@ class AskedSource(SlicedSource):
         asking = self._asking
         if asking.snapshot:
             return self._sliced(known, self._all()), STATEMENTS
-        if self._bound is None and isinstance(asking.connection, Looking):
+        if self._bound is None and isinstance(asking.connection, RescansFiles):
             asking.connection.look_again(self._skipped.files())
         bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
         for warning in self._unheard(bound.warnings):

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError, Unavailable, UnitError
-from blizzard_py.connections.asking import Units, ValuesTable
 from blizzard_py.connections.drivers import connect, reader_of
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
+from blizzard_py.connections.query_spec import Units, ValuesTable
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
 from blizzard_py.slices.units.limits import enough
@@ -55,9 +55,9 @@ def _in_table(table: ValuesTable) -> Sequence[Mapping[str, str]]:
 def _rows(table: ValuesTable) -> Iterator[dict[str, Any]]:
     names = dict.fromkeys((*table.fields, *table.filters))
     fields = tuple(FieldSpec(name, "string", nullable=True) for name in names)
-    with closing(connect(table.access, Selection(table="", fields=fields))) as connection:
+    with closing(connect(table.access, ReadSelection(table="", fields=fields))) as connection:
         window = Window(up_to=connection.bound("version", 0).value)
-        tasks = connection.tasks(window, Split())
+        tasks = connection.tasks(window, WindowSplit())
     read = reader_of(table.access.driver)
     for task in tasks:
         for batch in read(table.access, task.spec, fields):

@@ -25,7 +25,7 @@ from typing import Any
 
 from blizzard_core.errors import BlizzardError, SourceError, StateError
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.connections.asking import Asking, Units
+from blizzard_py.connections.query_spec import QuerySpec, Units
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading, ReadTask, UnitSlice
 from blizzard_py.slices.units.outcomes import slice_texts
@@ -58,7 +58,7 @@ class UnitSource(SlicedSource):
 
     items = "unit"
 
-    def __init__(self, parts: SourceContext, upkeep: Upkeep, asking: Asking) -> None:
+    def __init__(self, parts: SourceContext, upkeep: Upkeep, asking: QuerySpec) -> None:
         assert asking.units is not None  # noqa: S101  # who opens it has looked
         super().__init__(parts, upkeep, asking)
         self._configured: Units = asking.units

@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from blizzard_core.errors import StateError, WatermarkError
-from blizzard_py.connections.asking import Asking
-from blizzard_py.connections.protocol import Bound
+from blizzard_py.connections.protocol import ReadBound
+from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import ReadTask, Recognition, Told, Window
 from blizzard_py.slices.compare import advanced, order
@@ -46,7 +46,7 @@ def from_stored(kept: Stored) -> dict[str, Any]:
 
 
 def planned(
-    known: ColumnState, asking: Asking, fields: Iterable[FieldSpec], bound: Bound, now: float
+    known: ColumnState, asking: QuerySpec, fields: Iterable[FieldSpec], bound: ReadBound, now: float
 ) -> StoredWindow | None:
     """The next window, None if nothing lies above the watermark yet. ``fields`` are declared.
 
@@ -95,14 +95,14 @@ def window_of(kept: StoredWindow) -> Window:
 
 
 def opened(
-    known: ColumnState, asking: Asking, kept: StoredWindow, tasks: Iterable[ReadTask]
+    known: ColumnState, asking: QuerySpec, kept: StoredWindow, tasks: Iterable[ReadTask]
 ) -> ColumnState:
     """The state with a window to be read."""
     return replace(known, names=asking.columns, window=kept, tasks=tuple(tasks), done=())
 
 
 def recognition(
-    asking: Asking,
+    asking: QuerySpec,
     fields: Iterable[FieldSpec],
     kept: StoredWindow,
     seen: Iterable[tuple[str, SeenSegment]],
@@ -123,13 +123,13 @@ def recognition(
     return Recognition()
 
 
-def told_by(asking: Asking, fields: Iterable[FieldSpec]) -> dict[str, str]:
+def told_by(asking: QuerySpec, fields: Iterable[FieldSpec]) -> dict[str, str]:
     """The columns that rows are told by as it is configured now, with what they hold."""
     held = _held_by(asking, fields)
     return {c: held[c] for c in sorted({*asking.key, *asking.columns} if asking.key else held)}
 
 
-def _held_by(asking: Asking, fields: Iterable[FieldSpec]) -> dict[str, str]:
+def _held_by(asking: QuerySpec, fields: Iterable[FieldSpec]) -> dict[str, str]:
     """All columns that are read, with what they hold."""
     undeclared = dict.fromkeys((*asking.key, *asking.columns), "")
     return undeclared | {field.name: _held(field) for field in fields}
@@ -149,7 +149,7 @@ def _told(of: SeenSegment | StoredWindow) -> Told:
 
 
 def _told_before(
-    asking: Asking, held: Mapping[str, str], seen: Iterable[tuple[str, SeenSegment]]
+    asking: QuerySpec, held: Mapping[str, str], seen: Iterable[tuple[str, SeenSegment]]
 ) -> tuple[tuple[str, Told], ...]:
     found = tuple(seen)
     for _, segment in found:

@@ -45,7 +45,7 @@ from blizzard_core.storage.protocol import Storage, order_key
 from blizzard_core.storage.s3 import S3Storage
 from blizzard_py.job import JobFile
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.source import SourceStream
+from blizzard_py.lines.source import ObjectStream
 from tests.support.azurite_server import AzuriteServer
 from tests.support.gcs_server import GcsServer
 from tests.support.memory_store import MemoryStorage
@@ -269,7 +269,7 @@ def test_azure_refuses_names_that_a_url_would_resolve(azurite: AzuriteServer, pa
         with pytest.raises(UnreadableName, match="store the file under another name"):
             action(path)
     with pytest.raises(FileFailed, match="cannot be asked for") as failed:
-        SourceStream(storage, JobFile(path, 7))
+        ObjectStream(storage, JobFile(path, 7))
     assert (failed.value.stage, failed.value.outcome) == ("read", "quarantined")
 
 

@@ -20,7 +20,7 @@ from blizzard_core.settings.document import Config
 from blizzard_py.app.wiring import computes_in_driver
 from blizzard_py.engines.lazy import LazyEngine
 from blizzard_py.engines.spark import gateway
-from blizzard_py.engines.spark.gateway import quickly_started
+from blizzard_py.engines.spark.gateway import quick_start_settings
 from blizzard_py.job import IngestJob, IngestResult, IngestSettings, Place
 
 # Runs a command line in a fresh interpreter and says what it loaded.
@@ -211,8 +211,8 @@ def test_a_driver_that_hands_out_tasks_starts_quickly_and_the_users_options_win(
 ) -> None:
     assert not computes_in_driver(config_of({}))
     mine = {"spark.driver.defaultJavaOptions": "-XX:+UseParallelGC"}
-    assert quickly_started(mine) == mine
-    told = quickly_started({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"})
+    assert quick_start_settings(mine) == mine
+    told = quick_start_settings({"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"})
     gateway._files(tmp_path, told, tmp_path)  # noqa: SLF001  # what the JVM is told, of which the last counts
     options = (tmp_path / "jvm.options").read_text().splitlines()
     assert [one for one in options if "Tiered" in one] == [

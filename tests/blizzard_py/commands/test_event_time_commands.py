@@ -20,7 +20,7 @@ from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.event_times import EventTimes
 from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path
 from blizzard_py.state.stream_state import OperatorState, Packed, SettledBatch, StreamState, settled
-from blizzard_py.streaming.remembered import Side, sides_of
+from blizzard_py.streaming.state_reader import Side, sides_of
 from tests.support.event_world import EventWorld
 
 SOURCE = ("--pipeline", "pages", "--source", "web")
@@ -256,8 +256,8 @@ def test_what_is_remembered_is_read_as_the_query_is_that_it_is_of(
         return ()
 
     monkeypatch.setattr("blizzard_py.app.event_state.local_engine", lambda *_: Mock())
-    monkeypatch.setattr("blizzard_py.streaming.packs.Packs.restore", lambda *_: None)
-    monkeypatch.setattr("blizzard_py.streaming.remembered.remembered", remembered)
+    monkeypatch.setattr("blizzard_py.streaming.state_archive.StateArchive.restore", lambda *_: None)
+    monkeypatch.setattr("blizzard_py.streaming.state_reader.read_operator_rows", remembered)
     done = run("checkpoint", "reset", config, *SOURCE, "--event-time", "--dry-run")
     assert done.exit_code == 0, done.output
     left, right = (Side("left", "web", "ts", ("id",), 6), Side("right", "app", "seen", ("id",), 4))

@@ -22,7 +22,7 @@ from blizzard_py.__main__ import main as blizzard
 from blizzard_py.commands.starter.target import Wanted, target
 from blizzard_py.commands.starter.watermark import TableFacts, proposed
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
-from blizzard_py.connections.protocol import ColumnKind, Selection, SourceColumn
+from blizzard_py.connections.protocol import ColumnKind, ReadSelection, SourceColumn
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 from tests.support.api_server import ApiServer, api_server, reply, shop
@@ -166,7 +166,7 @@ def test_a_composite_key_is_told_in_its_own_order(postgresql: PostgresqlServer) 
     base = postgresql.new_database()
     postgresql.execute("CREATE TABLE t (a int, b int, c int, PRIMARY KEY (c, a))", database=base)
     connection = PostgresqlConnection(
-        Access("postgresql", postgresql.uri(base)), Selection(table="t")
+        Access("postgresql", postgresql.uri(base)), ReadSelection(table="t")
     )
     with closing(connection):
         assert connection.key() == ["c", "a"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.connections.sql.batches import MAX_BYTES, MAX_ROWS
 from blizzard_py.reading import Access, Window
 from tests.support.database_reading import batches
@@ -66,8 +66,8 @@ def test_a_row_of_100_mb_is_read(postgresql: PostgresqlServer) -> None:
         " FROM generate_series(1, 1000) g"
     )
     access = Access("postgresql", postgresql.uri())
-    connection = PostgresqlConnection(access, Selection(query=query))
-    found = batches(access, connection.tasks(Window(), Split()))
+    connection = PostgresqlConnection(access, ReadSelection(query=query))
+    found = batches(access, connection.tasks(Window(), WindowSplit()))
     connection.close()
     sizes = {row["id"]: len(row["v"]) for batch in found for row in batch.to_pylist()}
     assert (len(sizes), sizes[500], sizes[501]) == (1000, 104857600, 5)
@@ -79,8 +79,8 @@ def test_batches_are_of_bounded_rows_and_bytes(postgresql: PostgresqlServer) -> 
         "SELECT g AS id FROM generate_series(1, 500000) g",
         "SELECT g AS id, repeat('x', 20000) AS v FROM generate_series(1, 3000) g",
     ):
-        connection = PostgresqlConnection(access, Selection(query=query))
-        for batch in batches(access, connection.tasks(Window(), Split())):
+        connection = PostgresqlConnection(access, ReadSelection(query=query))
+        for batch in batches(access, connection.tasks(Window(), WindowSplit())):
             assert batch.num_rows <= MAX_ROWS
             assert batch.nbytes <= 1.5 * MAX_BYTES
         connection.close()
@@ -94,15 +94,17 @@ def test_a_table_of_as_many_columns_as_postgresql_takes(postgresql: PostgresqlSe
         database=database,
     )  # fmt: skip
     access = Access("postgresql", postgresql.uri(database))
-    connection = PostgresqlConnection(access, Selection(table="wide"))
-    (batch,) = batches(access, connection.tasks(Window(), Split()))
+    connection = PostgresqlConnection(access, ReadSelection(table="wide"))
+    (batch,) = batches(access, connection.tasks(Window(), WindowSplit()))
     connection.close()
     assert (batch.num_columns, batch.num_rows) == (1600, 1)
 
 
 def test_an_extension_types_storage_is_kept(postgresql: PostgresqlServer) -> None:
     access = Access("postgresql", postgresql.uri())
-    connection = PostgresqlConnection(access, Selection(query="SELECT '{}'::json AS j, 1.5 AS n"))
-    (batch,) = batches(access, connection.tasks(Window(), Split()))
+    connection = PostgresqlConnection(
+        access, ReadSelection(query="SELECT '{}'::json AS j, 1.5 AS n")
+    )
+    (batch,) = batches(access, connection.tasks(Window(), WindowSplit()))
     connection.close()
     assert [str(field.type) for field in batch.schema] == ["string", "string"]

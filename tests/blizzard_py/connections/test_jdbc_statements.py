@@ -7,7 +7,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from blizzard_py.connections.jdbc.connection import JdbcConnection
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.reading import Access, Window
 
 SCHEMA = pa.schema(
@@ -35,14 +35,14 @@ class Server:
 def test_oracle_is_asked_in_its_own_words() -> None:
     server = Server()
     access = Access("jdbc", "jdbc:oracle:thin:@//db:1521/svc")
-    connection = JdbcConnection(access, Selection(table="SHOP.ORDERS", columns=("AT",)), server)
+    connection = JdbcConnection(access, ReadSelection(table="SHOP.ORDERS", columns=("AT",)), server)
     assert [c.kind for c in connection.columns()] == ["number", "time", "date", "text", "other"]
     bound = connection.bound("clock", 60)
     assert server.asked[-1] == "SELECT SYS_EXTRACT_UTC(SYSTIMESTAMP) AS now_ FROM DUAL"
     # A DATE keeps whole seconds, and this one's may still be written to.
     assert bound.value == {"AT": datetime(2024, 5, 4, 11, 58, 58)}  # noqa: DTZ001
     window = Window({}, {"AT": NOW}, {"AT": datetime(2024, 1, 1)})  # noqa: DTZ001
-    (task,) = connection.tasks(window, Split())
+    (task,) = connection.tasks(window, WindowSplit())
     (whether,) = [statement for statement in server.asked if "EXISTS" in statement]
     assert whether.startswith("SELECT CASE WHEN EXISTS (SELECT 1 FROM SHOP.ORDERS t1 WHERE ")
     assert whether.endswith(") THEN 1 ELSE 0 END AS found FROM DUAL")
@@ -53,9 +53,9 @@ def test_oracle_is_asked_in_its_own_words() -> None:
 def test_sql_server_is_asked_in_its_own_words() -> None:
     server = Server()
     access = Access("jdbc", "jdbc:sqlserver://db:1433;databaseName=shop")
-    connection = JdbcConnection(access, Selection(table="dbo.orders", columns=("N",)), server)
+    connection = JdbcConnection(access, ReadSelection(table="dbo.orders", columns=("N",)), server)
     window = Window({}, {"N": "é'"}, {})
-    (task,) = connection.tasks(window, Split())
+    (task,) = connection.tasks(window, WindowSplit())
     assert "[N] <= N'é'''" in task.where
     assert connection.default_bound == "max"
     assert any("cannot be found out over JDBC" in warning for warning in connection.warnings())

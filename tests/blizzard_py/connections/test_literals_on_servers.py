@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from blizzard_py.connections.literals import literal
 from blizzard_py.connections.mysql.session import ask as ask_mysql
-from blizzard_py.connections.postgresql.questions import Questions
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.postgresql.planning_session import PlanningSession
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.connections.sqlite.connection import SqliteConnection
 from blizzard_py.reading import Access, Window
 from tests.support.database_reading import rows_of
@@ -41,8 +41,8 @@ def comes_back(ask: Ask, dialect: str, texts: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def questions(postgresql: PostgresqlServer) -> Iterator[Questions]:
-    found = Questions(Access("postgresql", postgresql.uri()))
+def questions(postgresql: PostgresqlServer) -> Iterator[PlanningSession]:
+    found = PlanningSession(Access("postgresql", postgresql.uri()))
     yield found
     found.close()
 
@@ -50,7 +50,7 @@ def questions(postgresql: PostgresqlServer) -> Iterator[Questions]:
 @pytest.mark.promise("G-140")
 @FUZZ
 @given(texts=MANY)
-def test_postgresql_reads_text_as_it_is(questions: Questions, texts: list[str]) -> None:
+def test_postgresql_reads_text_as_it_is(questions: PlanningSession, texts: list[str]) -> None:
     def ask(statement: str) -> list[Any]:
         return list(questions.ask(statement).to_pylist()[0].values())
 
@@ -89,7 +89,7 @@ def test_postgresql_reads_backslashes_whatever_the_databases_setting(
 ) -> None:
     name = postgresql.new_database()
     postgresql.execute(f"ALTER DATABASE {name} SET standard_conforming_strings = off")
-    questions = Questions(Access("postgresql", postgresql.uri(name)))
+    questions = PlanningSession(Access("postgresql", postgresql.uri(name)))
     asked = f"SELECT {literal('a' + chr(92) + chr(39), 'postgresql')} AS v"
     assert questions.ask(asked).to_pylist() == [{"v": "a\\'"}]
     questions.close()
@@ -111,17 +111,17 @@ def test_sqlite_windows_of_any_text_hold_that_text(
 
 
 def _each_is_found(access: Access, texts: list[str]) -> None:
-    connection = SqliteConnection(access, Selection(table="t", columns=("v",)))
+    connection = SqliteConnection(access, ReadSelection(table="t", columns=("v",)))
     for text in texts:
         window = Window({"v": text}, {"v": text}, {"v": text}, inclusive=True)
-        found = rows_of(access, connection.tasks(window, Split()))
+        found = rows_of(access, connection.tasks(window, WindowSplit()))
         assert {row["v"] for row in found} == {text}
     connection.close()
 
 
 @pytest.mark.promise("G-140")
 def test_times_mean_the_same_instant_on_each_server(
-    questions: Questions, mariadb: MariadbServer
+    questions: PlanningSession, mariadb: MariadbServer
 ) -> None:
     instant = datetime(2024, 2, 29, 23, 59, 59, 999999, tzinfo=UTC)
     (row,) = questions.ask(f"SELECT {literal(instant, 'postgresql')} AS v").to_pylist()

@@ -15,9 +15,9 @@ import pytest
 
 from blizzard_core.errors import AccessDenied, BlizzardError, SourceError, Unavailable
 from blizzard_py.connections.mysql.connection import MysqlConnection
-from blizzard_py.connections.mysql.session import judge, read
-from blizzard_py.connections.protocol import Selection, Split
-from blizzard_py.connections.sql.faults import Place
+from blizzard_py.connections.mysql.session import error_translator, read
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
+from blizzard_py.connections.sql.errors import ServerLabel
 from blizzard_py.kernels.read_rows import RowFilter
 from blizzard_py.reading import Access, Recognition, Told, Window
 from tests.support.database_reading import batches, declared, everything, next_window, rows_of
@@ -83,9 +83,9 @@ def test_each_type_is_proposed_and_read_without_loss(
         f"CREATE TABLE typed ({columns})", f"INSERT INTO typed VALUES ({values})",
         "INSERT INTO typed (c0) VALUES (NULL)", database=database,
     )  # fmt: skip
-    connection = MysqlConnection(access, Selection(table="typed"))
+    connection = MysqlConnection(access, ReadSelection(table="typed"))
     proposed = {column.name: column.field.type for column in connection.columns()}
-    (batch,) = everything(access, Selection(table="typed"))
+    (batch,) = everything(access, ReadSelection(table="typed"))
     read_, nulls = batch.to_pylist()
     assert all(value is None for value in nulls.values())
     for number, (kind, _, expected, value) in enumerate(ROWS):
@@ -101,9 +101,9 @@ def test_the_declared_types_reach_parquet(
         "INSERT INTO t VALUES (1.000000000000000001, 18446744073709551615, '2024-02-29',"
         " '2024-01-01 10:00:00', x'00')", database=database,
     )  # fmt: skip
-    connection = MysqlConnection(access, Selection(table="t"))
+    connection = MysqlConnection(access, ReadSelection(table="t"))
     fields = tuple(column.field for column in connection.columns())
-    (batch,) = everything(access, Selection(table="t", fields=fields))
+    (batch,) = everything(access, ReadSelection(table="t", fields=fields))
     pq.write_table(pa.Table.from_batches([declared(batch, fields)]), tmp_path / "out.parquet")
     (row,) = duckdb.connect().sql(f"SELECT * FROM '{tmp_path}/out.parquet'").fetchall()
     assert row == (Decimal("1.000000000000000001"), Decimal(18446744073709551615),
@@ -117,13 +117,13 @@ def test_zero_dates_are_text_that_no_date_takes(
         "SET sql_mode = ''", "CREATE TABLE t (a date, b datetime, c timestamp NULL)",
         "INSERT INTO t VALUES ('0000-00-00', '2024-00-01', '0000-00-00')", database=database,
     )  # fmt: skip
-    (batch,) = everything(access, Selection(table="t"))
+    (batch,) = everything(access, ReadSelection(table="t"))
     assert batch.to_pylist() == [
         {"a": "0000-00-00", "b": "2024-00-01 00:00:00", "c": "0000-00-00 00:00:00"}
     ]
     with pytest.raises(pa.ArrowInvalid):
         batch.column(0).cast(pa.date32())
-    connection = MysqlConnection(access, Selection(table="t", columns=("a",)))
+    connection = MysqlConnection(access, ReadSelection(table="t", columns=("a",)))
     with pytest.raises(SourceError, match="holds 0000-00-00, above which nothing"):
         connection.bound("max", 0)
 
@@ -139,16 +139,16 @@ def test_windows_of_timestamps_datetimes_and_dates(
         " date(now() - interval 30 second) - interval seq day FROM seq_0_to_9", database=database,
     )  # fmt: skip
     for column, count in (("at", 9), ("plain", 9), ("day", 9)):
-        connection = MysqlConnection(access, Selection(table="t", columns=(column,)))
+        connection = MysqlConnection(access, ReadSelection(table="t", columns=(column,)))
         assert connection.default_bound == "clock"
         zoneless = any("has no zone" in warning for warning in connection.warnings())
         assert (column, zoneless) == (column, column != "at")
         window = next_window(connection, settle_secs=30)
         assert window is not None
-        rows = rows_of(access, connection.tasks(window, Split()))
+        rows = rows_of(access, connection.tasks(window, WindowSplit()))
         assert (column, sorted(row["id"] for row in rows)) == (column, list(range(1, count + 1)))
         assert next_window(connection, dict(window.up_to), settle_secs=3600) is None
-    by_time = MysqlConnection(access, Selection(table="t", columns=("at",)))
+    by_time = MysqlConnection(access, ReadSelection(table="t", columns=("at",)))
     bound = by_time.bound("settled", 30)
     assert bound.kind == "clock"
     assert "does not tell which transactions are open" in bound.warnings[0]
@@ -160,7 +160,7 @@ def test_a_server_that_may_be_a_replica_is_told(
     mariadb: MariadbServer, database: str, access: Access
 ) -> None:
     mariadb.execute("CREATE TABLE t (at timestamp(6) NULL, KEY (at))", database=database)
-    connection = MysqlConnection(access, Selection(table="t", columns=("at",)))
+    connection = MysqlConnection(access, ReadSelection(table="t", columns=("at",)))
     assert (connection.bound("clock", 60).warnings, connection.warnings()) == ((), [])
     mariadb.execute("SET GLOBAL read_only = 1")
     try:
@@ -176,16 +176,19 @@ def test_numbers_text_and_ranges(mariadb: MariadbServer, database: str, access: 
         "INSERT INTO t SELECT seq, seq / 3, concat('n', seq) FROM seq_1_to_1000",
         "INSERT INTO t VALUES (1001, NULL, NULL)", database=database,
     )  # fmt: skip
-    connection = MysqlConnection(access, Selection(table="t", columns=("id", "price", "note")))
+    connection = MysqlConnection(access, ReadSelection(table="t", columns=("id", "price", "note")))
     bound = connection.bound("max", 0)
     assert bound.value == {"id": 1001, "price": Decimal("333.3333333330"), "note": "n999"}
     window = next_window(connection)
     assert window is not None
     for by in ("", "price"):
-        tasks = connection.tasks(window, Split(by, 3))
+        tasks = connection.tasks(window, WindowSplit(by, 3))
         assert len(tasks) == 3
         assert sorted(row["id"] for row in rows_of(access, tasks)) == list(range(1, 1002))
-    assert connection.tasks(Window(up_to={"id": 0, "price": Decimal(0), "note": ""}), Split()) == ()
+    assert (
+        connection.tasks(Window(up_to={"id": 0, "price": Decimal(0), "note": ""}), WindowSplit())
+        == ()
+    )
     assert len(connection.warnings()) == 3
 
 
@@ -199,11 +202,11 @@ def test_numbers_of_64_bits_are_read_to_their_end(
     )
     most = 2**64 - 1
     for column in ("id", "flags"):
-        connection = MysqlConnection(access, Selection(table="t", columns=(column,)))
+        connection = MysqlConnection(access, ReadSelection(table="t", columns=(column,)))
         window = next_window(connection)
         assert window is not None
         assert window.up_to == {column: most}
-        (batch,) = batches(access, connection.tasks(window, Split()))
+        (batch,) = batches(access, connection.tasks(window, WindowSplit()))
         kept = RowFilter(Recognition(Told(("id",)), "at", window.up_to), MemoryStorage())
         assert kept.fresh(batch).all()
         marks = kept.marks("item", lambda data: f"{len(data)} bytes")
@@ -217,12 +220,14 @@ def test_a_query_is_wrapped_and_described(
     mariadb.execute(
         "CREATE TABLE t AS SELECT seq AS id, 1.5 AS n FROM seq_1_to_9", database=database
     )
-    selection = Selection(query="SELECT id, n FROM t # all", filter="n > 1 -- x", columns=("id",))
+    selection = ReadSelection(
+        query="SELECT id, n FROM t # all", filter="n > 1 -- x", columns=("id",)
+    )
     connection = MysqlConnection(access, selection)
     assert [column.kind for column in connection.columns()] == ["number", "number"]
     window = next_window(connection, {"id": 7})
     assert window is not None
-    rows = rows_of(access, connection.tasks(window, Split()))
+    rows = rows_of(access, connection.tasks(window, WindowSplit()))
     assert rows == [{"id": n, "n": "1.5"} for n in (7, 8, 9)]
 
 
@@ -234,11 +239,11 @@ def test_3000_columns(mariadb: MariadbServer, database: str, access: Access) -> 
             f"INSERT INTO {table} (c{first}) VALUES (1)",
             database=database,
         )
-    selection = Selection(query="SELECT * FROM one JOIN two", columns=("c0",))
+    selection = ReadSelection(query="SELECT * FROM one JOIN two", columns=("c0",))
     connection = MysqlConnection(access, selection)
     window = next_window(connection)
     assert window is not None
-    (task,) = connection.tasks(window, Split())
+    (task,) = connection.tasks(window, WindowSplit())
     assert len(task.where) < 500
     (row,) = rows_of(access, [task])
     assert (len(row), row["c0"], row["c1500"], row["c2999"]) == (3000, 1, 1, None)
@@ -261,7 +266,7 @@ def test_a_query_that_is_more_than_one_question_is_refused(
     mariadb: MariadbServer, database: str, access: Access, query: str
 ) -> None:
     mariadb.execute("CREATE TABLE t AS SELECT 1 AS id", database=database)
-    error = failed(lambda: everything(access, Selection(query=query)))
+    error = failed(lambda: everything(access, ReadSelection(query=query)))
     assert isinstance(error, SourceError)
     assert "4111111111" not in str(error)
     assert mariadb.execute("SELECT count(*) FROM t", database=database) == "1\n"
@@ -269,20 +274,20 @@ def test_a_query_that_is_more_than_one_question_is_refused(
 
 def test_what_is_not_there_is_named(mariadb: MariadbServer, database: str, access: Access) -> None:
     mariadb.execute("CREATE TABLE t (a int, b int)", database=database)
-    connection = MysqlConnection(access, Selection(table="t", columns=("c",)))
+    connection = MysqlConnection(access, ReadSelection(table="t", columns=("c",)))
     error = failed(lambda: connection.bound("max", 0))
     assert "no column 'c'; there are: a, b" in str(error)
-    missing = failed(MysqlConnection(access, Selection(table="missing")).columns)
+    missing = failed(MysqlConnection(access, ReadSelection(table="missing")).columns)
     assert isinstance(missing, SourceError)
     assert "doesn't exist" in str(missing)
-    denied = failed(MysqlConnection(access, Selection(table="mysql.user")).columns)
+    denied = failed(MysqlConnection(access, ReadSelection(table="mysql.user")).columns)
     assert isinstance(denied, AccessDenied)
 
 
 def test_a_host_that_is_gone_is_waited_for_at_once(access: Access) -> None:
     del access
     gone = Access("mysql", f"mysql://u:hunter22@127.0.0.1:{free_port()}/shop")
-    error = failed(MysqlConnection(gone, Selection(table="t")).columns)
+    error = failed(MysqlConnection(gone, ReadSelection(table="t")).columns)
     assert isinstance(error, Unavailable)
     assert "hunter22" not in str(error)
 
@@ -310,7 +315,7 @@ def test_a_host_that_is_gone_is_waited_for_at_once(access: Access) -> None:
     ],
 )
 def test_errors_are_told_by_their_numbers(text: str, kind: type[BlizzardError], told: str) -> None:
-    error = judge(Place("mysql://db/shop"))(RuntimeError(text))
+    error = error_translator(ServerLabel("mysql://db/shop"))(RuntimeError(text))
     assert isinstance(error, kind)
     assert told in str(error)
     assert "1999" not in str(error)
@@ -323,8 +328,8 @@ def test_a_server_that_is_cut_off_while_a_task_reads_fails_it_for_now(
         "CREATE TABLE t AS SELECT seq AS id, repeat('x', 500) AS v FROM seq_1_to_300000",
         database=database,
     )
-    connection = MysqlConnection(access, Selection(table="t"))
-    (task,) = connection.tasks(Window(), Split())
+    connection = MysqlConnection(access, ReadSelection(table="t"))
+    (task,) = connection.tasks(Window(), WindowSplit())
     reading = read(access, task.spec, ())
     seen = len(next(reading))
     ids = mariadb.execute(
@@ -344,7 +349,7 @@ def test_sessions_are_named_and_read_only(mariadb: MariadbServer, access: Access
         " CAST(@@session.max_statement_time AS SIGNED) AS ends, (SELECT info FROM"
         " information_schema.processlist WHERE id = connection_id()) AS told"
     )
-    (batch,) = everything(access, Selection(query=query))
+    (batch,) = everything(access, ReadSelection(query=query))
     (row,) = batch.to_pylist()
     assert (row["locked"], row["zone"], row["ends"]) == (1, "+00:00", 21600)
     assert "/* blizzard reads */" in row["told"]

@@ -9,7 +9,7 @@ import pytest
 
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 from tests.support.database_reading import everything, next_window, rows_of, window_above
@@ -46,13 +46,13 @@ def access(postgresql: PostgresqlServer) -> Access:
 
 
 def test_windows_are_planned_and_read(access: Access) -> None:
-    connection = PostgresqlConnection(access, Selection(table="orders", columns=("at",)))
+    connection = PostgresqlConnection(access, ReadSelection(table="orders", columns=("at",)))
     assert connection.default_bound == "settled"
     bound = connection.bound("settled", 0)
     assert (bound.kind, bound.held_by) == ("settled", None)
     window = next_window(connection)
     assert window is not None
-    tasks = connection.tasks(window, Split("", 3))
+    tasks = connection.tasks(window, WindowSplit("", 3))
     assert not any("ctid" in task.where for task in tasks)
     with connection.hold(access) as held:
         assert held.session == ""
@@ -66,34 +66,34 @@ def test_windows_are_planned_and_read(access: Access) -> None:
         "o": 4294967295, "big": 1, "note": "é", "raw": b"\0", "yes": True, "f": 0.1,
         "span": "1 day",
     }  # fmt: skip
-    assert connection.tasks(window_above(window), Split()) == ()
+    assert connection.tasks(window_above(window), WindowSplit()) == ()
     assert connection.bound("max", 0).value["at"].isoformat() == "2024-01-01T00:16:40+00:00"
 
 
 def test_the_fields_of_a_query_have_to_be_declared(access: Access) -> None:
     fields = (FieldSpec("price", "decimal", nullable=True, precision=30, scale=20),)
-    selection = Selection(query="SELECT * FROM orders WHERE id = 1", fields=fields)
+    selection = ReadSelection(query="SELECT * FROM orders WHERE id = 1", fields=fields)
     (batch,) = everything(access, selection)
     assert batch.to_pylist() == [{"price": "1.50000000000000000000"}]
     with pytest.raises(SourceError, match="cannot be found out without ADBC; declare them"):
-        everything(access, Selection(query="SELECT * FROM orders"))
+        everything(access, ReadSelection(query="SELECT * FROM orders"))
 
 
 def test_a_shared_snapshot_is_refused(access: Access) -> None:
-    connection = PostgresqlConnection(access, Selection(table="orders", columns=("at",)))
+    connection = PostgresqlConnection(access, ReadSelection(table="orders", columns=("at",)))
     window = next_window(connection)
     assert window is not None
-    tasks = connection.tasks(window, Split())
+    tasks = connection.tasks(window, WindowSplit())
     with pytest.raises(SourceError, match="a shared snapshot needs ADBC"):
         rows_of(Access(access.driver, access.uri, session="00000003-1"), tasks)
 
 
 def test_faults_are_told_likewise(access: Access) -> None:
-    missing = PostgresqlConnection(access, Selection(table="missing"))
+    missing = PostgresqlConnection(access, ReadSelection(table="missing"))
     with pytest.raises(SourceError, match="does not exist") as caught:
         missing.columns()
     assert caught.value.__context__ is None
     gone = Access("postgresql", f"postgresql://u:hunter22@127.0.0.1:{free_port()}/x")
     with pytest.raises(Unavailable) as refused:
-        PostgresqlConnection(gone, Selection(table="orders")).columns()
+        PostgresqlConnection(gone, ReadSelection(table="orders")).columns()
     assert "hunter22" not in str(refused.value)

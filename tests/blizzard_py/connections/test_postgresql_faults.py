@@ -17,13 +17,13 @@ from blizzard_core.errors import (
 from blizzard_py.connections import drivers
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
 from blizzard_py.connections.postgresql.reader import read
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.reading import Access, Window
 from tests.support.database_reading import everything, next_window, rows_of
 from tests.support.own_process import free_port
 from tests.support.postgresql_server import PASSWORD, PostgresqlServer
 
-ORDERS = Selection(table="orders", columns=("id",))
+ORDERS = ReadSelection(table="orders", columns=("id",))
 
 
 @pytest.fixture
@@ -69,10 +69,12 @@ def test_a_wrong_password_waits_and_is_not_shown(postgresql: PostgresqlServer) -
 def test_a_password_among_the_options_comes_before_the_uris(postgresql: PostgresqlServer) -> None:
     uri = f"postgresql://127.0.0.1:{postgresql.port}/postgres"
     options = {"user": "postgres", "password": PASSWORD}
-    (batch,) = everything(Access("postgresql", uri, options), Selection(query="SELECT 1 AS one"))
+    (batch,) = everything(
+        Access("postgresql", uri, options), ReadSelection(query="SELECT 1 AS one")
+    )
     assert batch.to_pylist() == [{"one": 1}]
     wrong = Access("postgresql", uri, {**options, "password": "it's\\no"})
-    error = failed(lambda: everything(wrong, Selection(query="SELECT 1 AS one")), "it's")
+    error = failed(lambda: everything(wrong, ReadSelection(query="SELECT 1 AS one")), "it's")
     assert isinstance(error, AccessDenied)
 
 
@@ -135,7 +137,7 @@ def test_a_server_that_restarts_while_a_task_reads_fails_it_for_now(
     postgresql: PostgresqlServer, database: str, orders: PostgresqlConnection, *, held: bool
 ) -> None:
     access = Access("postgresql", postgresql.uri(database))
-    (task,) = orders.tasks(Window(up_to={"id": 10**6}), Split())
+    (task,) = orders.tasks(Window(up_to={"id": 10**6}), WindowSplit())
     hold = orders.hold(access)
     reading = read(hold.__enter__() if held else access, task.spec, ())
     assert len(next(reading))
@@ -154,7 +156,7 @@ def test_a_server_that_restarts_while_a_task_reads_fails_it_for_now(
 def test_a_reader_that_is_given_up_lets_go_of_the_server(
     postgresql: PostgresqlServer, database: str, orders: PostgresqlConnection
 ) -> None:
-    (task,) = orders.tasks(Window(up_to={"id": 10**6}), Split())
+    (task,) = orders.tasks(Window(up_to={"id": 10**6}), WindowSplit())
     reading = read(Access("postgresql", postgresql.uri(database)), task.spec, ())
     next(reading)
     reading.close()  # type: ignore[attr-defined]  # it is a generator
@@ -167,7 +169,7 @@ def test_a_reader_that_is_given_up_lets_go_of_the_server(
 
 def test_statements_are_ended_when_they_take_too_long(postgresql: PostgresqlServer) -> None:
     access = Access("postgresql", postgresql.uri(), {"statement_timeout_secs": 0.2})
-    slow = Selection(query="SELECT pg_sleep(30)::text AS slept FROM generate_series(1, 9)")
+    slow = ReadSelection(query="SELECT pg_sleep(30)::text AS slept FROM generate_series(1, 9)")
     error = failed(lambda: everything(access, slow))
     assert isinstance(error, Unavailable)
     assert "statement timeout" in str(error)
@@ -180,9 +182,9 @@ def test_sessions_are_named_and_read_only(postgresql: PostgresqlServer) -> None:
         " current_setting('transaction_read_only') AS locked,"
         " current_setting('statement_timeout') AS ends"
     )
-    (batch,) = everything(access, Selection(query=query))
+    (batch,) = everything(access, ReadSelection(query=query))
     assert batch.to_pylist() == [{"name": "blizzard reads", "locked": "on", "ends": "6h"}]
-    writes = Selection(query="SELECT nextval('numbers') AS n")
+    writes = ReadSelection(query="SELECT nextval('numbers') AS n")
     postgresql.execute("CREATE SEQUENCE IF NOT EXISTS numbers")
     error = failed(lambda: everything(access, writes))
     assert isinstance(error, SourceError)
@@ -207,7 +209,7 @@ def test_a_query_that_is_more_than_one_question_is_refused(
     postgresql: PostgresqlServer, database: str, query: str
 ) -> None:
     access = Access("postgresql", postgresql.uri(database))
-    error = failed(lambda: everything(access, Selection(query=query)), PASSWORD)
+    error = failed(lambda: everything(access, ReadSelection(query=query)), PASSWORD)
     assert isinstance(error, SourceError)
     assert postgresql.rows("SELECT count(*) FROM orders", database) == [(50000,)]
 
@@ -216,13 +218,17 @@ def test_a_comment_at_the_end_of_query_and_filter_swallows_nothing(
     postgresql: PostgresqlServer, database: str
 ) -> None:
     access = Access("postgresql", postgresql.uri(database))
-    selection = Selection(
+    selection = ReadSelection(
         query="SELECT id FROM orders -- all", filter="id < 3 OR id = 5 -- few", columns=("id",)
     )
     connection = PostgresqlConnection(access, selection)
     window = next_window(connection, {"id": 1})
     assert window is not None
-    assert {row["id"] for row in rows_of(access, connection.tasks(window, Split()))} == {1, 2, 5}
+    assert {row["id"] for row in rows_of(access, connection.tasks(window, WindowSplit()))} == {
+        1,
+        2,
+        5,
+    }
     connection.close()
 
 
@@ -230,7 +236,7 @@ def test_a_missing_column_names_those_there_are(
     postgresql: PostgresqlServer, database: str
 ) -> None:
     access = Access("postgresql", postgresql.uri(database))
-    connection = PostgresqlConnection(access, Selection(table="orders", columns=("changed",)))
+    connection = PostgresqlConnection(access, ReadSelection(table="orders", columns=("changed",)))
     error = failed(lambda: connection.bound("max", 0))
     assert isinstance(error, SourceError)
     assert "no column 'changed'; there are: id, note" in str(error)
@@ -242,21 +248,21 @@ def test_a_column_that_disappears_or_changes_its_type_stops(
 ) -> None:
     window = next_window(orders, {"id": 10})
     assert window is not None
-    assert orders.tasks(window, Split())
+    assert orders.tasks(window, WindowSplit())
     postgresql.execute("ALTER TABLE orders ALTER id TYPE text", database=database)
-    error = failed(lambda: orders.tasks(window, Split()))
+    error = failed(lambda: orders.tasks(window, WindowSplit()))
     assert isinstance(error, SourceError)
     assert "column id is text now, and the stored watermark is a number" in str(error)
     assert "checkpoint set" in str(error)
     postgresql.execute("ALTER TABLE orders RENAME id TO number", database=database)
-    error = failed(lambda: orders.tasks(window, Split()))
+    error = failed(lambda: orders.tasks(window, WindowSplit()))
     assert "no column 'id'; there are: number, note" in str(error)
 
 
 def test_a_column_without_an_order_is_refused(postgresql: PostgresqlServer, database: str) -> None:
     postgresql.execute("ALTER TABLE orders ADD extra json", database=database)
     access = Access("postgresql", postgresql.uri(database))
-    connection = PostgresqlConnection(access, Selection(table="orders", columns=("extra",)))
+    connection = PostgresqlConnection(access, ReadSelection(table="orders", columns=("extra",)))
     error = failed(lambda: connection.default_bound)
     assert "column extra is json, which has no order to read by; there are: id, note" in str(error)
     connection.close()
@@ -267,7 +273,7 @@ def test_no_index_is_a_warning_with_its_cost(
 ) -> None:
     assert orders.warnings() == []
     access = Access("postgresql", postgresql.uri(database))
-    connection = PostgresqlConnection(access, Selection(table="orders", columns=("note",)))
+    connection = PostgresqlConnection(access, ReadSelection(table="orders", columns=("note",)))
     (warning,) = connection.warnings()
     assert "no index gives the order of note" in warning
     assert "EXPLAIN: " in warning
@@ -277,7 +283,7 @@ def test_no_index_is_a_warning_with_its_cost(
 def test_a_value_that_does_not_convert_is_not_shown(postgresql: PostgresqlServer) -> None:
     access = Access("postgresql", postgresql.uri())
     query = "SELECT v::int AS n FROM (VALUES ('1'), ('card 4111')) x(v)"
-    error = failed(lambda: everything(access, Selection(query=query)), "4111")
+    error = failed(lambda: everything(access, ReadSelection(query=query)), "4111")
     assert isinstance(error, SourceError)
     assert "invalid input syntax for type integer" in str(error)
 
@@ -290,18 +296,18 @@ def test_what_may_not_be_read_waits_and_what_is_not_there_stops(
     access = Access("postgresql", postgresql.uri(database, role, "first-one"))
     connection = PostgresqlConnection(access, ORDERS)
     assert isinstance(failed(lambda: connection.bound("max", 0)), AccessDenied)
-    missing = PostgresqlConnection(access, Selection(table="public.missing"))
+    missing = PostgresqlConnection(access, ReadSelection(table="public.missing"))
     error = failed(missing.columns)
     assert isinstance(error, SourceError)
     assert 'relation "public.missing" does not exist' in str(error)
-    bad = failed(lambda: PostgresqlConnection(access, Selection(table="orders; DROP")))
+    bad = failed(lambda: PostgresqlConnection(access, ReadSelection(table="orders; DROP")))
     assert "no table's name" in str(bad)
     connection.close()
     missing.close()
 
 
 def test_a_missing_driver_is_named_with_its_command() -> None:
-    error = failed(lambda: drivers.driver("adbc_driver_nothing.dbapi", "postgresql"))
+    error = failed(lambda: drivers.driver_module("adbc_driver_nothing.dbapi", "postgresql"))
     assert isinstance(error, ConfigError)
     assert "pip install 'blizzard-penguin[postgresql]'" in str(error)
-    assert not drivers.installed("adbc_driver_nothing")
+    assert not drivers.is_installed("adbc_driver_nothing")

@@ -14,7 +14,7 @@ import pytest
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.reading import Access
 from tests.support.database_reading import declared, everything
 from tests.support.postgresql_server import PostgresqlServer
@@ -103,7 +103,9 @@ def typed(postgresql: PostgresqlServer) -> Access:
 @pytest.mark.parametrize("source", ["table", "query"])
 def test_each_type_is_proposed_and_read_without_loss(typed: Access, source: str) -> None:
     selection = (
-        Selection(table="typed") if source == "table" else Selection(query="SELECT * FROM typed")
+        ReadSelection(table="typed")
+        if source == "table"
+        else ReadSelection(query="SELECT * FROM typed")
     )
     connection = PostgresqlConnection(typed, selection)
     proposed = {column.name: column.field.type for column in connection.columns()}
@@ -119,10 +121,10 @@ def test_each_type_is_proposed_and_read_without_loss(typed: Access, source: str)
 
 
 def test_the_declared_types_reach_parquet(typed: Access, tmp_path: Path) -> None:
-    connection = PostgresqlConnection(typed, Selection(table="typed"))
+    connection = PostgresqlConnection(typed, ReadSelection(table="typed"))
     fields = [c.field for c in connection.columns() if c.field.type != "list"]
     connection.close()
-    (batch,) = everything(typed, Selection(table="typed", fields=tuple(fields)))
+    (batch,) = everything(typed, ReadSelection(table="typed", fields=tuple(fields)))
     pq.write_table(pa.Table.from_batches([declared(batch, fields)]), tmp_path / "out.parquet")
     (row, _) = (
         duckdb.connect().sql(f"SELECT c6, c7, c10, c39 FROM '{tmp_path}/out.parquet'").fetchall()
@@ -151,7 +153,7 @@ def test_a_time_that_nobody_can_hold_is_text_beside_good_ones(
 ) -> None:
     access = Access("postgresql", postgresql.uri())
     query = f"SELECT v::{kind} FROM (VALUES ('2024-01-02'), (null), ('{value}')) x(v)"
-    plain, odd = everything(access, Selection(query=query))
+    plain, odd = everything(access, ReadSelection(query=query))
     zoned = pa.timestamp("us", tz="UTC") if kind == "timestamptz" else pa.timestamp("us")
     # The others are as they would be without it: so are their digests.
     assert plain.schema.types == [pa.date32() if kind == "date" else zoned]
@@ -164,21 +166,21 @@ def test_a_time_that_nobody_can_hold_is_text_beside_good_ones(
 
 def test_nan_is_text_that_no_decimal_takes(postgresql: PostgresqlServer) -> None:
     access = Access("postgresql", postgresql.uri())
-    (batch,) = everything(access, Selection(query="SELECT 'NaN'::numeric AS n"))
+    (batch,) = everything(access, ReadSelection(query="SELECT 'NaN'::numeric AS n"))
     with pytest.raises(pa.ArrowInvalid):
         batch.column(0).cast(pa.decimal128(10, 2))
 
 
 def test_text_of_another_encoding_is_utf8(postgresql: PostgresqlServer) -> None:
     access = _encoded(postgresql, "LATIN1", "convert_from('\\xe9', 'LATIN1')")
-    (batch,) = everything(access, Selection(table="t"))
+    (batch,) = everything(access, ReadSelection(table="t"))
     assert batch.column(0).to_pylist() == ["a", "é"]
 
 
 def test_text_that_has_no_encoding_is_refused(postgresql: PostgresqlServer) -> None:
     access = _encoded(postgresql, "SQL_ASCII", "E'\\xe9'")
     with pytest.raises(SourceError, match="invalid byte sequence"):
-        everything(access, Selection(table="t"))
+        everything(access, ReadSelection(table="t"))
 
 
 def _encoded(postgresql: PostgresqlServer, encoding: str, text: str) -> Access:

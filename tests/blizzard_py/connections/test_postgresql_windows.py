@@ -12,13 +12,13 @@ import pytest
 
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
-from blizzard_py.connections.postgresql.questions import Questions
-from blizzard_py.connections.protocol import Bound, Selection, Split
+from blizzard_py.connections.postgresql.planning_session import PlanningSession
+from blizzard_py.connections.protocol import ReadBound, ReadSelection, WindowSplit
 from blizzard_py.reading import Access
 from tests.support.database_reading import next_window, rows_of
 from tests.support.postgresql_server import PASSWORD, PostgresqlServer, standby_of
 
-ORDERS = Selection(table="orders", columns=("updated_at",))
+ORDERS = ReadSelection(table="orders", columns=("updated_at",))
 
 
 @pytest.fixture
@@ -67,13 +67,16 @@ def test_settled_ends_below_the_oldest_open_transaction(
         assert bound.held_by.startswith(f"pid {pid}, transaction since {began:%Y-%m-%dT%H:%M:%S}")
         window = next_window(orders)
         assert window is not None
-        first = rows_of(access, orders.tasks(window, Split()))
+        first = rows_of(access, orders.tasks(window, WindowSplit()))
         assert len(first) == 1000
         cursor.execute("INSERT INTO orders VALUES (2000)")
         cursor.execute("COMMIT")
     again = next_window(orders, dict(window.up_to))
     assert again is not None
-    assert {row["id"] for row in rows_of(access, orders.tasks(again, Split()))} == {2000, 2001}
+    assert {row["id"] for row in rows_of(access, orders.tasks(again, WindowSplit()))} == {
+        2000,
+        2001,
+    }
     assert orders.bound("settled", 0).held_by is None
 
 
@@ -100,12 +103,12 @@ def test_a_prepared_transaction_holds_the_bound_from_its_beginning(
         assert orders.bound("settled", 0).value == bound.value
         window = next_window(orders)
         assert window is not None
-        first = rows_of(access, orders.tasks(window, Split()))
+        first = rows_of(access, orders.tasks(window, WindowSplit()))
     finally:
         run(postgresql, access, "COMMIT PREPARED 'two phases'")
     again = next_window(orders, dict(window.up_to))
     assert again is not None
-    read = first + rows_of(access, orders.tasks(again, Split()))
+    read = first + rows_of(access, orders.tasks(again, WindowSplit()))
     assert sorted(row["id"] for row in read if row["id"] >= 3000) == [3000, 3001]
 
 
@@ -124,7 +127,7 @@ def test_transactions_of_one_message_come_once_though_all_have_its_time(
     while going:
         going = sent.is_alive()
         window = next_window(orders, watermark)
-        tasks = orders.tasks(window, Split()) if window else ()
+        tasks = orders.tasks(window, WindowSplit()) if window else ()
         if window and tasks:
             read += [row["id"] for row in rows_of(access, tasks)]
             watermark = dict(window.up_to)
@@ -189,7 +192,7 @@ def test_a_foreign_tables_transactions_are_not_seen_here(
         "CREATE SERVER files FOREIGN DATA WRAPPER file_fdw",
         "CREATE FOREIGN TABLE far (id int, updated_at timestamptz) SERVER files"
         " OPTIONS (filename '/dev/null')")  # fmt: skip
-    far = PostgresqlConnection(access, Selection(table="far", columns=("updated_at",)))
+    far = PostgresqlConnection(access, ReadSelection(table="far", columns=("updated_at",)))
     bound = far.bound("settled", 60)
     assert (bound.kind, "foreign table" in bound.warnings[0]) == ("clock", True)
     far.close()
@@ -227,7 +230,7 @@ def test_who_sees_no_transactions_gets_the_clock_and_a_warning(
 
 @pytest.mark.parametrize("column", ["updated_at", "plain", "second", "day"])
 def test_bounds_of_a_clock_end_with_the_last_full_tick(access: Access, column: str) -> None:
-    connection = PostgresqlConnection(access, Selection(table="orders", columns=(column,)))
+    connection = PostgresqlConnection(access, ReadSelection(table="orders", columns=(column,)))
     value = connection.bound("clock", 0).value[column]
     connection.close()
     now = datetime.now(UTC)
@@ -244,11 +247,11 @@ def test_bounds_of_a_clock_end_with_the_last_full_tick(access: Access, column: s
 def test_max_is_the_highest_value_and_nothing_for_an_empty_table(
     postgresql: PostgresqlServer, access: Access
 ) -> None:
-    both = PostgresqlConnection(access, Selection(table="orders", columns=("id", "note")))
+    both = PostgresqlConnection(access, ReadSelection(table="orders", columns=("id", "note")))
     assert both.default_bound == "max"
     assert both.bound("max", 0).value == {"id": 1000, "note": "n999"}
     run(postgresql, access, "TRUNCATE orders")
-    assert both.bound("max", 0) == Bound("max")
+    assert both.bound("max", 0) == ReadBound("max")
     both.close()
 
 
@@ -257,7 +260,7 @@ def test_text_that_an_extension_brings_is_a_watermark(
 ) -> None:
     run(postgresql, access, "CREATE EXTENSION citext", "CREATE TABLE named (code citext)",
         "INSERT INTO named VALUES ('a'), ('B')")  # fmt: skip
-    connection = PostgresqlConnection(access, Selection(table="named", columns=("code",)))
+    connection = PostgresqlConnection(access, ReadSelection(table="named", columns=("code",)))
     assert connection.bound("max", 0).value == {"code": "B"}
     connection.close()
 
@@ -273,11 +276,11 @@ def test_an_infinite_watermark_is_refused(postgresql: PostgresqlServer, access: 
 @pytest.mark.promise("G-137")
 @pytest.mark.parametrize(
     ("split", "count"),
-    [(Split(), 1), (Split("", 3), 3), (Split("id", 4), 4), (Split("updated_at", 5), 5),
-     (Split("plain", 4), 1)],
+    [(WindowSplit(), 1), (WindowSplit("", 3), 3), (WindowSplit("id", 4), 4),
+     (WindowSplit("updated_at", 5), 5), (WindowSplit("plain", 4), 1)],
 )  # fmt: skip
 def test_tasks_of_one_snapshot_read_every_row_once(
-    postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection, split: Split,
+    postgresql: PostgresqlServer, access: Access, orders: PostgresqlConnection, split: WindowSplit,
     count: int,
 ) -> None:  # fmt: skip
     run(postgresql, access, "INSERT INTO orders (id, updated_at) VALUES (5000, NULL)")
@@ -300,15 +303,15 @@ def test_pages_are_cut_for_first_reads_of_plain_tables_only(
 ) -> None:
     window = next_window(orders)
     assert window is not None
-    assert all("ctid" in task.where for task in orders.tasks(window, Split("", 3)))
+    assert all("ctid" in task.where for task in orders.tasks(window, WindowSplit("", 3)))
     after = next_window(orders, {"updated_at": datetime(2024, 1, 1, tzinfo=UTC)})
     assert after is not None
-    later = orders.tasks(after, Split("", 3))
+    later = orders.tasks(after, WindowSplit("", 3))
     assert len(later) == 3
     assert not any("ctid" in task.where for task in later)
     run(postgresql, access, "CREATE VIEW seen AS SELECT * FROM orders")
-    view = PostgresqlConnection(access, Selection(table="seen", columns=("updated_at",)))
-    assert not any("ctid" in task.where for task in view.tasks(window, Split("", 3)))
+    view = PostgresqlConnection(access, ReadSelection(table="seen", columns=("updated_at",)))
+    assert not any("ctid" in task.where for task in view.tasks(window, WindowSplit("", 3)))
     assert any("is a view" in warning for warning in view.warnings())
     view.close()
 
@@ -317,7 +320,7 @@ def test_what_would_be_missed_is_told_beforehand(
     postgresql: PostgresqlServer, access: Access
 ) -> None:
     run(postgresql, access, "CREATE MATERIALIZED VIEW seen AS SELECT day, updated_at FROM orders")
-    connection = PostgresqlConnection(access, Selection(table="seen", columns=("day",)))
+    connection = PostgresqlConnection(access, ReadSelection(table="seen", columns=("day",)))
     told = list(connection.warnings())
     connection.close()
     assert any("a refresh brings rows with times of before" in warning for warning in told)
@@ -328,7 +331,7 @@ def test_what_would_be_missed_is_told_beforehand(
 def test_a_snapshot_that_died_fails_for_now(access: Access, orders: PostgresqlConnection) -> None:
     window = next_window(orders)
     assert window is not None
-    tasks = orders.tasks(window, Split())
+    tasks = orders.tasks(window, WindowSplit())
     with orders.hold(access) as held:
         assert len(rows_of(held, tasks)) == 1000
     with pytest.raises(Unavailable):
@@ -342,10 +345,10 @@ def test_a_table_that_is_rewritten_before_its_reading_is_not_taken_for_empty(
 ) -> None:
     run(postgresql, access, "CREATE VIEW seen AS SELECT id, updated_at FROM orders",
         "CREATE TABLE other (id int)")  # fmt: skip
-    connection = PostgresqlConnection(access, Selection(table=table, columns=("updated_at",)))
+    connection = PostgresqlConnection(access, ReadSelection(table=table, columns=("updated_at",)))
     window = next_window(connection)
     assert window is not None
-    tasks = connection.tasks(window, Split("id", 2))
+    tasks = connection.tasks(window, WindowSplit("id", 2))
     with connection.hold(access) as held:
         run(postgresql, access, "ALTER TABLE orders ALTER note TYPE varchar USING note || 'x'",
             "ALTER TABLE orders ALTER second TYPE timestamptz(1)", "TRUNCATE other")  # fmt: skip
@@ -366,18 +369,18 @@ def test_a_poll_without_rows_costs_two_statements(
 ) -> None:
     window = next_window(orders)
     assert window is not None
-    orders.tasks(window, Split())
+    orders.tasks(window, WindowSplit())
     asked: list[str] = []
-    ask = Questions.ask
+    ask = PlanningSession.ask
 
-    def noted(self: Questions, statement: str) -> Any:
+    def noted(self: PlanningSession, statement: str) -> Any:
         asked.append(statement)
         return ask(self, statement)
 
-    monkeypatch.setattr(Questions, "ask", noted)
+    monkeypatch.setattr(PlanningSession, "ask", noted)
     again = next_window(orders, dict(window.up_to))
     assert again is not None
-    assert orders.tasks(again, Split()) == ()
+    assert orders.tasks(again, WindowSplit()) == ()
     assert len(asked) == 2
     run(postgresql, access, "SELECT 1")
 
@@ -389,24 +392,26 @@ def test_rows_of_two_columns_are_read_once_and_nulls_with_the_first_window(
     run(postgresql, access, "TRUNCATE orders",
         "INSERT INTO orders (id, updated_at, plain) VALUES (1, '2024-01-01', NULL),"
         " (2, NULL, '2024-01-02'), (3, NULL, NULL), (4, '2024-01-01', '2999-01-01')")  # fmt: skip
-    both = PostgresqlConnection(access, Selection(table="orders", columns=("updated_at", "plain")))
+    both = PostgresqlConnection(
+        access, ReadSelection(table="orders", columns=("updated_at", "plain"))
+    )
     window = next_window(both)
     assert window is not None
     # The fourth is beyond the window in one column: it is read when that comes.
-    assert {r["id"] for r in rows_of(access, both.tasks(window, Split()))} == {1, 2, 3}
+    assert {r["id"] for r in rows_of(access, both.tasks(window, WindowSplit()))} == {1, 2, 3}
     both.close()
 
 
 def test_nulls_that_must_not_be_stop(postgresql: PostgresqlServer, access: Access) -> None:
     strict = PostgresqlConnection(
-        access, Selection(table="orders", columns=("updated_at",), nulls="fail")
+        access, ReadSelection(table="orders", columns=("updated_at",), nulls="fail")
     )
     window = next_window(strict)
     assert window is not None
-    assert strict.tasks(window, Split())
+    assert strict.tasks(window, WindowSplit())
     run(postgresql, access, "INSERT INTO orders (id, updated_at) VALUES (9000, NULL)")
     with pytest.raises(SourceError, match="no value in updated_at"):
-        strict.tasks(window, Split())
+        strict.tasks(window, WindowSplit())
     strict.close()
 
 
@@ -415,10 +420,10 @@ def test_a_column_with_capitals_is_that_column(
 ) -> None:
     run(postgresql, access, 'CREATE TABLE mixed ("updatedAt" timestamptz, "a ""b" int)',
         "INSERT INTO mixed VALUES ('2024-01-01', 1)")  # fmt: skip
-    mixed = PostgresqlConnection(access, Selection(table="mixed", columns=("updatedAt",)))
+    mixed = PostgresqlConnection(access, ReadSelection(table="mixed", columns=("updatedAt",)))
     window = next_window(mixed)
     assert window is not None
-    assert rows_of(access, mixed.tasks(window, Split()))[0]['a "b'] == 1
+    assert rows_of(access, mixed.tasks(window, WindowSplit()))[0]['a "b'] == 1
     mixed.close()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import ConfigError, SourceError
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.connections.sql.address import address
 from blizzard_py.connections.sql.connection import cuts
 from blizzard_py.connections.sql.statements import (
@@ -56,13 +56,13 @@ def test_other_filters_are_left_alone(text: str, dialect: str) -> None:
 
 @pytest.mark.parametrize("name", ["orders", "public.orders", 'shop."My Table"', "`a b`", "[a b].c"])
 def test_names_of_tables_stand_as_they_are_given(name: str) -> None:
-    assert relation(Selection(table=name)) == f"{name} t1"
+    assert relation(ReadSelection(table=name)) == f"{name} t1"
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a;b", "a--", "(SELECT 1)", 'a".b', "a.b.c.d"])
 def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(SourceError, match="no table's name"):
-        relation(Selection(table=name))
+        relation(ReadSelection(table=name))
 
 
 def test_names_of_columns_are_quoted_by_dialect() -> None:
@@ -75,13 +75,13 @@ def test_names_of_columns_are_quoted_by_dialect() -> None:
 
 
 def test_a_window_without_columns_is_everything_and_the_filter_stays() -> None:
-    assert within(Window(), Selection(table="t"), "") == TRUE
-    assert within(Window(), Selection(table="t", filter="a = 1"), "") == "(a = 1)"
+    assert within(Window(), ReadSelection(table="t"), "") == TRUE
+    assert within(Window(), ReadSelection(table="t", filter="a = 1"), "") == "(a = 1)"
 
 
 def test_a_watermark_column_has_a_plain_name() -> None:
     with pytest.raises(SourceError, match="cannot be a watermark column"):
-        within(Window(up_to={"a b": 1}), Selection(table="t", columns=("a b",)), "")
+        within(Window(up_to={"a b": 1}), ReadSelection(table="t", columns=("a b",)), "")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_uris_are_taken_apart() -> None:
     assert (found.user, found.password, found.database) == ("u@x", "p:w", "db x")
     assert found.settings == {"sslmode": "require"}
     assert "p:w" not in repr(found)
-    assert found.place.name == "postgresql://one:1,::1:2,two/db x"
+    assert found.label.name == "postgresql://one:1,::1:2,two/db x"
 
 
 @pytest.mark.parametrize("uri", ["", "shop", "postgresql:/x", "postgresql://h:12x/db"])

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from blizzard_core.errors import BlizzardError, SourceError, Unavailable
-from blizzard_py.connections.protocol import Bound, Selection, Split
+from blizzard_py.connections.protocol import ReadBound, ReadSelection, WindowSplit
 from blizzard_py.connections.sqlite.clock import same_form, until
 from blizzard_py.connections.sqlite.connection import SqliteConnection
 from blizzard_py.connections.sqlite.session import path_of
@@ -52,7 +52,7 @@ def insert(file: sqlite3.Connection, statement: str, rows: Iterable[tuple[Any, .
 def column(file: sqlite3.Connection, access: Access, kind: str, *values: Any) -> pa.RecordBatch:
     file.execute(f"CREATE TABLE t (v {kind})")
     insert(file, "INSERT INTO t VALUES (?)", [(value,) for value in values])
-    (batch,) = everything(access, Selection(table="t"))
+    (batch,) = everything(access, ReadSelection(table="t"))
     return batch
 
 
@@ -82,7 +82,7 @@ def test_each_declared_type_is_read_as_it_is_stored(
 ) -> None:
     batch = column(file, access, kind, value, None)
     assert batch.column(0).to_pylist() == [read, None]
-    connection = SqliteConnection(access, Selection(table="t"))
+    connection = SqliteConnection(access, ReadSelection(table="t"))
     assert connection.columns()[0].field.type == proposed
     connection.close()
 
@@ -111,7 +111,7 @@ def test_a_value_of_another_class_is_told_wherever_it_stands(
     insert(file, "INSERT INTO t VALUES (?)", [(value,) for value in values])
     found = [
         value
-        for batch in everything(access, Selection(table="t"))
+        for batch in everything(access, ReadSelection(table="t"))
         for value in batch.column(0).to_pylist()
     ]
     assert len(found) == 10_000
@@ -126,7 +126,7 @@ def test_text_that_is_no_utf8_is_told_like_any_other_misfit(
     file.execute("INSERT INTO t VALUES (1), (CAST(x'ff41' AS TEXT)), (2)")
     found = [
         value
-        for batch in everything(access, Selection(table="t"))
+        for batch in everything(access, ReadSelection(table="t"))
         for value in batch.column(0).to_pylist()
     ]
     assert sorted(map(str, found)) == ["1", "2", "\ufffdA"]
@@ -136,7 +136,7 @@ def test_leading_nulls_fix_no_type(file: sqlite3.Connection, access: Access) -> 
     file.execute("CREATE TABLE t (a INTEGER, b REAL, c TEXT, d BLOB)")
     insert(file, "INSERT INTO t VALUES (?, ?, ?, ?)", [(None,) * 4] * 20_000)
     file.execute("INSERT INTO t VALUES (1, 1.5, 'x', x'00')")
-    batches = everything(access, Selection(table="t"))
+    batches = everything(access, ReadSelection(table="t"))
     kinds = {str(batch.schema) for batch in batches}
     assert len(kinds) == 1
     assert sum(len(batch) for batch in batches) == 20_001
@@ -157,7 +157,7 @@ def test_the_declared_types_reach_parquet(
         FieldSpec("d", "timestamp", nullable=True),
         FieldSpec("e", "boolean", nullable=True),
     )
-    (batch,) = everything(access, Selection(table="t", fields=fields))
+    (batch,) = everything(access, ReadSelection(table="t", fields=fields))
     pq.write_table(pa.Table.from_batches([declared(batch, fields)]), tmp_path / "out.parquet")
     (row,) = duckdb.connect().sql(f"SELECT * FROM '{tmp_path}/out.parquet'").fetchall()
     assert row == (1, Decimal("1234567890.1"), date(2024, 2, 29),
@@ -167,7 +167,7 @@ def test_the_declared_types_reach_parquet(
 def test_text_that_is_no_utf8_becomes_bytes(file: sqlite3.Connection, access: Access) -> None:
     file.execute("CREATE TABLE t (v TEXT)")
     file.execute("INSERT INTO t VALUES ('a'), (CAST(x'ff' AS TEXT))")
-    (batch,) = everything(access, Selection(table="t"))
+    (batch,) = everything(access, ReadSelection(table="t"))
     assert batch.column(0).to_pylist() == [b"a", b"\xff"]
 
 
@@ -201,16 +201,16 @@ def test_times_are_read_up_to_the_clock_and_numbers_up_to_the_highest(
     now = datetime.now(UTC).replace(tzinfo=None)
     times = [now - timedelta(days=1), now - timedelta(seconds=30), now + timedelta(days=1)]
     insert(file, "INSERT INTO t (at) VALUES (?)", [(t.isoformat("T", "seconds"),) for t in times])
-    by_time = SqliteConnection(access, Selection(table="t", columns=("at",)))
+    by_time = SqliteConnection(access, ReadSelection(table="t", columns=("at",)))
     assert by_time.default_bound == "clock"
     window = next_window(by_time, settle_secs=60)
     assert window is not None
-    assert [row["id"] for row in rows_of(access, by_time.tasks(window, Split()))] == [1]
+    assert [row["id"] for row in rows_of(access, by_time.tasks(window, WindowSplit()))] == [1]
     later = next_window(by_time, dict(window.up_to), settle_secs=0)
     assert later is not None
-    assert [row["id"] for row in rows_of(access, by_time.tasks(later, Split()))] == [2]
+    assert [row["id"] for row in rows_of(access, by_time.tasks(later, WindowSplit()))] == [2]
     by_time.close()
-    by_id = SqliteConnection(access, Selection(table="t", columns=("id",)))
+    by_id = SqliteConnection(access, ReadSelection(table="t", columns=("id",)))
     assert by_id.default_bound == "max"
     assert by_id.bound("max", 0).value == {"id": 3}
     by_id.close()
@@ -220,23 +220,25 @@ def test_rows_of_which_none_has_a_value_are_told_of(
     file: sqlite3.Connection, access: Access
 ) -> None:
     file.execute("CREATE TABLE t (id INTEGER, v INTEGER)")
-    connection = SqliteConnection(access, Selection(table="t", columns=("v",), filter="id < 10"))
-    assert connection.bound("max", 0) == Bound("max")
+    connection = SqliteConnection(
+        access, ReadSelection(table="t", columns=("v",), filter="id < 10")
+    )
+    assert connection.bound("max", 0) == ReadBound("max")
     insert(file, "INSERT INTO t VALUES (?, ?)", [(10, 1)])
-    assert connection.bound("max", 0) == Bound("max")  # the filter takes none of them
+    assert connection.bound("max", 0) == ReadBound("max")  # the filter takes none of them
     insert(file, "INSERT INTO t VALUES (?, ?)", [(1, None)])
     told = connection.bound("max", 0)
     assert told.value == {}
     assert told.warnings == ("no row of the table has a value in v; nothing is read until one has",)
     insert(file, "INSERT INTO t VALUES (?, ?)", [(2, 5)])
-    assert connection.bound("max", 0) == Bound("max", {"v": 5})
+    assert connection.bound("max", 0) == ReadBound("max", {"v": 5})
     connection.close()
 
 
 def test_mixed_forms_of_time_are_refused(file: sqlite3.Connection, access: Access) -> None:
     file.execute("CREATE TABLE t (at DATETIME)")
     file.execute("INSERT INTO t VALUES ('2024-01-01 10:00:00'), ('2024-01-01T09:00:00')")
-    connection = SqliteConnection(access, Selection(table="t", columns=("at",)))
+    connection = SqliteConnection(access, ReadSelection(table="t", columns=("at",)))
     with pytest.raises(SourceError, match="not written alike"):
         connection.bound("clock", 0)
     connection.close()
@@ -247,11 +249,11 @@ def test_ranges_read_every_row_once(file: sqlite3.Connection, access: Access) ->
     insert(
         file, "INSERT INTO t VALUES (?, ?)", [(i, None if i % 7 == 0 else i) for i in range(999)]
     )
-    connection = SqliteConnection(access, Selection(table="t", columns=("id",)))
+    connection = SqliteConnection(access, ReadSelection(table="t", columns=("id",)))
     window = next_window(connection)
     assert window is not None
     for by in ("", "id", "n"):
-        tasks = connection.tasks(window, Split(by, 4))
+        tasks = connection.tasks(window, WindowSplit(by, 4))
         assert len(tasks) == 4
         assert sorted(row["id"] for row in rows_of(access, tasks)) == list(range(999))
     connection.close()
@@ -260,7 +262,7 @@ def test_ranges_read_every_row_once(file: sqlite3.Connection, access: Access) ->
 def failed(connection: SqliteConnection) -> BlizzardError:
     try:
         with pytest.raises(BlizzardError) as caught:
-            connection.tasks(Window(), Split())
+            connection.tasks(Window(), WindowSplit())
     finally:
         connection.close()
     assert caught.value.__context__ is None
@@ -276,20 +278,20 @@ def test_a_query_that_is_more_than_one_question_is_refused(
     file: sqlite3.Connection, access: Access, query: str
 ) -> None:
     file.execute("CREATE TABLE t AS SELECT 1 AS v")
-    assert isinstance(failed(SqliteConnection(access, Selection(query=query))), SourceError)
+    assert isinstance(failed(SqliteConnection(access, ReadSelection(query=query))), SourceError)
     assert file.execute("SELECT count(*) FROM t").fetchone() == (1,)
 
 
 def test_what_is_not_there_is_named(file: sqlite3.Connection, access: Access, path: Path) -> None:
-    error = failed(SqliteConnection(access, Selection(table="missing")))
+    error = failed(SqliteConnection(access, ReadSelection(table="missing")))
     assert isinstance(error, SourceError)
     assert "missing" in str(error)
     file.execute("CREATE TABLE t (a, b)")
-    connection = SqliteConnection(access, Selection(table="t", columns=("c",)))
+    connection = SqliteConnection(access, ReadSelection(table="t", columns=("c",)))
     with pytest.raises(SourceError, match="no column 'c'; there are: a, b"):
         connection.bound("max", 0)
     connection.close()
-    gone = SqliteConnection(Access("sqlite", f"{path}.gone"), Selection(table="t"))
+    gone = SqliteConnection(Access("sqlite", f"{path}.gone"), ReadSelection(table="t"))
     assert isinstance(failed(gone), Unavailable)
     assert not Path(f"{path}.gone").exists()
 
@@ -299,7 +301,7 @@ def test_a_column_that_is_gone_is_no_text_of_its_name(
 ) -> None:
     file.execute("CREATE TABLE t (id INTEGER, at TEXT)")
     file.execute("INSERT INTO t VALUES (1, 'a')")
-    connection = SqliteConnection(access, Selection(table="t", columns=("at",)))
+    connection = SqliteConnection(access, ReadSelection(table="t", columns=("at",)))
     assert connection.bound("max", 0).value == {"at": "a"}
     file.execute("ALTER TABLE t RENAME at TO changed")
     with pytest.raises(SourceError):
@@ -309,7 +311,7 @@ def test_a_column_that_is_gone_is_no_text_of_its_name(
 
 def test_no_index_is_a_warning(file: sqlite3.Connection, access: Access) -> None:
     file.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, at TEXT)")
-    connection = SqliteConnection(access, Selection(table="t", columns=("id", "at")))
+    connection = SqliteConnection(access, ReadSelection(table="t", columns=("id", "at")))
     (warning,) = connection.warnings()
     assert "no index gives the order of at" in warning
     connection.close()
@@ -319,7 +321,7 @@ def test_a_table_of_many_columns(file: sqlite3.Connection, access: Access) -> No
     names = [f"c{n}" for n in range(1990)]
     file.execute(f"CREATE TABLE t ({', '.join(f'{name} INTEGER' for name in names)})")
     file.execute("INSERT INTO t (c0, c1989) VALUES (1, 'x')")
-    (batch,) = everything(access, Selection(table="t"))
+    (batch,) = everything(access, ReadSelection(table="t"))
     assert batch.num_columns == 1990
     assert (batch.column(0).to_pylist(), batch.column(1989).to_pylist()) == ([1], ["x"])
 
@@ -328,8 +330,8 @@ def test_writes_go_on_while_a_task_reads(file: sqlite3.Connection, access: Acces
     file.execute("PRAGMA journal_mode = WAL")
     file.execute("CREATE TABLE t (id INTEGER)")
     insert(file, "INSERT INTO t VALUES (?)", [(n,) for n in range(50_000)])
-    connection = SqliteConnection(access, Selection(table="t"))
-    tasks = connection.tasks(Window(), Split())
+    connection = SqliteConnection(access, ReadSelection(table="t"))
+    tasks = connection.tasks(Window(), WindowSplit())
     file.execute("DELETE FROM t WHERE id < 10")
     assert len(rows_of(access, tasks)) == 49_990
     connection.close()
@@ -341,7 +343,7 @@ def test_bounds_are_taken_from_an_index(
     file.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, at DATETIME)")
     file.execute("CREATE INDEX by_time ON t (at)")
     file.execute("INSERT INTO t VALUES (1, '2026-05-04 12:00:00')")
-    connection = SqliteConnection(access, Selection(table="t", columns=("id", "at")))
+    connection = SqliteConnection(access, ReadSelection(table="t", columns=("id", "at")))
     asked: list[str] = []
     ask = SqliteConnection._ask  # noqa: SLF001  # nobody else sees the statement
 
@@ -364,6 +366,6 @@ def test_an_absolute_path_may_be_written_as_other_tools_do(
     file.execute("INSERT INTO t VALUES (1)")
     path = path_of(access)
     spelled = replace(access, uri=slashes + path.removeprefix("/"))
-    connection = SqliteConnection(spelled, Selection(table="t", columns=("id",)))
+    connection = SqliteConnection(spelled, ReadSelection(table="t", columns=("id",)))
     assert connection.bound("max", 0).value == {"id": 1}
     connection.close()

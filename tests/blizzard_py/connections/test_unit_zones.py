@@ -16,7 +16,7 @@ import pytest
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.placeholders import Values
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, ReadTask
 from tests.support.database_reading import rows_of
@@ -84,7 +84,7 @@ def cuts(zone: str) -> list[datetime]:
 
 def read_ids(access: Access, condition: str, ends: Sequence[datetime]) -> Counter[int]:
     units: list[Values] = [{"from": low, "to": high} for low, high in pairwise(ends)]
-    selection = Selection(table="t", filter=condition, fields=FIELDS)
+    selection = ReadSelection(table="t", filter=condition, fields=FIELDS)
     with contextlib.closing(connect(access, selection)) as connection:
         tasks = connection.unit_tasks(units)
     assert all(isinstance(task, ReadTask) for task in tasks)

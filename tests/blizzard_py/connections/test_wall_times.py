@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 from blizzard_core.errors import SourceError
 from blizzard_core.settings.query_sources import TableWatermark
 from blizzard_py.connections.drivers import connect
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.connections.sqlite.clock import until
 from blizzard_py.reading import Access
 from tests.support.mariadb_server import MariadbServer
@@ -56,7 +56,7 @@ def in_sqlite(folder: Path, *statements: str) -> Access:
 @pytest.mark.promise("G-132")
 @pytest.mark.parametrize("zone", ZONES)
 def test_a_clock_s_bound_is_the_wall_time_of_the_zone(access: Access, zone: str) -> None:
-    selection = Selection(table="t", columns=("at", "day"), zone=zone)
+    selection = ReadSelection(table="t", columns=("at", "day"), zone=zone)
     with contextlib.closing(connect(access, selection)) as connection:
         found = connection.bound("clock", 0).value
         notes = [note for note in connection.warnings() if "without a zone" in note]
@@ -78,7 +78,7 @@ def test_a_lake_s_clock_is_that_of_the_zone_where_times_have_none(
         write_deltalake(str(tmp_path), pa.table(rows))
     else:
         pq.write_table(pa.table(rows), tmp_path / "a.parquet")
-    selection = Selection(columns=("at", "day", "instant"), zone=zone)
+    selection = ReadSelection(columns=("at", "day", "instant"), zone=zone)
     with contextlib.closing(connect(Access(driver, str(tmp_path)), selection)) as connection:
         found = connection.bound("clock", 0).value
     now = datetime.now(UTC)
@@ -89,7 +89,9 @@ def test_a_lake_s_clock_is_that_of_the_zone_where_times_have_none(
 
 
 def test_times_without_a_zone_are_told(access: Access) -> None:
-    with contextlib.closing(connect(access, Selection(table="t", columns=("at",)))) as connection:
+    with contextlib.closing(
+        connect(access, ReadSelection(table="t", columns=("at",)))
+    ) as connection:
         assert any("set watermark.zone" in note for note in connection.warnings())
 
 
@@ -121,7 +123,7 @@ def test_text_times_of_two_forms_are_refused(tmp_path: Path, one: str, other: st
     values = [one, other, one, one.replace("3", "2", 1), one.replace("3", "4", 1)]
     rows = ", ".join(f"('{value}')" for value in values)
     access = in_sqlite(tmp_path, "CREATE TABLE t (at TIMESTAMP)", f"INSERT INTO t VALUES {rows}")
-    connection = connect(access, Selection(table="t", columns=("at",)))
+    connection = connect(access, ReadSelection(table="t", columns=("at",)))
     with contextlib.closing(connection), pytest.raises(SourceError, match="not written alike"):
         connection.warnings()
 

@@ -29,8 +29,8 @@ from blizzard_core.errors import Cancelled, EngineError
 from blizzard_py.engines.spark import session, worker, worker_daemon
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.failures import reason_of
-from blizzard_py.engines.spark.masters import retrying, settings
-from blizzard_py.engines.spark.numbered import reports_of
+from blizzard_py.engines.spark.masters import settings, with_retries
+from blizzard_py.engines.spark.numbered_tasks import run_numbered
 from blizzard_py.engines.spark.session import zipped_packages
 from blizzard_py.engines.spark.worker import REPORTS
 from blizzard_py.job import IngestJob, Place, StagedOutput
@@ -354,7 +354,7 @@ def test_what_a_large_job_is_told_leaves_no_file_behind(spark_engine: SparkEngin
     folder = Path(context._temp_dir)  # type: ignore[arg-type]  # noqa: SLF001  # no public name
     before = set(folder.iterdir())
     burden = os.urandom(3 << 20)
-    found = reports_of(context, functools.partial(weighed, burden), 2, 2)
+    found = run_numbered(context, functools.partial(weighed, burden), 2, 2)
     assert found == [str(len(burden)), str(len(burden) + 1)]
     assert set(folder.iterdir()) == before
 
@@ -439,7 +439,7 @@ def test_one_job_runs_once_at_a_time(world: IngestWorld, spark_engine: SparkEngi
     ],
 )
 def test_local_masters_retry(master: str, expected: str) -> None:
-    assert retrying(master) == expected
+    assert with_retries(master) == expected
 
 
 def test_the_users_settings_win_and_clusters_keep_their_addresses() -> None:

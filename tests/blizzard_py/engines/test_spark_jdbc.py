@@ -8,9 +8,9 @@ import pytest
 
 from blizzard_core.errors import AccessDenied, BlizzardError, ConfigError, SourceError, Unavailable
 from blizzard_py.connections.jdbc.connection import JdbcConnection, dialect_of
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.engines.spark.engine import SparkEngine
-from blizzard_py.engines.spark.jdbc import frame, place_of, query
+from blizzard_py.engines.spark.jdbc import frame, query, server_label
 from blizzard_py.reading import Access
 from tests.support.database_reading import next_window, window_above
 from tests.support.own_process import free_port
@@ -43,13 +43,13 @@ def test_windows_are_planned_and_read_through_spark(
     access = access_to(server)
     session = spark_engine.session()
     connection = JdbcConnection(
-        access, Selection(table="orders", columns=("at",)), query(session, access)
+        access, ReadSelection(table="orders", columns=("at",)), query(session, access)
     )
     assert [c.kind for c in connection.columns()] == ["number", "time", "time", "number"]
     assert connection.default_bound == "clock"
     window = next_window(connection)
     assert window is not None
-    tasks = connection.tasks(window, Split("id", 3))
+    tasks = connection.tasks(window, WindowSplit("id", 3))
     found = frame(session, access, [task.spec for task in tasks])
     assert found.rdd.getNumPartitions() == 3
     rows = {row["id"]: row for row in found.toArrow().to_pylist()}
@@ -58,7 +58,7 @@ def test_windows_are_planned_and_read_through_spark(
     assert rows[1]["price"] == "0.33333333333333333333"
     assert rows[1]["at"] == "2024-01-01T00:00:01+00:00"
     assert connection.bound("max", 0).value["at"].isoformat() == "2024-01-01T00:16:40+00:00"
-    assert connection.tasks(window_above(window), Split()) == ()
+    assert connection.tasks(window_above(window), WindowSplit()) == ()
 
 
 def test_faults_are_told_without_secrets(
@@ -96,6 +96,6 @@ def test_dialects_and_places() -> None:
         ("jdbc:sqlserver://db:1433;password=hunter22", "jdbc:sqlserver://db:1433"),
         ("jdbc:mysql://u:hunter22@db/x?password=hunter22", "jdbc:mysql://db/x"),
     ):
-        place = place_of(Access("jdbc", uri))
+        place = server_label(Access("jdbc", uri))
         assert place.name == told
         assert "hunter22" not in place.name

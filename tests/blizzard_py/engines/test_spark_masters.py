@@ -9,7 +9,7 @@ import pytest
 
 from blizzard_core.errors import ConfigError, EngineError
 from blizzard_py.engines.spark.engine import SparkEngine
-from blizzard_py.engines.spark.failures import FailedOnData, failing_files
+from blizzard_py.engines.spark.failures import DataFailure, find_failing_files
 from blizzard_py.engines.spark.masters import addresses, kubernetes_settings, settings
 from blizzard_py.job import JobFile
 from tests.support.ingest_world import IngestWorld, lines
@@ -99,8 +99,8 @@ def test_culprits_are_found_by_halving(bad: set[int]) -> None:
         tried.append(len(some))
         here = sorted(int(file.path) for file in some if int(file.path) in bad)
         if here:
-            raise FailedOnData(f"row of {here[0]}")
+            raise DataFailure(f"row of {here[0]}")
 
-    found = failing_files(files, "as a whole", attempt)
+    found = find_failing_files(files, "as a whole", attempt)
     assert found == {str(number): f"row of {number}" for number in sorted(bad)}
     assert len(tried) <= 2 * max(1, len(bad)) * 3

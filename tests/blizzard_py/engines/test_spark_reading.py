@@ -20,10 +20,10 @@ import yaml
 from blizzard_core.errors import PipelineStopped, SourceError, Unavailable
 from blizzard_core.settings.load import load_config
 from blizzard_py.app.wiring import context_of, source_pipeline
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.connections.sqlite.connection import SqliteConnection
 from blizzard_py.engines.spark.engine import SparkEngine
-from blizzard_py.engines.spark.failures import error_of_reading
+from blizzard_py.engines.spark.failures import reading_error
 from blizzard_py.job import FieldSpec, IngestJob, IngestSettings, JobFile, Place
 from blizzard_py.reading import Access, Reading, ReadTask, Window
 from tests.support.mariadb_server import PASSWORD as MARIADB_PASSWORD
@@ -36,7 +36,7 @@ FIELDS = (
 )
 
 
-SELECTION = Selection(table="orders", fields=FIELDS, columns=("id",))
+SELECTION = ReadSelection(table="orders", fields=FIELDS, columns=("id",))
 
 
 def named(tasks: Sequence[ReadTask]) -> dict[str, ReadTask]:
@@ -69,7 +69,7 @@ def test_tasks_read_by_a_connections_reader(spark_engine: SparkEngine, tmp_path:
         shop.execute("INSERT INTO orders VALUES (50, 'much')")
     access = Access("sqlite", str(base))
     with contextlib.closing(SqliteConnection(access, SELECTION)) as connection:
-        tasks = named(connection.tasks(Window(up_to={"id": 50}), Split("id", 2)))
+        tasks = named(connection.tasks(Window(up_to={"id": 50}), WindowSplit("id", 2)))
     result = spark_engine.ingest(job(tmp_path, Reading(access, tasks)))
     assert {file.outcome for file in result.files} == {"ingested"}
     assert [sum(f.rows for f in result.files), sum(f.bad_rows for f in result.files)] == [50, 1]
@@ -199,9 +199,9 @@ def trace(kind: str, message: str) -> Exception:
 
 
 def test_what_a_task_raised_is_raised_again_by_its_type() -> None:
-    found = error_of_reading(trace("blizzard_core.errors.PipelineStopped", "39 of 39 are bad"))
+    found = reading_error(trace("blizzard_core.errors.PipelineStopped", "39 of 39 are bad"))
     assert isinstance(found, PipelineStopped)
     assert str(found) == "39 of 39 are bad"
-    assert error_of_reading(trace("ValueError", "odd")) is None
-    assert error_of_reading(trace("blizzard_core.errors.FencedError", "odd")) is None
-    assert error_of_reading(Exception("no trace")) is None
+    assert reading_error(trace("ValueError", "odd")) is None
+    assert reading_error(trace("blizzard_core.errors.FencedError", "odd")) is None
+    assert reading_error(Exception("no trace")) is None

@@ -36,7 +36,7 @@ def test_what_a_jvm_is_told_lies_where_the_next_start_removes_it(
 
     monkeypatch.setattr(gateway.SparkContext, "_gateway", None)
     monkeypatch.setattr(gateway, "launch_gateway", launched)
-    gateway.opened_gateway({}, tmp_path)
+    gateway.open_gateway({}, tmp_path)
     assert sorted(told) == ["jvm.options", "log4j2.properties", "spark.properties"]
     assert not list(tmp_path.iterdir())
 

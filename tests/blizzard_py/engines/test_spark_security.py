@@ -15,14 +15,14 @@ from blizzard_core import redact
 from blizzard_core.errors import ConfigError
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import as_property
-from blizzard_py.engines.spark.handed import HANDED, apart
+from blizzard_py.engines.spark.job_secrets import SECRETS_PROPERTY, strip_secrets
 from blizzard_py.engines.spark.masters import settings
 from blizzard_py.engines.spark.security import (
     REDACTION,
-    SHUT,
-    require_shut,
-    weak_server,
-    weakened,
+    SECURE_DEFAULTS,
+    require_secured,
+    weak_server_settings,
+    weak_settings,
 )
 from blizzard_py.job import Place
 from blizzard_py.reading import Access, Reading
@@ -38,11 +38,11 @@ SECRET = {"spark.authenticate.secret": "of the cluster"}
 )
 def test_every_driver_of_ours_is_shut(master: str, conf: dict[str, str]) -> None:
     found = settings(master, conf)
-    assert found.items() >= SHUT.items()
+    assert found.items() >= SECURE_DEFAULTS.items()
     assert found["spark.authenticate"] == found["spark.network.crypto.enabled"] == "true"
     assert found["spark.network.crypto.cipher"] == "AES/GCM/NoPadding"
     assert found["spark.ui.enabled"] == "false"
-    assert list(weakened(master, conf)) == []
+    assert list(weak_settings(master, conf)) == []
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_every_driver_of_ours_is_shut(master: str, conf: dict[str, str]) -> None
 )
 def test_what_opens_a_driver_is_refused(master: str, conf: dict[str, str], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        require_shut(master, conf)
+        require_secured(master, conf)
 
 
 def test_an_open_cluster_has_to_be_said_and_is_warned_of() -> None:
     conf = {"spark.authenticate": "false"}
-    require_shut("spark://h:1", conf)
-    (said,) = weakened("spark://h:1", conf)
+    require_secured("spark://h:1", conf)
+    (said,) = weak_settings("spark://h:1", conf)
     assert said.startswith("spark.authenticate: whoever reaches")
 
 
@@ -104,12 +104,12 @@ def test_an_open_cluster_has_to_be_said_and_is_warned_of() -> None:
     ],
 )
 def test_what_weakens_is_named(conf: dict[str, str], said: list[str]) -> None:
-    assert [text.partition(":")[0] for text in weakened("local[2]", conf)] == said
+    assert [text.partition(":")[0] for text in weak_settings("local[2]", conf)] == said
 
 
 def test_a_pattern_of_the_user_is_left_out_beside_ours_and_not_in_its_place() -> None:
     told = settings("local[2]", {REDACTION: "[Bb]lood[-_]?[Tt]ype|salary"})[REDACTION]
-    for name in (HANDED, "my.PASSWORD", "Blood_Type", "salary"):
+    for name in (SECRETS_PROPERTY, "my.PASSWORD", "Blood_Type", "salary"):
         assert re.search(told, name)
     assert not re.search(told, "spark.executor.memory")
 
@@ -128,11 +128,11 @@ def test_a_secret_by_its_value_is_left_out_whatever_its_name(
 @pytest.mark.parametrize(
     ("url", "server", "said"),
     [
-        ("sc://127.0.0.1:1", SHUT, []),
-        ("sc://[::1]:1", SHUT, []),
-        ("sc://spark.example.com", SHUT, ["spark.master"]),
-        ("sc://spark.example.com:1/;use_ssl=true", SHUT, []),
-        ("sc://spark.example.com:1/;token=hush", SHUT, []),
+        ("sc://127.0.0.1:1", SECURE_DEFAULTS, []),
+        ("sc://[::1]:1", SECURE_DEFAULTS, []),
+        ("sc://spark.example.com", SECURE_DEFAULTS, ["spark.master"]),
+        ("sc://spark.example.com:1/;use_ssl=true", SECURE_DEFAULTS, []),
+        ("sc://spark.example.com:1/;token=hush", SECURE_DEFAULTS, []),
         ("sc://localhost", {}, ["spark.authenticate"]),
         ("sc://localhost", {"spark.authenticate": "true"}, ["spark.network.crypto.enabled"]),
     ],
@@ -140,7 +140,7 @@ def test_a_secret_by_its_value_is_left_out_whatever_its_name(
 def test_what_a_server_leaves_open_is_named(
     url: str, server: dict[str, str], said: list[str]
 ) -> None:
-    found = list(weak_server(url, server.get))
+    found = list(weak_server_settings(url, server.get))
     assert [text.partition(":")[0] for text in found] == said
     assert "hush" not in str(found)
 
@@ -158,12 +158,12 @@ def test_a_jobs_closure_holds_no_credential(tmp_path: Path) -> None:
         reading=Reading(access, {}),
     )
     assert b"hush" in cloudpickle.dumps(job)
-    bare, secrets = apart(job)
+    bare, secrets = strip_secrets(job)
     assert b"hush" not in cloudpickle.dumps(bare)
     assert bare.settings.source == Place("s3://raw")
     assert all(f"hush-{number}".encode() in pickle_of(secrets) for number in (1, 2, 3, 4))
     # An ordinary job has no connection.
-    assert apart(dataclasses.replace(job, reading=None))[0].reading is None
+    assert strip_secrets(dataclasses.replace(job, reading=None))[0].reading is None
 
 
 def pickle_of(value: str) -> bytes:

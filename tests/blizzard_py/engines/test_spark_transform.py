@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from blizzard_core.errors import ConfigError, EngineError
 from blizzard_py.__main__ import main
 from blizzard_py.engines.spark.engine import SparkEngine
-from blizzard_py.engines.spark.failures import is_of_the_data
+from blizzard_py.engines.spark.failures import is_data_failure
 from blizzard_py.job import FileBounds, PartitionRule, SortKey
 from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, by_path, specs
 
@@ -320,7 +320,7 @@ def test_what_a_value_cannot_be_is_told_from_what_a_machine_lacks(
         " Task 1 in stage 0.0 failed 3 times, most recent failure: Lost task 1.2 in stage 0.0 (TID"
         f" 3) (localhost executor driver): {said}\n\tat java.base/java.util.regex.Pattern"
     )
-    assert is_of_the_data(RuntimeError(text)) is of_the_data
+    assert is_data_failure(RuntimeError(text)) is of_the_data
 
 
 def test_a_file_that_the_statement_fails_on_is_quarantined_and_no_other(

@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from blizzard_py.engines.spark.engine import SparkEngine
-from blizzard_py.engines.spark.transform_guard import refusal_of, spark_said, wrapped
+from blizzard_py.engines.spark.transform_guard import refusal_of, spark_message, wrapped
 from tests.support.transform_corpus import ATTACKS, HONEST, SUBSTITUTED
 
 VIEW = "blizzard_source_corpus"
@@ -52,7 +52,7 @@ def test_what_must_not_run_is_refused_in_one_line(spark: SparkSession) -> None:
         try:
             found = refusal_of(spark, statement, VIEW)
         except AnalysisException as error:
-            found = spark_said(str(error))
+            found = spark_message(str(error))
         if not found:
             accepted.append(statement)
         else:

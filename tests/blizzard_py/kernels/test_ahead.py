@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.kernels.ahead import ahead
+from blizzard_py.kernels.prefetch import prefetch
 
 
 @given(
@@ -41,7 +41,7 @@ def test_results_and_the_first_failure_are_those_of_map(
         return found
 
     with ThreadPoolExecutor(depth) as pool:
-        results = ahead(work, source(), pool, depth, lambda item: item, budget)
+        results = prefetch(work, source(), pool, depth, lambda item: item, budget)
         assert outcome(results) == outcome(map(work, source()))
 
 
@@ -49,7 +49,7 @@ def test_results_and_the_first_failure_are_those_of_map(
 def test_no_more_is_taken_than_depth_and_budget_allow(depth: int, budget: int, taken: int) -> None:
     source = iter(range(100))
     with ThreadPoolExecutor(2) as pool:
-        results = ahead(abs, source, pool, depth, lambda _: 1, budget)
+        results = prefetch(abs, source, pool, depth, lambda _: 1, budget)
         assert next(results) == 0
         assert next(source) == taken
 
@@ -61,4 +61,4 @@ def test_items_are_worked_on_at_the_same_time() -> None:
         return both.wait()
 
     with ThreadPoolExecutor(2) as pool:
-        assert sorted(ahead(work, range(2), pool, 2, lambda _: 1, 10)) == [0, 1]
+        assert sorted(prefetch(work, range(2), pool, 2, lambda _: 1, 10)) == [0, 1]

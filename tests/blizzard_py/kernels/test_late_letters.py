@@ -13,7 +13,7 @@ import pytest
 
 from blizzard_core.errors import Unavailable
 from blizzard_py.job import FileBounds, IngestSettings, JobFile, Place
-from blizzard_py.kernels.late_letters import Judged, JudgeTask, run_judge
+from blizzard_py.kernels.late_letters import LatenessReport, LatenessTask, run_lateness_task
 from blizzard_py.kernels.lateness import Limits, Rule
 from tests.support.memory_store import MemoryStorage
 
@@ -55,7 +55,7 @@ class World:
         keep: bool = True,
         most: int = 100,
         uri: str = "mem://raw",
-    ) -> Judged:
+    ) -> LatenessReport:
         settings = IngestSettings(
             source=Place(uri),
             sink=Place("mem://lake"),
@@ -64,7 +64,7 @@ class World:
             file_bytes=1,
             bounds=FileBounds(letters=most),
         )
-        task = JudgeTask(
+        task = LatenessTask(
             0,
             settings,
             "staging",
@@ -75,11 +75,11 @@ class World:
             1_700_000_000.0,
             keep=keep,
         )
-        found = run_judge(task, self.source, self.sink, 7)
-        assert Judged.from_json(found.to_json()) == found
+        found = run_lateness_task(task, self.source, self.sink, 7)
+        assert LatenessReport.from_json(found.to_json()) == found
         return found
 
-    def letters(self, found: Judged) -> list[dict[str, Any]]:
+    def letters(self, found: LatenessReport) -> list[dict[str, Any]]:
         if found.letters is None:
             return []
         return [json.loads(line) for line in self.sink.read(found.letters.staged).splitlines()]

@@ -29,7 +29,7 @@ from blizzard_py.kernels.merge import (
 from blizzard_py.kernels.packing import pack
 from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.task import run_task
-from blizzard_py.kernels.write.joined import JoinedFile
+from blizzard_py.kernels.write.joined_file import JoinedFile
 from tests.support.direct_engine import DirectEngine
 from tests.support.ingest_world import PREFIX, IngestWorld, lines, specs
 

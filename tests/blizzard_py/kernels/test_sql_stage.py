@@ -12,7 +12,7 @@ import pytest
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.engines.spark.transform import record_schema, staged_metadata
 from blizzard_py.job import IngestJob, JobFile, PartitionRule
-from blizzard_py.kernels.job_tasks import Task
+from blizzard_py.kernels.job_tasks import IngestTask
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import PARTITION, RowRefused, SqlStage, read_records, write_rows
 from blizzard_py.kernels.task import run_task
@@ -29,7 +29,7 @@ def first(world: IngestWorld) -> tuple[IngestJob, TaskReport]:
     job = world.job()
     files = tuple(dataclasses.replace(file, partition=f"d={n}") for n, file in enumerate(job.files))
     source, sink = LocalStorage(str(world.source)), LocalStorage(str(world.table))
-    task = Task(0, job.settings, f"{STAGING}/first", f"{PREFIX}/first", files)
+    task = IngestTask(0, job.settings, f"{STAGING}/first", f"{PREFIX}/first", files)
     return job, run_task(task, source, sink, attempt_id=1)
 
 

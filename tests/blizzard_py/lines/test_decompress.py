@@ -12,7 +12,7 @@ from blizzard_py.job import JobFile
 from blizzard_py.lines.decompress import BLOCK_BYTES, MOST_LAYERS, decompressed
 from blizzard_py.lines.expansion import Expansion
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.source import SourceStream
+from blizzard_py.lines.source import ObjectStream
 
 TEXT = b'{"id":1}\n' * 1000
 # Named by what the endings promise.
@@ -39,7 +39,7 @@ def flipped(data: bytes, position: int) -> bytes:
 def read(folder: Path, data: bytes, named: str, expansion: Expansion | None = None) -> list[bytes]:
     name = NAMES[named]
     (folder / name).write_bytes(data)
-    stream = SourceStream(LocalStorage(str(folder)), JobFile(name, len(data)))
+    stream = ObjectStream(LocalStorage(str(folder)), JobFile(name, len(data)))
     try:
         return list(decompressed(stream, name, expansion))
     finally:

@@ -21,7 +21,7 @@ import pytest
 from blizzard_core.errors import Unavailable
 from blizzard_core.settings.query_sources import TableSourceSettings
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.connections.asking import Asking, Units
+from blizzard_py.connections.query_spec import QuerySpec, Units
 from blizzard_py.explain import Explanation, explain
 from blizzard_py.explain.location import Located
 from blizzard_py.ingest.source_pipeline import SourcePipeline
@@ -153,7 +153,7 @@ class Asked(World):
     def parts(self) -> SourceContext:
         mark = {"columns": ["n"]}
         source = TableSourceSettings(kind="table", connection="toy", table="t", watermark=mark)
-        asked = Asking(ToyConnection(self.table), self.table.access, ("n",))
+        asked = QuerySpec(ToyConnection(self.table), self.table.access, ("n",))
         return replace(super().parts(), source=source, query_spec=asked)
 
     def opens(self, parts: Any, upkeep: Upkeep) -> AskedSource:
@@ -210,7 +210,9 @@ class ByUnits(World):
             Terms(),
             bounds=frozenset({"from", "to"}),
         )
-        asked = Asking(ToyConnection(self.table), self.table.access, (), replaces=True, units=units)
+        asked = QuerySpec(
+            ToyConnection(self.table), self.table.access, (), replaces=True, units=units
+        )
         return replace(super().parts(), source=source, query_spec=asked)
 
     def opens(self, parts: Any, upkeep: Upkeep) -> UnitSource:

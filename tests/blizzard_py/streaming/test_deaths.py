@@ -10,8 +10,8 @@ from blizzard_core.checkpoint.fence import FencedFile
 from blizzard_core.errors import BlizzardError, Cancelled, EngineError, FencedError, StorageError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.engines.spark.engine import SparkEngine
-from blizzard_py.streaming.packs import Packs, WorkingCopy
 from blizzard_py.streaming.query import StreamQuery
+from blizzard_py.streaming.state_archive import StateArchive, WorkingCopy
 from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
 from tests.support.stream_deaths import POINTS, drain_and_die
 
@@ -135,17 +135,17 @@ def test_who_was_replaced_while_it_packs_commits_nothing_and_its_packs_are_swept
     oracle = Oracle(TUMBLING)
     for rows in ([row(101)], [row(120), row(104, "b")], [row(103), row(140)]):
         oracle.add_batch({world.put(rows): rows})
-    pack = Packs.pack
+    pack = StateArchive.pack
     paused = [False]
 
-    def overtaken(packs: Packs, *args: object) -> object:
+    def overtaken(packs: StateArchive, *args: object) -> object:
         if not paused[0]:
             paused[0] = True
             world.drain()  # another process takes over meanwhile, and settles all there is
         return pack(packs, *args)  # type: ignore[arg-type]  # handed on
 
     old = world.pipeline()
-    monkeypatch.setattr(Packs, "pack", overtaken)
+    monkeypatch.setattr(StateArchive, "pack", overtaken)
     with pytest.raises(FencedError):
         world.drain(old)
     old.close()
@@ -179,15 +179,15 @@ def test_a_disk_that_fills_while_packing_costs_a_try_and_so_does_a_copy_that_is_
     worker = world.pipeline()
     with pytest.raises(StorageError, match=r"_blizzard/state/pages_web/.*No space left"):
         world.drain(worker)
-    pack = Packs.pack
+    pack = StateArchive.pack
     removing = [True]
 
-    def removed(packs: Packs, copy: WorkingCopy, *args: object) -> object:
+    def removed(packs: StateArchive, copy: WorkingCopy, *args: object) -> object:
         if removing and removing.pop():  # by one that was replaced, which begins with the mark
             (copy.root.parent / "begun").unlink()
         return pack(packs, copy, *args)  # type: ignore[arg-type]  # handed on
 
-    monkeypatch.setattr(Packs, "pack", removed)
+    monkeypatch.setattr(StateArchive, "pack", removed)
     with pytest.raises(EngineError, match="was removed while it was at work"):
         world.drain(worker)
     world.drain(worker)

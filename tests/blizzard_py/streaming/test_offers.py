@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from blizzard_py.streaming.offers import Newest, begins_after, make_known
+from blizzard_py.streaming.batch_queue import NewestNumber, begin_after, publish_number
 
 # After a batch Spark asks whether an empty micro-batch is due, and once more to tell who waits.
 PROMPT = 3
@@ -12,10 +12,10 @@ PROMPT = 3
 
 def test_a_batch_and_the_first_questions_after_it_are_answered_at_once(tmp_path: Path) -> None:
     pauses: list[float] = []
-    begins_after(tmp_path, 4)
-    newest = Newest(tmp_path, pauses.append)
+    begin_after(tmp_path, 4)
+    newest = NewestNumber(tmp_path, pauses.append)
     assert [newest.ask() for _ in range(PROMPT)] == [4] * PROMPT
-    make_known(tmp_path, 5, None)
+    publish_number(tmp_path, 5, None)
     assert [newest.ask() for _ in range(PROMPT)] == [5] * PROMPT
     assert pauses == []
 
@@ -24,8 +24,8 @@ def test_a_question_that_comes_again_and_again_is_held_back_but_not_for_long(
     tmp_path: Path,
 ) -> None:
     pauses: list[float] = []
-    begins_after(tmp_path, 4)
-    newest = Newest(tmp_path, pauses.append)
+    begin_after(tmp_path, 4)
+    newest = NewestNumber(tmp_path, pauses.append)
     for _ in range(PROMPT):
         newest.ask()
     assert newest.ask() == 4
@@ -38,10 +38,10 @@ def test_what_is_offered_meanwhile_is_answered_at_the_next_look(tmp_path: Path) 
     def pause(secs: float) -> None:
         pauses.append(secs)
         if len(pauses) == 2:
-            make_known(tmp_path, 5, None)
+            publish_number(tmp_path, 5, None)
 
-    begins_after(tmp_path, 4)
-    newest = Newest(tmp_path, pause)
+    begin_after(tmp_path, 4)
+    newest = NewestNumber(tmp_path, pause)
     for _ in range(PROMPT):
         newest.ask()
     assert newest.ask() == 5

@@ -13,8 +13,8 @@ import pytest
 
 from blizzard_core.errors import StateError, StorageError
 from blizzard_py.state.stream_state import Packed
-from blizzard_py.streaming import packs as module
-from blizzard_py.streaming.packs import ALONE_BYTES, Packs, WorkingCopy
+from blizzard_py.streaming import state_archive as module
+from blizzard_py.streaming.state_archive import ALONE_BYTES, StateArchive, WorkingCopy
 from tests.support.memory_store import MemoryStorage
 
 FOLDER = "_blizzard/state/p_s"
@@ -41,7 +41,7 @@ def test_what_was_packed_is_restored(store: MemoryStorage, tmp_path: Path) -> No
     write(copy.root, "offsets/0", b"zero")
     write(copy.root, "state/0/0/big.sst", b"x" * ALONE_BYTES)
     write(copy.root, "state/0/0/.1.crc", b"checksum")
-    packs = Packs(store, FOLDER)
+    packs = StateArchive(store, FOLDER)
     manifest = packs.pack(copy, {}, 1, "00000001")
     assert set(manifest) == {"offsets/0", "state/0/0/big.sst"}
     restored = packs.restore(manifest, tmp_path / "b")
@@ -55,14 +55,14 @@ def test_small_files_share_an_object_and_large_ones_have_their_own(
     for number in range(5):
         write(copy.root, f"commits/{number}", b"c")
     write(copy.root, "big", b"x" * ALONE_BYTES)
-    manifest = Packs(store, FOLDER).pack(copy, {}, 1, "00000001")
+    manifest = StateArchive(store, FOLDER).pack(copy, {}, 1, "00000001")
     assert len({packed.object for packed in manifest.values()}) == 2
     assert len(store.objects) == 2
 
 
 def test_only_what_is_new_is_written(store: MemoryStorage, tmp_path: Path) -> None:
     copy = WorkingCopy(tmp_path)
-    packs = Packs(store, FOLDER)
+    packs = StateArchive(store, FOLDER)
     write(copy.root, "a", b"1")
     first = packs.pack(copy, {}, 1, "00000001")
     assert packs.pack(copy, first, 1, "00000002") == first
@@ -75,7 +75,7 @@ def test_only_what_is_new_is_written(store: MemoryStorage, tmp_path: Path) -> No
 
 def test_a_file_that_has_changed_means_again(store: MemoryStorage, tmp_path: Path) -> None:
     copy = WorkingCopy(tmp_path / "a")
-    packs = Packs(store, FOLDER)
+    packs = StateArchive(store, FOLDER)
     write(copy.root, "a", b"1")
     first = packs.pack(copy, {}, 1, "00000001")
     write(copy.root, "a", b"22")
@@ -86,7 +86,7 @@ def test_a_file_that_has_changed_means_again(store: MemoryStorage, tmp_path: Pat
 
 def test_a_restored_copy_writes_nothing_that_it_has(store: MemoryStorage, tmp_path: Path) -> None:
     copy = WorkingCopy(tmp_path / "a")
-    packs = Packs(store, FOLDER)
+    packs = StateArchive(store, FOLDER)
     write(copy.root, "a", b"1")
     manifest = packs.pack(copy, {}, 1, "00000001")
     restored = packs.restore(manifest, tmp_path / "b")
@@ -103,7 +103,7 @@ def test_a_file_that_goes_while_it_is_packed_does_not_count(
     known = list(listed)
     monkeypatch.setattr(module, "_files", lambda _: iter(known))
     (copy.root / "gone").unlink()
-    assert set(Packs(store, FOLDER).pack(copy, {}, 1, "00000001")) == {"stays"}
+    assert set(StateArchive(store, FOLDER).pack(copy, {}, 1, "00000001")) == {"stays"}
 
 
 def test_a_part_that_grows_while_it_is_packed_can_be_restored_and_is_packed_again(
@@ -122,7 +122,7 @@ def test_a_part_that_grows_while_it_is_packed_can_be_restored_and_is_packed_agai
         return opened(name)
 
     monkeypatch.setattr(store, "open_output", slow)
-    packs = Packs(store, FOLDER)
+    packs = StateArchive(store, FOLDER)
     manifest: dict[str, Packed] = {}
     for step in range(3):
         manifest = packs.pack(copy, manifest, 1, f"{step:08d}")
@@ -140,9 +140,11 @@ def test_an_archive_is_never_without_what_it_is_made_of(tmp_path: Path) -> None:
     assert [path for path, _ in listing] == ["state/0/0/SSTs/a.sst", "state/0/0/SSTs/b.sst"]
 
 
-def one_packed(store: MemoryStorage, place: Path, size: int) -> tuple[Packs, dict[str, Packed]]:
+def one_packed(
+    store: MemoryStorage, place: Path, size: int
+) -> tuple[StateArchive, dict[str, Packed]]:
     """A working copy of one file, packed."""
-    copy, packs = WorkingCopy(place / "a"), Packs(store, FOLDER)
+    copy, packs = WorkingCopy(place / "a"), StateArchive(store, FOLDER)
     write(copy.root, "state/x", b"x" * size)
     return packs, packs.pack(copy, {}, 1, "00000001")
 
@@ -186,7 +188,7 @@ def test_a_store_that_is_full_is_named_and_what_was_packed_before_stays(
     store: MemoryStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     copy = WorkingCopy(tmp_path / "a")
-    packs = Packs(store, FOLDER)
+    packs = StateArchive(store, FOLDER)
     write(copy.root, "first", b"1")
     manifest = packs.pack(copy, {}, 1, "00000001")
     write(copy.root, "second", b"x" * size)
@@ -208,7 +210,7 @@ def test_a_local_disk_that_is_full_is_named(
     store: MemoryStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = WorkingCopy(tmp_path / "a")
-    packs = Packs(store, FOLDER)
+    packs = StateArchive(store, FOLDER)
     write(copy.root, "state/x", b"1")
     manifest = packs.pack(copy, {}, 1, "00000001")
     (tmp_path / "b" / "state").mkdir(parents=True)
@@ -224,14 +226,14 @@ def test_a_local_disk_that_is_full_is_named(
 def test_a_manifest_cannot_write_beside_the_copy(store: MemoryStorage, tmp_path: Path) -> None:
     store.put_atomic("evil", b"x")
     with pytest.raises(StateError, match="outside"):
-        Packs(store, FOLDER).restore({"../x": Packed("evil", 1, "d")}, tmp_path / "b")
+        StateArchive(store, FOLDER).restore({"../x": Packed("evil", 1, "d")}, tmp_path / "b")
     assert not (tmp_path / "x").exists()
 
 
 def test_a_sweep_takes_what_older_epochs_left_and_nothing_else(
     store: MemoryStorage, tmp_path: Path
 ) -> None:
-    packs = Packs(store, FOLDER)
+    packs = StateArchive(store, FOLDER)
     copy = WorkingCopy(tmp_path)
     write(copy.root, "a", b"1")
     kept = packs.pack(copy, {}, 1, "00000001")
@@ -246,7 +248,7 @@ def test_a_sweep_takes_what_older_epochs_left_and_nothing_else(
 
 def test_any_history_can_be_restored(store: MemoryStorage, tmp_path: Path) -> None:
     draw = random.Random(16)
-    packs = Packs(store, FOLDER)
+    packs = StateArchive(store, FOLDER)
     copy = WorkingCopy(tmp_path / "w0")
     copy.root.mkdir()
     manifest: dict[str, Packed] = {}

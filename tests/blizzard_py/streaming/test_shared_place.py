@@ -11,21 +11,21 @@ from blizzard_py.app.wiring import context_of
 from blizzard_py.job import IngestJob
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import Packed, StreamState
-from blizzard_py.streaming import shared_place
+from blizzard_py.streaming import shared_directory
 from blizzard_py.streaming.jobs import StreamJobs
-from blizzard_py.streaming.shared_place import SharedPlace, begun, check_whole
+from blizzard_py.streaming.shared_directory import SharedDirectory, check_not_removed, create_folder
 from tests.support.direct_engine import DirectEngine
 from tests.support.event_world import EventWorld, row
 
 
 def test_who_starts_a_query_removes_what_others_have_left_of_it(tmp_path: Path) -> None:
-    killed = SharedPlace(tmp_path, "s3://lake/table", "pages_web")
+    killed = SharedDirectory(tmp_path, "s3://lake/table", "pages_web")
     (killed.path / "query-1").mkdir()
     neighbours = [
-        SharedPlace(tmp_path, "s3://lake/table", "pages_app"),
-        SharedPlace(tmp_path, "s3://lake/other", "pages_web"),
+        SharedDirectory(tmp_path, "s3://lake/table", "pages_app"),
+        SharedDirectory(tmp_path, "s3://lake/other", "pages_web"),
     ]
-    here = SharedPlace(tmp_path, "s3://lake/table", "pages_web")
+    here = SharedDirectory(tmp_path, "s3://lake/table", "pages_web")
     assert not killed.path.exists()
     assert here.path.exists()
     assert all(other.path.exists() for other in neighbours)
@@ -38,39 +38,41 @@ def test_who_is_at_work_learns_that_its_directory_is_being_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By one that was replaced, say: before anything of it is gone, so no pack lacks a part."""
-    folder = begun(SharedPlace(tmp_path, "s3://lake/table", "pages_web").path / "query-1")
+    folder = create_folder(
+        SharedDirectory(tmp_path, "s3://lake/table", "pages_web").path / "query-1"
+    )
     (folder / "state").mkdir()
-    check_whole(folder)
+    check_not_removed(folder)
     seen = []
 
     def removing(path: Path, **_: object) -> None:
         seen.append(path == folder.parent and (folder / "state").exists())
         with pytest.raises(EngineError, match=r"query-1 was removed while it was at work"):
-            check_whole(folder)
+            check_not_removed(folder)
 
-    monkeypatch.setattr(shared_place.shutil, "rmtree", removing)
-    SharedPlace(tmp_path, "s3://lake/table", "pages_web")
+    monkeypatch.setattr(shared_directory.shutil, "rmtree", removing)
+    SharedDirectory(tmp_path, "s3://lake/table", "pages_web")
     assert seen == [True]
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(EngineError, match=r"file/query-1: Not a directory"):
-        begun(tmp_path / "file" / "query-1")
+        create_folder(tmp_path / "file" / "query-1")
 
 
 def test_a_volume_that_is_not_mounted_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"state_path '.*/mnt' is no directory here: mount"):
-        SharedPlace(tmp_path / "mnt", "s3://lake/table", "pages_web")
+        SharedDirectory(tmp_path / "mnt", "s3://lake/table", "pages_web")
     assert not (tmp_path / "mnt").exists()
 
 
 def test_a_volume_that_takes_nothing_is_named(tmp_path: Path) -> None:
-    own = SharedPlace(tmp_path, "s3://lake/table", "pages_web").path.parent
+    own = SharedDirectory(tmp_path, "s3://lake/table", "pages_web").path.parent
     own.rename(tmp_path / "away")
     own.symlink_to("/proc/nowhere")
     with pytest.raises(EngineError, match=r"event_time\.advanced\.state_path"):
-        SharedPlace(tmp_path, "s3://lake/table", "pages_web")
+        SharedDirectory(tmp_path, "s3://lake/table", "pages_web")
 
 
 def test_starts_that_fail_leave_no_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from blizzard_core.settings.event_time import Branch
 from blizzard_py.job import FinishedFile, IngestResult, StagedBadRecords, UnexpectedField
-from blizzard_py.kernels.late_letters import Judged
+from blizzard_py.kernels.late_letters import LatenessReport
 from blizzard_py.state.stream_state import SourceStream, StreamState
-from blizzard_py.streaming.sharing import (
+from blizzard_py.streaming.source_shares import (
     idle_in,
+    join_reports,
     newest_of,
     sources_after,
     ticks_of,
-    together,
 )
 
 HOUR = 3_600_000_000
@@ -66,7 +66,10 @@ def test_what_an_operator_advances_to_is_of_all_sources() -> None:
 
 
 def test_what_is_known_of_each_source_after_a_batch() -> None:
-    found = {"app": [Judged(late=1, newest_us=5_999)], "web": [Judged(ahead=2, newest_us=None)]}
+    found = {
+        "app": [LatenessReport(late=1, newest_us=5_999)],
+        "web": [LatenessReport(ahead=2, newest_us=None)],
+    }
     first = sources_after(StreamState(query={}), found, ["app"], (), 50.0)
     assert first["app"] == SourceStream(max_event_time_ms=5, files_ts=50.0, late_rows=1)
     assert first["web"] == SourceStream(files_ts=50.0, ahead_rows=2)
@@ -88,8 +91,8 @@ def test_what_the_jobs_of_all_have_told_says_whose_it_is() -> None:
         1,
         unexpected=(UnexpectedField("x", "a"),),
     )
-    assert together({"web": one}) is one
-    found = together({"app": one, "web": IngestResult((), (), 0)})
+    assert join_reports({"web": one}) is one
+    found = join_reports({"app": one, "web": IngestResult((), (), 0)})
     assert found.files == (FinishedFile("app:a", "ingested"),)
     assert found.letters == (StagedBadRecords("s", (("app:a", 1),)),)
     assert (found.tasks, found.rows_dropped) == (2, 1)

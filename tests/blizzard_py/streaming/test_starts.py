@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from blizzard_core.errors import Cancelled
-from blizzard_py.streaming.starts import STARTS, turn
+from blizzard_py.streaming.start_limit import STARTS, wait_for_turn
 
 
 def wanted() -> None:
@@ -21,7 +21,7 @@ def test_few_queries_start_at_a_time() -> None:
     together = threading.Barrier(STARTS)
 
     def start(number: int) -> None:
-        with turn(wanted):
+        with wait_for_turn(wanted):
             starting.add(number)
             together.wait(timeout=60)  # all that may start do so together
             at_once.append(len(starting))
@@ -41,13 +41,18 @@ def test_who_waits_for_a_turn_can_be_told_to_stop() -> None:
     def unwanted() -> None:
         raise Cancelled("stopped")
 
-    with turn(wanted), turn(wanted), pytest.raises(Cancelled), turn(unwanted):
+    with (
+        wait_for_turn(wanted),
+        wait_for_turn(wanted),
+        pytest.raises(Cancelled),
+        wait_for_turn(unwanted),
+    ):
         raise AssertionError("it has no turn")
-    with turn(wanted), turn(wanted):
+    with wait_for_turn(wanted), wait_for_turn(wanted):
         pass  # one that gave up took no turn with it
 
 
 def test_a_start_that_fails_gives_its_turn_back() -> None:
     for _ in range(STARTS + 1):
-        with pytest.raises(ValueError, match="start"), turn(wanted):
+        with pytest.raises(ValueError, match="start"), wait_for_turn(wanted):
             raise ValueError("start")

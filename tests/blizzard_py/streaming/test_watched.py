@@ -37,8 +37,8 @@ from blizzard_py.kernels.lateness import Limits, Rule
 from blizzard_py.state.event_times import BEHIND_SECS, EventTimes
 from blizzard_py.state.source_state import SourceState, ToReplace
 from blizzard_py.state.stream_state import StreamState, watched_query
-from blizzard_py.streaming.staged_times import Tally, tally
-from blizzard_py.streaming.watched import WatchedJobs, after
+from blizzard_py.streaming.observed_watermark import ObservedWatermarkJobs, after
+from blizzard_py.streaming.staged_times import TimeTally, tally
 from tests.support.direct_engine import DirectEngine
 from tests.support.event_world import BASE, TUMBLING, EventWorld, row
 from tests.support.request_world import submit
@@ -238,7 +238,9 @@ def test_a_query_is_not_rebuilt_away_where_only_a_watermark_is_asked_for(tmp_pat
 def test_a_shorter_delay_is_told_by_the_newest_time_of_all() -> None:
     known = StreamState(query=watched_query("ts"), watermark_ms=40, max_event_time_ms=100)
     times = EventTimes(1, 50, 50, 50.0, (1, *[0] * 12))
-    found = after(known, WatchedColumn("ts", 10_000, 0), Tally(newest_us=50_000, times=times), 1, 1)
+    found = after(
+        known, WatchedColumn("ts", 10_000, 0), TimeTally(newest_us=50_000, times=times), 1, 1
+    )
     assert (found.watermark_ms, found.max_event_time_ms) == (90, 100)
 
 
@@ -251,7 +253,7 @@ def test_what_takes_the_place_of_what_it_brought_before_moves_and_counts_nothing
     name = world.put([row(100)])
     files = (JobFile(name, (world.raw("web") / name).stat().st_size, ""),)
     job = IngestJob(parts.ingest, "staging", "id", files, BASE.timestamp() + 200)
-    jobs = WatchedJobs(PlainJobs(world.engine), parts, parts.watch)
+    jobs = ObservedWatermarkJobs(PlainJobs(world.engine), parts, parts.watch)
     fresh = jobs.run(SourceState(), job, 1)
     assert fresh.stream is not None
     assert fresh.stream.watermark_ms == ms(90)
@@ -292,7 +294,7 @@ def written(folder: Path, times: Sequence[int | None], *, group: int = 2) -> Sta
     return StagedOutput(place.name, "", len(times), place.stat().st_size, "id")
 
 
-def judged(folder: Path, outputs: list[StagedOutput], column: str, *limits: int) -> Tally:
+def judged(folder: Path, outputs: list[StagedOutput], column: str, *limits: int) -> TimeTally:
     rule, sink = Rule(column), LocalStorage(str(folder))
     return tally(sink, outputs, rule, Limits(*limits), None, 2)
 
@@ -322,10 +324,10 @@ def test_rows_without_a_time_are_neither_late_nor_ahead(tmp_path: Path) -> None:
     output = written(tmp_path, [None, None, 7_000, None, 1_000])
     found = judged(tmp_path, [output], "ts", 1, 10**9)
     times = EventTimes(2, 1, 7, 4.0, (2, *[0] * 12))
-    assert found == Tally(1, 0, 0, 7_000, times)
+    assert found == TimeTally(1, 0, 0, 7_000, times)
     nothing = written(tmp_path, [None, None])
-    assert judged(tmp_path, [nothing], "ts", 1, 10**9) == Tally()
-    assert judged(tmp_path, [], "ts", 1, 10**9) == Tally()
+    assert judged(tmp_path, [nothing], "ts", 1, 10**9) == TimeTally()
+    assert judged(tmp_path, [], "ts", 1, 10**9) == TimeTally()
 
 
 def test_a_file_without_the_column_is_named_not_passed_over(tmp_path: Path) -> None:
@@ -348,7 +350,7 @@ def test_a_field_of_a_struct_is_not_taken_for_a_column_with_a_dot(tmp_path: Path
 def test_a_batch_of_which_nothing_is_known_leaves_the_watermark() -> None:
     watch = WatchedColumn("ts", 1_000_000, 0)
     known = StreamState(query=watched_query("ts"), watermark_ms=77, max_event_time_ms=1077)
-    found = after(known, watch, Tally(), 1, 0)
+    found = after(known, watch, TimeTally(), 1, 0)
     assert (found.watermark_ms, found.max_event_time_ms, found.batch) == (77, 1077, 1)
     assert found.is_watched
     assert not found.is_to_advance

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from blizzard_py.streaming.source import whole
+from blizzard_py.streaming.source import with_all_columns
 
 
 def test_what_a_source_lacks_is_null_and_the_order_is_the_schemas() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.list_(pa.string())), ("c", pa.string())])
     rows = pa.RecordBatch.from_pydict({"c": ["x", None], "a": [1, 2]})
-    found = whole(rows, schema)
+    found = with_all_columns(rows, schema)
     assert found.schema == schema
     assert found.to_pydict() == {"a": [1, 2], "b": [None, None], "c": ["x", None]}

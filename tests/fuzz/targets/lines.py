@@ -11,7 +11,7 @@ import zstandard
 from blizzard_py.job import JobFile
 from blizzard_py.lines.decompress import BLOCK_BYTES, codec_of, opened
 from blizzard_py.lines.failure import FileFailed
-from blizzard_py.lines.framing import Chunk, framed
+from blizzard_py.lines.framing import LineChunk, framed
 from tests.fuzz.target import Target, hold
 from tests.support.memory_store import MemoryStorage
 
@@ -29,7 +29,7 @@ def framing(data: bytes) -> None:
     at = len(_BOM) if body.startswith(_BOM) else 0
     for piece in framed(iter(blocks), target, limit):
         hold("offsets count every byte", piece.offset == at, (piece, at))
-        if isinstance(piece, Chunk):
+        if isinstance(piece, LineChunk):
             hold("a chunk ends with a line", piece.data.endswith(b"\n"), piece)
             end = at + len(piece.data)
             hold("a chunk is what was read", (body + b"\n")[at:end] == piece.data, piece)

@@ -1,7 +1,7 @@
 """One Parquet file: what its footer says of a column, and the highest value of one.
 
 A footer is enough to leave row groups out. It is not always enough for a maximum: writers cut
-long texts. `highest` reads the column where that matters.
+long texts. `column_maximum` reads the column where that matters.
 """
 
 from __future__ import annotations

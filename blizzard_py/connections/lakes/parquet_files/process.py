@@ -44,7 +44,7 @@ _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _VIEW_IDS = frozenset(kind.id for kind in _VIEWS)
 
 
-class Order(NamedTuple):
+class DecodeCommand(NamedTuple):
     """The columns of these row groups of a file, in ``allowed`` bytes.
 
     ``is_footer``: no row, but what the footer says of the one column.
@@ -108,7 +108,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     return with_leaves(kind, lambda leaf: _VIEWS.get(leaf, leaf))
 
 
-def _decode(file: pq.ParquetFile, order: Order) -> Iterator[pa.RecordBatch]:
+def _decode(file: pq.ParquetFile, order: DecodeCommand) -> Iterator[pa.RecordBatch]:
     """Yield batches as large as there is memory for. Raises `_Refused` if one row is too large."""
     columns = list(order.columns)
     for group in order.groups:
@@ -140,7 +140,7 @@ def _group_batches(
     return found
 
 
-def _too_large(file: pq.ParquetFile, group: int, order: Order, done: int) -> str:
+def _too_large(file: pq.ParquetFile, group: int, order: DecodeCommand, done: int) -> str:
     """Name the column whose row ``done`` of the group cannot be decoded on its own."""
     which = f"its {len(order.columns)} columns together"
     for name in order.columns:
@@ -168,7 +168,7 @@ def _send(line: Connection, batch: pa.RecordBatch) -> None:
     line.send_bytes(sink.getvalue())
 
 
-def _serve(line: Connection, order: Order) -> None:
+def _serve(line: Connection, order: DecodeCommand) -> None:
     piece = _PIECES_BYTES // max(1, len(order.columns))
     source = RangeFile(_Parent(line, order.allowed), "", order.size)
     file = pq.ParquetFile(
@@ -177,7 +177,7 @@ def _serve(line: Connection, order: Order) -> None:
         pre_buffer=False,
         buffer_size=max(_LEAST_PIECE, min(_LARGEST_PIECE, piece)),
     )
-    _limit(_taken() + order.allowed)
+    _limit(_address_space_bytes() + order.allowed)
     if order.is_footer:
         _send(line, as_batch(group_ranges(file, *order.columns)))
         return
@@ -186,7 +186,7 @@ def _serve(line: Connection, order: Order) -> None:
             _send(line, each)
 
 
-def _answer(line: Connection, order: Order, before: int) -> bool:
+def _answer(line: Connection, order: DecodeCommand, before: int) -> bool:
     """Serve one file and say how it ended; whether the process may serve another one."""
     try:
         _serve(line, order)
@@ -197,12 +197,12 @@ def _answer(line: Connection, order: Order, before: int) -> bool:
         line.send_bytes(DAMAGED + f"{type(error).__name__}: {error}".encode())
         return False
     pa.default_memory_pool().release_unused()
-    is_small = _taken() - before <= _KEPT_BYTES
+    is_small = _address_space_bytes() - before <= _KEPT_BYTES
     line.send_bytes(END + (MORE if is_small else b""))
     return is_small
 
 
-def _taken() -> int:
+def _address_space_bytes() -> int:
     """Return how many bytes of addresses this process has."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
@@ -215,13 +215,13 @@ def _limit(size: int) -> None:
 def main(descriptor: int) -> None:
     """Serve orders of the parent until it closes the line, or until one leaves something behind."""
     with Connection(descriptor) as line:
-        before, goes_on = _taken(), True
+        before, goes_on = _address_space_bytes(), True
         while goes_on:
             try:
                 asked = line.recv_bytes()
             except EOFError:
                 return
-            goes_on = _answer(line, Order(*pickle.loads(asked)), before)  # noqa: S301  # our own parent's
+            goes_on = _answer(line, DecodeCommand(*pickle.loads(asked)), before)  # noqa: S301  # our own parent's
 
 
 if __name__ == "__main__":

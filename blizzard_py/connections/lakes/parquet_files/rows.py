@@ -94,7 +94,9 @@ def batches(
     """
     present = set(file.schema_arrow.names)
     wanted = tuple(name for name in columns if name in present)
-    order = process.Order(file.metadata, file.size, tuple(groups), wanted, allowed(file.size))
+    order = process.DecodeCommand(
+        file.metadata, file.size, tuple(groups), wanted, allowed(file.size)
+    )
     try:
         yield from _answers(file, order)
     except _Ended as error:
@@ -110,14 +112,16 @@ def ranges(file: TableFile, name: str) -> list[Range]:
 
     Raises `SourceError` for no sense.
     """
-    order = process.Order(file.metadata, file.size, (), (name,), allowed(file.size), is_footer=True)
+    order = process.DecodeCommand(
+        file.metadata, file.size, (), (name,), allowed(file.size), is_footer=True
+    )
     try:
         return [told for batch in _answers(file, order) for told in from_batch(batch)]
     except _Ended as error:
         raise damaged(file.where, f"its footer contradicts itself about column {name}") from error
 
 
-def _answers(file: TableFile, order: process.Order) -> Iterator[pa.RecordBatch]:
+def _answers(file: TableFile, order: process.DecodeCommand) -> Iterator[pa.RecordBatch]:
     """Yield what the process answers. Raises `_Ended`, and `SourceError` for what it refuses."""
     reader = IDLE.pop() if IDLE else RowReader()
     is_idle = False

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blizzard_py.connections.lakes.values import Key, Ordered, ordered
+from blizzard_py.connections.lakes.values import ColumnOrder, Key, column_order
 from blizzard_py.connections.lakes.window import Range
 
 
-def order_in(file: pq.ParquetFile, name: str) -> Ordered | None:
+def order_in(file: pq.ParquetFile, name: str) -> ColumnOrder | None:
     """Return how the file's own column of that name is compared; None if it has none.
 
     Raises `SourceError` if it has a type without an order.
@@ -22,7 +22,7 @@ def order_in(file: pq.ParquetFile, name: str) -> Ordered | None:
     place = file.schema_arrow.get_field_index(name)
     if place < 0 or pa.types.is_null(file.schema_arrow.field(place).type):
         return None
-    return ordered(name, file.schema_arrow.field(place).type)
+    return column_order(name, file.schema_arrow.field(place).type)
 
 
 def group_ranges(file: pq.ParquetFile, name: str) -> list[Range]:
@@ -45,7 +45,7 @@ def group_ranges(file: pq.ParquetFile, name: str) -> list[Range]:
     ]
 
 
-def _range(chunk: Any, order: Ordered) -> Range:
+def _range(chunk: Any, order: ColumnOrder) -> Range:
     told = chunk.statistics
     if told is None:
         return Range()
@@ -60,7 +60,7 @@ def _range(chunk: Any, order: Ordered) -> Range:
         return Range(nulls=nulls)
 
 
-def _key(order: Ordered, value: Any) -> Key | None:
+def _key(order: ColumnOrder, value: Any) -> Key | None:
     """The key of a footer's value; None if it is of another kind than expected, or NaN."""
     try:
         array = pa.array([value]).cast(order.type) if order.order != "text" else pa.array([value])

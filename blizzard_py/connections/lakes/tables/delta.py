@@ -29,30 +29,36 @@ from blizzard_core.delta_json import commit_path
 from blizzard_core.errors import NotFound, SourceError, Unavailable
 from blizzard_core.redact import redacted
 from blizzard_core.storage.opening import delta_options
-from blizzard_py.connections.compared import check_instants
 from blizzard_py.connections.lakes.bounds import (
     TABLE,
     VERSION,
-    asked_names,
     check_same_table,
     clock_bound,
     highest_bound,
     pinned,
     plain_selection,
     refuse_bound,
+    selected_columns,
     utc_now,
 )
+from blizzard_py.connections.lakes.column_maximum import ColumnMaximum, KnownFile
 from blizzard_py.connections.lakes.fields import check_there, columns_of, instants_in, undeclared
-from blizzard_py.connections.lakes.highest import Highest, KnownFile
-from blizzard_py.connections.lakes.places import Stores, located, place_of, storage_options, told
-from blizzard_py.connections.lakes.planned import Plan, PlannedFile, tasks_of, unit_plans
-from blizzard_py.connections.lakes.pruning import Pruned, orders_for
+from blizzard_py.connections.lakes.file_plan import FilePlan, PlannedFile, tasks_of, unit_plans
+from blizzard_py.connections.lakes.locations import (
+    StorageCache,
+    located,
+    place_of,
+    storage_options,
+    translate_errors,
+)
+from blizzard_py.connections.lakes.pruning import PrunableFiles, orders_for
 from blizzard_py.connections.lakes.tables import delta_log
 from blizzard_py.connections.lakes.tables.delta_statistics import known_files
-from blizzard_py.connections.lakes.values import Ordered, ordered
+from blizzard_py.connections.lakes.values import ColumnOrder, column_order
 from blizzard_py.connections.lakes.window import RowWindow, may_meet
 from blizzard_py.connections.placeholders import Values
-from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
+from blizzard_py.connections.protocol import ReadBound, ReadSelection, SourceColumn, WindowSplit
+from blizzard_py.connections.unit_comparisons import check_instants
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
 _AT_ONCE = 16
@@ -62,7 +68,7 @@ class DeltaConnection:
     """One Delta table; see the module's docstring and `Connection`."""
 
     def __init__(
-        self, access: Access, selection: Selection, now: Callable[[], dt.datetime] = utc_now
+        self, access: Access, selection: ReadSelection, now: Callable[[], dt.datetime] = utc_now
     ) -> None:
         self._template = selection
         self._selection = plain_selection("delta", selection)
@@ -70,8 +76,8 @@ class DeltaConnection:
         self._uri = place_of(access, selection.table)
         options = storage_options(access)
         self._options = delta_options(self._uri, options, os.environ)
-        self._stores = Stores(options)
-        self._highest = {name: Highest(self._stores, name) for name in selection.columns}
+        self._stores = StorageCache(options)
+        self._highest = {name: ColumnMaximum(self._stores, name) for name in selection.columns}
 
     @property
     def default_bound(self) -> BoundKind | None:
@@ -82,12 +88,12 @@ class DeltaConnection:
         """The table's columns, as of its last version."""
         return columns_of(_schema(self._opened()))
 
-    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
+    def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
         """The table's last version, or the highest values in it."""
         handle = self._opened()
         self._check_columns(handle)
         if kind == "version":
-            return Bound(kind, {VERSION: handle.version(), TABLE: str(handle.metadata().id)})
+            return ReadBound(kind, {VERSION: handle.version(), TABLE: str(handle.metadata().id)})
         orders = self._orders(handle)
         if kind == "clock":
             return clock_bound(orders, self._now(), settle_secs, self._selection.walls)
@@ -95,7 +101,7 @@ class DeltaConnection:
             raise refuse_bound("delta", kind, ("version", "max", "clock"))
         return highest_bound(kind, self._snapshot(handle, orders), orders, self._highest)
 
-    def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
+    def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
         """The files of the window. Raises `SourceError` if the log cannot tell them any more."""
         end = pinned(window)
         handle = self._opened(None if end is None else end.version)
@@ -109,14 +115,14 @@ class DeltaConnection:
                 for known in self._snapshot(handle, orders)
                 if may_meet(rows, orders, known.ranges)
             ]
-            return tasks_of(Plan(files, names, rows, self._selection.filter), split, self._uri)
+            return tasks_of(FilePlan(files, names, rows, self._selection.filter), split, self._uri)
         start = check_same_table(window, end, str(handle.metadata().id), self._uri)
         if start is None:
             files = [each.file for each in self._first(handle, {})]
         else:
             files = [self._changed(change, handle) for change in self._changes(start, handle)]
         what = f"{self._uri} version {end.version}"
-        return tasks_of(Plan(files, names, None, self._selection.filter), split, what)
+        return tasks_of(FilePlan(files, names, None, self._selection.filter), split, what)
 
     def unit_tasks(self, units: Sequence[Values]) -> Sequence[ReadTask | SourceError]:
         """The files of one version that can have rows of each: a filter tells which are its."""
@@ -125,10 +131,12 @@ class DeltaConnection:
         schema = _schema(handle)
         check_instants((self._template.filter,), units, instants_in(schema))
         orders = orders_for(self._selection.filter, schema)
-        pruned = Pruned(self._first(handle, orders), orders)
+        pruned = PrunableFiles(self._first(handle, orders), orders)
         names = undeclared(self._selection, list(schema.names))
         what = f"{self._uri} version {handle.version()}"
-        return unit_plans(Plan((), names, None, self._template.filter), units, what, pruned.files)
+        return unit_plans(
+            FilePlan((), names, None, self._template.filter), units, what, pruned.files
+        )
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         """Nothing needs to be held: files are never changed."""
@@ -142,13 +150,13 @@ class DeltaConnection:
         """Nothing is kept open."""
 
     def _opened(self, version: int | None = None) -> DeltaTable:
-        with self._told():
+        with self._translated_errors():
             handle = DeltaTable(self._uri, version=version, storage_options=self._options)
             delta_log.check_readable(handle.metadata().configuration, self._uri)
             return handle
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         """Return what delta-rs raises, as the errors of a connection."""
         try:
             yield
@@ -156,43 +164,45 @@ class DeltaConnection:
             raise SourceError(f"{self._uri}: there is no Delta table; correct `table`") from error
         except DeltaError as error:
             raise SourceError(
-                f"{self._uri}: the table's log cannot be read: {_said(error)}"
+                f"{self._uri}: the table's log cannot be read: {_error_text(error)}"
             ) from error
         except OSError as error:
-            raise Unavailable(f"{self._uri}: {_said(error)}") from error
+            raise Unavailable(f"{self._uri}: {_error_text(error)}") from error
         except BaseException as error:
             # delta-rs gave up on itself; the class has no import, and is no `Exception`.
             if type(error).__name__ != "PanicException":
                 raise
-            raise SourceError(f"{self._uri}: cannot be read: {_said(error)}") from error
+            raise SourceError(f"{self._uri}: cannot be read: {_error_text(error)}") from error
 
     def _check_columns(self, handle: DeltaTable) -> None:
         there = [*_schema(handle).names, *self._feed_columns()]
-        check_there(self._uri, asked_names(self._selection), there)
+        check_there(self._uri, selected_columns(self._selection), there)
 
     def _feed_columns(self) -> Sequence[str]:
         """The change feed's columns if they are asked for."""
         declared = {each.name for each in self._selection.fields}
         return delta_log.CHANGE_COLUMNS if delta_log.CHANGE in declared else ()
 
-    def _orders(self, handle: DeltaTable) -> dict[str, Ordered]:
+    def _orders(self, handle: DeltaTable) -> dict[str, ColumnOrder]:
         schema = _schema(handle)
-        return {name: ordered(name, schema.field(name).type) for name in self._selection.columns}
+        return {
+            name: column_order(name, schema.field(name).type) for name in self._selection.columns
+        }
 
-    def _snapshot(self, handle: DeltaTable, orders: Mapping[str, Ordered]) -> list[KnownFile]:
+    def _snapshot(self, handle: DeltaTable, orders: Mapping[str, ColumnOrder]) -> list[KnownFile]:
         """The files of the handle's version. Raises `SourceError` for deletion vectors."""
-        with self._told():
+        with self._translated_errors():
             features = handle.protocol().reader_features or []
             if "deletionVectors" in features and any(True for _ in handle.deletion_vectors()):
                 raise delta_log.refuse_vector(self._uri, handle.version())
             actions = pa.table(handle.get_add_actions(flatten=True))
         return known_files(self._uri, actions, orders)
 
-    def _first(self, handle: DeltaTable, orders: Mapping[str, Ordered]) -> list[KnownFile]:
+    def _first(self, handle: DeltaTable, orders: Mapping[str, ColumnOrder]) -> list[KnownFile]:
         """The whole snapshot, each row an insert."""
         beside: dict[str, Any] = {}
         if self._feed_columns():
-            with self._told():
+            with self._translated_errors():
                 stamp = int(handle.history(1)[0].get("timestamp") or 0) / 1000
             beside = _feed_values("insert", handle.version(), stamp)
         return [
@@ -200,18 +210,18 @@ class DeltaConnection:
             for each in self._snapshot(handle, orders)
         ]
 
-    def _changes(self, start: int, handle: DeltaTable) -> list[delta_log.Change]:
+    def _changes(self, start: int, handle: DeltaTable) -> list[delta_log.FileChange]:
         commits = self._commits(start + 1, handle.version())
         if not self._feed_columns():
             return delta_log.appended(commits, self._uri)
         configuration = handle.metadata().configuration
         return delta_log.changed(commits, delta_log.is_fed(configuration), self._uri)
 
-    def _commits(self, first: int, last: int) -> Iterator[delta_log.Commit]:
+    def _commits(self, first: int, last: int) -> Iterator[delta_log.DeltaCommit]:
         """The log's entries, several at a time. Raises `SourceError` where one is gone."""
         storage = self._stores.at(self._uri)
 
-        def read(version: int) -> delta_log.Commit:
+        def read(version: int) -> delta_log.DeltaCommit:
             where = f"{self._uri}/{commit_path(version)}"
             try:
                 raw = storage.read(commit_path(version))
@@ -225,11 +235,11 @@ class DeltaConnection:
                 ) from error
             return delta_log.parsed(raw, version, where)
 
-        with told(self._uri), ThreadPoolExecutor(_AT_ONCE) as pool:
+        with translate_errors(self._uri), ThreadPoolExecutor(_AT_ONCE) as pool:
             for begin in range(first, last + 1, _AT_ONCE):
                 yield from pool.map(read, range(begin, min(begin + _AT_ONCE, last + 1)))
 
-    def _changed(self, change: delta_log.Change, handle: DeltaTable) -> PlannedFile:
+    def _changed(self, change: delta_log.FileChange, handle: DeltaTable) -> PlannedFile:
         schema = _schema(handle)
         types = {name: schema.field(name).type for name in handle.metadata().partition_columns}
         values = delta_log.partition_values(change.file.partition, types, self._uri)
@@ -252,9 +262,9 @@ def _schema(handle: DeltaTable) -> pa.Schema:
         return pa.schema(handle.schema().to_arrow())
     except (DeltaError, ValueError) as error:  # Arrow's errors of this kind are of the second
         raise SourceError(
-            f"{handle.table_uri}: the table's columns cannot be read: {_said(error)}"
+            f"{handle.table_uri}: the table's columns cannot be read: {_error_text(error)}"
         ) from error
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return redacted(" ".join(str(error).partition("\n   0: ")[0].split()))[:300]

@@ -40,7 +40,7 @@ class FileAction:
 
 
 @dataclass(slots=True)
-class Commit:
+class DeltaCommit:
     """One version."""
 
     version: int
@@ -51,9 +51,9 @@ class Commit:
     changes: list[FileAction] = field(default_factory=list)
 
 
-def parsed(raw: bytes, version: int, where: str) -> Commit:
+def parsed(raw: bytes, version: int, where: str) -> DeltaCommit:
     """One log entry. Raises `SourceError` if it is cut or makes no sense: rows could be missed."""
-    commit = Commit(version)
+    commit = DeltaCommit(version)
     try:
         actions = actions_of(raw, where)
         for action in actions:
@@ -68,7 +68,7 @@ def parsed(raw: bytes, version: int, where: str) -> Commit:
     return commit
 
 
-def _take(commit: Commit, action: Action) -> None:
+def _take(commit: DeltaCommit, action: Action) -> None:
     if info := action.get("commitInfo"):
         stamp = info.get("inCommitTimestamp") or info.get("timestamp") or 0
         commit.timestamp = int(stamp) / 1000
@@ -91,7 +91,7 @@ def _file(action: Action) -> FileAction:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """A file whose rows are new, and what has become of them: one of Delta's change types.
 
     ``kind`` is ``""`` where the file itself has the column.
@@ -130,13 +130,13 @@ def refuse_vector(what: str, version: int, is_past: bool = False) -> SourceError
     )
 
 
-def appended(commits: Iterable[Commit], what: str) -> list[Change]:
+def appended(commits: Iterable[DeltaCommit], what: str) -> list[FileChange]:
     """The files that these commits added rows with, the oldest first.
 
     Compactions bring nothing. Raises `SourceError` where rows were deleted or changed: that
     cannot be told by files alone.
     """
-    found: dict[str, Change] = {}
+    found: dict[str, FileChange] = {}
     for commit in commits:
         _check(commit, what)
         if any(action.data_change for action in commit.removes):
@@ -149,23 +149,27 @@ def appended(commits: Iterable[Commit], what: str) -> list[Change]:
         for add in commit.adds:
             if add.data_change:
                 # A file named twice (statistics computed afterwards) has its rows once.
-                found.setdefault(add.path, Change(add, "insert", commit.version, commit.timestamp))
+                found.setdefault(
+                    add.path, FileChange(add, "insert", commit.version, commit.timestamp)
+                )
     return list(found.values())
 
 
-def changed(commits: Iterable[Commit], enabled: bool, what: str) -> list[Change]:
+def changed(commits: Iterable[DeltaCommit], enabled: bool, what: str) -> list[FileChange]:
     """The change feed of these commits: every row that came, went or was another before.
 
     A commit with change files tells all in them; one without is whole files that came or went.
     ``enabled`` is whether the feed was on before the first of them.
     """
-    found: list[Change] = []
+    found: list[FileChange] = []
     for commit in commits:
         _check(commit, what)
         if commit.properties is not None:
             enabled = commit.properties.get(_CDF, "").lower() == "true"
         if commit.changes:
-            found += [Change(file, "", commit.version, commit.timestamp) for file in commit.changes]
+            found += [
+                FileChange(file, "", commit.version, commit.timestamp) for file in commit.changes
+            ]
             continue
         removes = [action for action in commit.removes if action.data_change]
         if removes and not enabled:
@@ -176,14 +180,14 @@ def changed(commits: Iterable[Commit], enabled: bool, what: str) -> list[Change]
             )
         for kind, actions in (("delete", removes), ("insert", commit.adds)):
             found += [
-                Change(file, kind, commit.version, commit.timestamp)
+                FileChange(file, kind, commit.version, commit.timestamp)
                 for file in actions
                 if file.data_change
             ]
     return found
 
 
-def _check(commit: Commit, what: str) -> None:
+def _check(commit: DeltaCommit, what: str) -> None:
     if commit.properties is not None:
         check_readable(commit.properties, what)
     # A purge takes files with vectors out and changes no row.

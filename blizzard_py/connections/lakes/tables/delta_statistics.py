@@ -18,10 +18,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.lakes.highest import KnownFile
-from blizzard_py.connections.lakes.places import located
-from blizzard_py.connections.lakes.planned import PlannedFile
-from blizzard_py.connections.lakes.values import Key, Ordered
+from blizzard_py.connections.lakes.column_maximum import KnownFile
+from blizzard_py.connections.lakes.file_plan import PlannedFile
+from blizzard_py.connections.lakes.locations import located
+from blizzard_py.connections.lakes.values import ColumnOrder, Key
 from blizzard_py.connections.lakes.window import Range
 
 _PARTITION = "partition."
@@ -30,7 +30,9 @@ _CUT_CHARACTERS = 32
 _SAFE_DIGITS = 15
 
 
-def known_files(table: str, actions: pa.Table, orders: Mapping[str, Ordered]) -> list[KnownFile]:
+def known_files(
+    table: str, actions: pa.Table, orders: Mapping[str, ColumnOrder]
+) -> list[KnownFile]:
     """The files of ``DeltaTable.get_add_actions(flatten=True)``, and their ordered columns."""
     told = {name: _python(actions, name) for name in _wanted(actions.schema.names, orders)}
     keys = {name: name.removeprefix(_PARTITION) for name in told if name.startswith(_PARTITION)}
@@ -46,7 +48,7 @@ def known_files(table: str, actions: pa.Table, orders: Mapping[str, Ordered]) ->
     return found
 
 
-def _wanted(there: Sequence[str], orders: Mapping[str, Ordered]) -> list[str]:
+def _wanted(there: Sequence[str], orders: Mapping[str, ColumnOrder]) -> list[str]:
     """A table may have thousands of columns; only those of the watermark are looked at."""
     told = {f"{kind}.{name}" for kind in ("null_count", "min", "max") for name in orders}
     wanted = {"path", "size_bytes", "num_records", *told}
@@ -69,7 +71,7 @@ def _python(actions: pa.Table, name: str) -> list[Any]:
         return [None] * actions.num_rows
 
 
-def _exact(value: Any, order: Ordered) -> Range:
+def _exact(value: Any, order: ColumnOrder) -> Range:
     """Of a partition column: each row has this value."""
     if value is None:
         return Range(values=False)
@@ -77,7 +79,7 @@ def _exact(value: Any, order: Ordered) -> Range:
     return Range(key, key, nulls=False)
 
 
-def _rounded(told: Mapping[str, Sequence[Any]], row: int, order: Ordered) -> Range:
+def _rounded(told: Mapping[str, Sequence[Any]], row: int, order: ColumnOrder) -> Range:
     def of(name: str) -> Any:
         return told[name][row] if name in told else None
 
@@ -92,7 +94,7 @@ def _rounded(told: Mapping[str, Sequence[Any]], row: int, order: Ordered) -> Ran
     )
 
 
-def _widened(value: Any, order: Ordered, direction: int) -> Key | None:
+def _widened(value: Any, order: ColumnOrder, direction: int) -> Key | None:
     if value is None or value != value:  # noqa: PLR0124  # NaN
         return None
     if order.order == "decimal" and order.type.precision > _SAFE_DIGITS:

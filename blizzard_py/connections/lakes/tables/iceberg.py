@@ -23,36 +23,36 @@ import pyarrow as pa
 from blizzard_core.errors import AccessDenied, BlizzardError, SourceError, Unavailable
 from blizzard_core.redact import redacted
 from blizzard_core.storage.opening import SCHEMES, scheme_of
-from blizzard_py.connections.compared import check_instants
-from blizzard_py.connections.drivers import driver
+from blizzard_py.connections.drivers import driver_module
 from blizzard_py.connections.lakes.bounds import (
     TABLE,
     VERSION,
-    asked_names,
     check_same_table,
     clock_bound,
     highest_bound,
     pinned,
     plain_selection,
     refuse_bound,
+    selected_columns,
     utc_now,
 )
+from blizzard_py.connections.lakes.column_maximum import ColumnMaximum, KnownFile
 from blizzard_py.connections.lakes.fields import check_there, columns_of, instants_in, undeclared
-from blizzard_py.connections.lakes.highest import Highest, KnownFile
-from blizzard_py.connections.lakes.places import (
-    Stores,
+from blizzard_py.connections.lakes.file_plan import FilePlan, tasks_of, unit_plans
+from blizzard_py.connections.lakes.locations import (
+    StorageCache,
     format_options,
     place_of,
     storage_options,
-    told,
+    translate_errors,
 )
-from blizzard_py.connections.lakes.planned import Plan, tasks_of, unit_plans
-from blizzard_py.connections.lakes.pruning import Pruned, orders_for
+from blizzard_py.connections.lakes.pruning import PrunableFiles, orders_for
 from blizzard_py.connections.lakes.tables.iceberg_statistics import known_files
-from blizzard_py.connections.lakes.values import Ordered, ordered
+from blizzard_py.connections.lakes.values import ColumnOrder, column_order
 from blizzard_py.connections.lakes.window import RowWindow, may_meet
 from blizzard_py.connections.placeholders import Values
-from blizzard_py.connections.protocol import Bound, Selection, SourceColumn, Split
+from blizzard_py.connections.protocol import ReadBound, ReadSelection, SourceColumn, WindowSplit
+from blizzard_py.connections.unit_comparisons import check_instants
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
 
 _HINT = "metadata/version-hint.text"
@@ -62,16 +62,16 @@ class IcebergConnection:
     """One Iceberg table; see the module's docstring and `Connection`."""
 
     def __init__(
-        self, access: Access, selection: Selection, now: Callable[[], dt.datetime] = utc_now
+        self, access: Access, selection: ReadSelection, now: Callable[[], dt.datetime] = utc_now
     ) -> None:
         self._template = selection
         selection = plain_selection("iceberg", selection)
-        driver("pyiceberg", "iceberg")
+        driver_module("pyiceberg", "iceberg")
         self._access = access
         self._selection = selection
         self._now = now
-        self._stores = Stores(storage_options(access))
-        self._highest: dict[str, Highest] = {}
+        self._stores = StorageCache(storage_options(access))
+        self._highest: dict[str, ColumnMaximum] = {}
 
     @property
     def default_bound(self) -> BoundKind | None:
@@ -82,7 +82,7 @@ class IcebergConnection:
         """The table's columns, as of its current schema."""
         return columns_of(_arrow(self._opened()))
 
-    def bound(self, kind: BoundKind, settle_secs: float) -> Bound:
+    def bound(self, kind: BoundKind, settle_secs: float) -> ReadBound:
         """The current snapshot, or the highest values in it; nothing for a table without one."""
         table = self._opened()
         self._check_columns(table)
@@ -94,9 +94,9 @@ class IcebergConnection:
                     " it to format-version 2, or use bound: max with watermark columns"
                 )
             if current is None:
-                return Bound(kind)
+                return ReadBound(kind)
             uuid = str(table.metadata.table_uuid)
-            return Bound(kind, {VERSION: current.sequence_number, TABLE: uuid})
+            return ReadBound(kind, {VERSION: current.sequence_number, TABLE: uuid})
         orders = self._orders(table)
         if kind == "clock":
             return clock_bound(orders, self._now(), settle_secs, self._selection.walls)
@@ -104,14 +104,14 @@ class IcebergConnection:
             raise refuse_bound("iceberg", kind, ("version", "max", "clock"))
         ids = _ids(table)
         for name in orders:
-            asked = self._highest.setdefault(name, Highest(self._stores, name))
+            asked = self._highest.setdefault(name, ColumnMaximum(self._stores, name))
             asked.ids = ids
-        with told(self._what):
+        with translate_errors(self._what):
             return highest_bound(
                 kind, self._snapshot(table, current, orders), orders, self._highest
             )
 
-    def tasks(self, window: Window, split: Split) -> Sequence[ReadTask]:
+    def tasks(self, window: Window, split: WindowSplit) -> Sequence[ReadTask]:
         """The files of the window. Raises `SourceError` if they cannot be told any more."""
         table = self._opened()
         self._check_columns(table)
@@ -137,19 +137,19 @@ class IcebergConnection:
         self._check_columns(table)
         check_instants((self._template.filter,), units, instants_in(_arrow(table)))
         orders = orders_for(self._selection.filter, _arrow(table))
-        pruned = Pruned(self._snapshot(table, table.current_snapshot(), orders), orders)
+        pruned = PrunableFiles(self._snapshot(table, table.current_snapshot(), orders), orders)
         plan = self._plan(table, (), None, self._template.filter)
         return unit_plans(plan, units, self._what, pruned.files)
 
     def _plan(
         self, table: Any, known: Iterable[KnownFile], rows: RowWindow | None, condition: str
-    ) -> Plan:
+    ) -> FilePlan:
         # All of them: the schema may declare more columns by the time a task is tried again.
         ids = _ids(table)
         extra = {"ids": ids, "inner": _inner_names(table), "beside": _identity_columns(table)}
         files = [each.file for each in known]
         names = undeclared(self._selection, _arrow(table).names)
-        return Plan(files, names, rows, condition, extra)
+        return FilePlan(files, names, rows, condition, extra)
 
     def hold(self, access: Access) -> AbstractContextManager[Access]:
         """Nothing needs to be held: files are never changed."""
@@ -168,12 +168,12 @@ class IcebergConnection:
 
     def _opened(self) -> Any:
         options = format_options(self._access)
-        with _told(self._what):
+        with _translate_errors(self._what):
             from blizzard_py.connections.lakes.tables import iceberg_io  # noqa: PLC0415  # an extra
 
             properties = iceberg_io.properties(storage_options(self._access))
             if options or scheme_of(self._access.uri) not in SCHEMES:
-                catalogs = driver("pyiceberg.catalog", "iceberg")
+                catalogs = driver_module("pyiceberg.catalog", "iceberg")
                 if self._access.uri:
                     options = {"uri": self._access.uri, **options}
                 name = options.pop("name", "default")
@@ -203,7 +203,7 @@ class IcebergConnection:
         return f"{place}/metadata/v{version}.metadata.json"
 
     def _check_columns(self, table: Any) -> None:
-        check_there(self._what, asked_names(self._selection), _arrow(table).names)
+        check_there(self._what, selected_columns(self._selection), _arrow(table).names)
         for column in table.schema().fields:
             if getattr(column, "initial_default", None) is not None:
                 raise SourceError(
@@ -211,16 +211,18 @@ class IcebergConnection:
                     " not read; rewrite those files"
                 )
 
-    def _orders(self, table: Any) -> dict[str, Ordered]:
+    def _orders(self, table: Any) -> dict[str, ColumnOrder]:
         schema = _arrow(table)
-        return {name: ordered(name, schema.field(name).type) for name in self._selection.columns}
+        return {
+            name: column_order(name, schema.field(name).type) for name in self._selection.columns
+        }
 
     def _snapshot(
-        self, table: Any, snapshot: Any, orders: Mapping[str, Ordered]
+        self, table: Any, snapshot: Any, orders: Mapping[str, ColumnOrder]
     ) -> list[KnownFile]:
         if snapshot is None:
             return []
-        with _told(self._what):
+        with _translate_errors(self._what):
             planned = list(table.scan(snapshot_id=snapshot.snapshot_id).plan_files())
         return known_files(planned, table.schema(), orders, self._what)
 
@@ -241,7 +243,7 @@ class IcebergConnection:
                 )
         if not chain:
             return []
-        with _told(self._what):
+        with _translate_errors(self._what):
             scan = table.incremental_append_scan(
                 from_snapshot_id_exclusive=chain[-1].parent_snapshot_id,
                 to_snapshot_id_inclusive=chain[0].snapshot_id,
@@ -277,7 +279,7 @@ class IcebergConnection:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _translate_errors(what: str) -> Iterator[None]:
     """Return what pyiceberg raises, as the errors of a connection."""
     try:
         yield

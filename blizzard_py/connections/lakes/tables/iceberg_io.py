@@ -21,7 +21,7 @@ from pyiceberg.table import StaticTable, Table
 
 from blizzard_core.storage.protocol import Storage, StorageOptions
 from blizzard_core.storage.range_file import RangeFile
-from blizzard_py.connections.lakes.places import FileName, Stores, located
+from blizzard_py.connections.lakes.locations import FileName, StorageCache, located
 
 _OPTIONS = "blizzard.storage-options"
 
@@ -53,7 +53,7 @@ class StorageIO(FileIO):
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         super().__init__(dict(properties))
-        self._stores = Stores(json.loads(properties.get(_OPTIONS) or "{}"))
+        self._stores = StorageCache(json.loads(properties.get(_OPTIONS) or "{}"))
 
     def new_input(self, location: str) -> InputFile:
         """The file, which is looked at when it is opened."""

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.lakes.highest import KnownFile
-from blizzard_py.connections.lakes.places import located
-from blizzard_py.connections.lakes.planned import PlannedFile
-from blizzard_py.connections.lakes.values import Key, Ordered
+from blizzard_py.connections.lakes.column_maximum import KnownFile
+from blizzard_py.connections.lakes.file_plan import PlannedFile
+from blizzard_py.connections.lakes.locations import located
+from blizzard_py.connections.lakes.values import ColumnOrder, Key
 from blizzard_py.connections.lakes.window import Range
 
 
 def known_files(
-    planned: Sequence[Any], schema: Any, orders: Mapping[str, Ordered], what: str
+    planned: Sequence[Any], schema: Any, orders: Mapping[str, ColumnOrder], what: str
 ) -> list[KnownFile]:
     """The files of ``plan_files``, in the order of their paths. ``schema`` is pyiceberg's.
 
@@ -45,7 +45,7 @@ def known_files(
     return found
 
 
-def _range(file: Any, column: Any, order: Ordered) -> Range:
+def _range(file: Any, column: Any, order: ColumnOrder) -> Range:
     number = column.field_id
     nulls = (file.null_value_counts or {}).get(number)
     values = (file.value_counts or {}).get(number)

@@ -10,19 +10,19 @@ from blizzard_py.connections.http.calls import Call, first_call, joined, line, s
 from blizzard_py.connections.http.model import (
     Api,
     ApiKey,
+    HttpRequest,
     HttpSource,
     Location,
     Push,
     PushFrom,
     PushTo,
-    Request,
 )
 
 
 def source(location: Location = "params", **request: object) -> HttpSource:
     return HttpSource(
         Api("https://crm.example/v1/", ApiKey("key", "hidden", "query")),
-        Request("/orders", **request),  # type: ignore[arg-type]  # a test's shorthand
+        HttpRequest("/orders", **request),  # type: ignore[arg-type]  # a test's shorthand
         "",
         column="at",
         push=Push(PushFrom("f.since"), PushTo("f.until"), location),

@@ -13,30 +13,30 @@ from blizzard_py.connections.http.model import (
     ApiKey,
     Basic,
     Bearer,
+    CalendarSplit,
     ClientCredentials,
+    HttpRequest,
     HttpSource,
     Pages,
     Push,
     PushFrom,
     PushTo,
-    Ranges,
-    Request,
 )
 
 API = Api("https://crm.example/v1")
-REQUEST = Request("/orders")
+REQUEST = HttpRequest("/orders")
 SINCE = Push(PushFrom("since"), PushTo("until"))
 
 
 def test_the_example_of_the_design_is_sound() -> None:
     source = HttpSource(
         Api("https://crm.example/v1", Bearer("t")),
-        Request("/orders", params={"state": "all"}),
+        HttpRequest("/orders", params={"state": "all"}),
         "data.items",
         Pages("cursor", "cursor", "meta.next", "limit", 500),
         "updated_at",
         Push(PushFrom("since", "iso"), PushTo("until", inclusive="1ms")),
-        Ranges(dt.date(2023, 7, 1), "day", 1),
+        CalendarSplit(dt.date(2023, 7, 1), "day", 1),
     )
     assert problems(source) == ()
     assert pickle.loads(pickle.dumps(source)) == source
@@ -61,11 +61,11 @@ def test_the_example_of_the_design_is_sound() -> None:
         (HttpSource(Api("https://h", Bearer("")), REQUEST, ""), "auth: 'token' must be"),
         (HttpSource(Api("https://h", ApiKey("X", "\xe4")), REQUEST, ""), "auth: 'X' must be"),
         (HttpSource(Api("https://h", headers={"X": "a\r\nY: b"}), REQUEST, ""), "headers: 'X'"),
-        (HttpSource(API, Request("/a", headers={"X": " "}), ""), "request.headers: 'X'"),
-        (HttpSource(API, Request("https://evil/"), ""), "must be a path"),
-        (HttpSource(API, Request("//evil/"), ""), "must be a path"),
-        (HttpSource(API, Request("/a?b=c"), ""), "must not hold parameters"),
-        (HttpSource(API, Request("/a", body={}), ""), "request.body needs"),
+        (HttpSource(API, HttpRequest("/a", headers={"X": " "}), ""), "request.headers: 'X'"),
+        (HttpSource(API, HttpRequest("https://evil/"), ""), "must be a path"),
+        (HttpSource(API, HttpRequest("//evil/"), ""), "must be a path"),
+        (HttpSource(API, HttpRequest("/a?b=c"), ""), "must not hold parameters"),
+        (HttpSource(API, HttpRequest("/a", body={}), ""), "request.body needs"),
         (HttpSource(API, REQUEST, "", Pages("offset")), "pages.param is needed"),
         (HttpSource(API, REQUEST, "", Pages("page")), "pages.param is needed"),
         (HttpSource(API, REQUEST, "", Pages("cursor", param="c")), "pages.next is needed"),
@@ -76,7 +76,7 @@ def test_the_example_of_the_design_is_sound() -> None:
         (
             HttpSource(
                 API,
-                Request("/a", "POST", body={"page": 7}),
+                HttpRequest("/a", "POST", body={"page": 7}),
                 "",
                 Pages("page", "page.number", location="body"),
             ),
@@ -85,7 +85,7 @@ def test_the_example_of_the_design_is_sound() -> None:
         (
             HttpSource(
                 API,
-                Request("/a", "POST", body={"q": {"f": [1]}}),
+                HttpRequest("/a", "POST", body={"q": {"f": [1]}}),
                 "",
                 column="at",
                 push=Push(PushFrom("q.f.since"), PushTo("q.until"), "body"),
@@ -109,7 +109,7 @@ def test_the_example_of_the_design_is_sound() -> None:
                 "",
                 column="at",
                 push=Push(PushFrom("a")),
-                split=Ranges(dt.date(2023, 7, 1)),
+                split=CalendarSplit(dt.date(2023, 7, 1)),
             ),
             "split needs watermark.push.to",
         ),
@@ -120,7 +120,7 @@ def test_the_example_of_the_design_is_sound() -> None:
                 "",
                 column="at",
                 push=SINCE,
-                split=Ranges(dt.date(2023, 7, 1), amount=0),
+                split=CalendarSplit(dt.date(2023, 7, 1), amount=0),
             ),
             "split.amount",
         ),
@@ -141,5 +141,5 @@ def test_what_does_not_go_together_is_told(source: HttpSource, told: str) -> Non
 )
 def test_no_repr_holds_a_secret(auth: Bearer | Basic | ApiKey | ClientCredentials) -> None:
     api = Api("https://h", auth, {"X-Other": "hidden"})
-    request = Request("/a", "POST", {"key": "hidden"}, {"X": "hidden"}, {"key": "hidden"})
+    request = HttpRequest("/a", "POST", {"key": "hidden"}, {"X": "hidden"}, {"key": "hidden"})
     assert "hidden" not in repr(HttpSource(api, request, "items"))

@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import ConfigError, SourceError, Unavailable
-from blizzard_py.connections.http.connection import HttpConnection, connect
+from blizzard_py.connections.http.connection import ApiConnection, connect
 from blizzard_py.connections.http.model import (
     ApiKey,
     Bearer,
+    CalendarSplit,
+    HttpRequest,
     HttpSource,
     Pages,
     Push,
     PushFrom,
     PushTo,
-    Ranges,
-    Request,
 )
 from blizzard_py.connections.http.reader import HttpReader, access
-from blizzard_py.connections.protocol import Bound, Selection, Split
+from blizzard_py.connections.protocol import ReadBound, ReadSelection, WindowSplit
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
 from tests.blizzard_py.connections.http.world import NOW, FakeTime, made
@@ -45,7 +45,7 @@ ORDERS = [
 def pushed(url: str, push: Push | None = PUSH, **more: Any) -> HttpSource:
     split = more.pop("split", None)
     return replace(
-        made(url, "items", **{"request": Request("none"), **more}),
+        made(url, "items", **{"request": HttpRequest("none"), **more}),
         column="updated_at",
         push=push,
         split=split,
@@ -61,7 +61,7 @@ def window(low: dt.datetime | None, up_to: dt.datetime) -> Window:
     return Window(lower, {"updated_at": up_to}, lower)
 
 
-Connect = Callable[..., HttpConnection]
+Connect = Callable[..., ApiConnection]
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def connected(clock: FakeTime) -> Iterator[Connect]:
     """Makes connections, and lets go of their servers in the end."""
     with ExitStack() as open_ones:
 
-        def connect(source: HttpSource, **more: Any) -> HttpConnection:
-            return open_ones.enter_context(closing(HttpConnection(source, time=clock.time, **more)))
+        def connect(source: HttpSource, **more: Any) -> ApiConnection:
+            return open_ones.enter_context(closing(ApiConnection(source, time=clock.time, **more)))
 
         yield connect
 
@@ -89,7 +89,7 @@ def test_the_bound_is_the_servers_now_less_what_settles(
     source = pushed(api.url, auth=Bearer("hush-hush"), headers={"X-Key": "hush-hush"})
     found = connected(source).bound("clock", 60)
     value = dt.datetime.fromtimestamp(SERVER - 60, UTC)
-    assert found == Bound("clock", {"updated_at": value})
+    assert found == ReadBound("clock", {"updated_at": value})
     assert [asked.method for asked in api.asked] == ["GET"]
 
 
@@ -153,7 +153,7 @@ def test_nobody_there_is_asked_later(connected: Connect) -> None:
 
 
 def test_without_a_watermark_nothing_is_asked(api: ApiServer, connected: Connect) -> None:
-    assert connected(made(api.url)).bound("clock", 60) == Bound("clock")
+    assert connected(made(api.url)).bound("clock", 60) == ReadBound("clock")
     assert api.asked == []
 
 
@@ -176,11 +176,11 @@ def test_a_task_tells_its_request_without_secrets(api: ApiServer, connected: Con
     source = pushed(
         api.url,
         auth=ApiKey("key", "hush-hush", "query"),
-        request=Request("orders", params={"state": "all", "access_token": "hush-hush"}),
+        request=HttpRequest("orders", params={"state": "all", "access_token": "hush-hush"}),
         pages=Pages("offset", "offset", limit_param="limit", size=500),
         headers={"X": "hush-hush"},
     )
-    (task,) = connected(source).tasks(window(None, at(3)), Split())
+    (task,) = connected(source).tasks(window(None, at(3)), WindowSplit())
     assert task.where == (
         f"GET {api.url}/orders?state=all&access_token=***"
         "&until=2026-01-03T00:00:00%2B00:00&limit=500&offset=0"
@@ -195,7 +195,7 @@ def test_requests_are_shown_for_plans(connected: Connect) -> None:
     source = pushed(
         "https://h",
         Push(PushFrom("f.since"), PushTo("f.until"), "body"),
-        request=Request("a", "POST", body={"f": {"x": 1}}),
+        request=HttpRequest("a", "POST", body={"f": {"x": 1}}),
     )
     assert connected(source).requests(window(at(1), at(2))) == [
         {
@@ -221,16 +221,16 @@ def test_windows_and_ranges_read_every_order_once(
     api.answer = shop(ORDERS)
     source = pushed(
         api.url,
-        request=Request("cursor"),
+        request=HttpRequest("cursor"),
         pages=Pages("cursor", "cursor", "meta.next", "limit", 2),
-        split=Ranges(dt.date(2026, 1, 1)),
+        split=CalendarSplit(dt.date(2026, 1, 1)),
     )
     connection, found = connected(source), []
     given = access(source)
     edges = [None, at(2, 12), at(2, 18), at(5), at(9)]
     for low, up_to in pairwise(edges):
         assert up_to is not None
-        tasks = connection.tasks(window(low, up_to), Split())
+        tasks = connection.tasks(window(low, up_to), WindowSplit())
         assert [task.name for task in tasks] == [str(n) for n in range(len(tasks))]
         with connection.hold(given) as held:
             for task in tasks:
@@ -245,20 +245,20 @@ def test_an_empty_window_has_no_task(api: ApiServer, connected: Connect) -> None
     connection = connected(
         pushed(
             api.url,
-            request=Request("cursor"),
+            request=HttpRequest("cursor"),
             pages=Pages("cursor", "cursor", "meta.next", "limit", 500),
         ),
     )
-    assert connection.tasks(window(at(20), at(21)), Split()) == ()
+    assert connection.tasks(window(at(20), at(21)), WindowSplit()) == ()
     assert [asked.params["limit"] for asked in api.asked] == ["500"]
-    assert len(connection.tasks(window(at(2), at(3)), Split())) == 1
+    assert len(connection.tasks(window(at(2), at(3)), WindowSplit())) == 1
 
 
 def test_a_window_with_one_page_of_records_has_a_task(api: ApiServer, connected: Connect) -> None:
     api.answer = shop(ORDERS)
     connection = connected(pushed(api.url))
-    assert len(connection.tasks(window(at(2), at(3)), Split())) == 1
-    assert connection.tasks(window(at(20), at(21)), Split()) == ()
+    assert len(connection.tasks(window(at(2), at(3)), WindowSplit())) == 1
+    assert connection.tasks(window(at(20), at(21)), WindowSplit()) == ()
 
 
 def test_an_empty_page_before_others_is_no_empty_window(api: ApiServer, connected: Connect) -> None:
@@ -267,11 +267,11 @@ def test_an_empty_page_before_others_is_no_empty_window(api: ApiServer, connecte
         reply({"items": [1], "meta": {"next": "3"}}),
     )
     source = pushed(api.url, pages=Pages("cursor", "c", "meta.next"))
-    assert len(connected(source).tasks(window(at(2), at(3)), Split())) == 1
+    assert len(connected(source).tasks(window(at(2), at(3)), WindowSplit())) == 1
 
 
 def test_a_first_window_is_not_asked_for_before(api: ApiServer, connected: Connect) -> None:
-    assert len(connected(pushed(api.url)).tasks(window(None, at(3)), Split())) == 1
+    assert len(connected(pushed(api.url)).tasks(window(None, at(3)), WindowSplit())) == 1
     assert api.asked == []
 
 
@@ -301,5 +301,5 @@ def test_a_missing_driver_is_told_with_its_install_command(
 def test_a_connection_is_made_of_what_travels() -> None:
     day = FieldSpec("updated_at", "date", nullable=True)
     made_of = access(pushed("https://h"))
-    connection = connect(made_of, Selection(fields=(day,), columns=("updated_at",)))
-    assert isinstance(connection, HttpConnection)
+    connection = connect(made_of, ReadSelection(fields=(day,), columns=("updated_at",)))
+    assert isinstance(connection, ApiConnection)

@@ -17,9 +17,9 @@ from blizzard_py.connections.http.model import (
     Basic,
     Bearer,
     ClientCredentials,
+    HttpRequest,
     HttpSource,
     Pages,
-    Request,
 )
 from blizzard_py.connections.http.reader import access
 from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
@@ -234,7 +234,7 @@ def leaving(api: ApiServer, other: ApiServer, how: str) -> HttpSource:
         api.url,
         "items",
         pages.get(how, Pages("next_link", next="next")),
-        request=Request("/rows", params={"secret": HUSH}, headers={"X-R": HUSH}),
+        request=HttpRequest("/rows", params={"secret": HUSH}, headers={"X-R": HUSH}),
         headers={"X-C": HUSH},
     )
 
@@ -294,7 +294,7 @@ def test_a_body_is_not_sent_to_another_host(
         api.url,
         "items",
         Pages("next_link", next="next"),
-        request=Request("/rows", "POST", body={"secret": HUSH}),
+        request=HttpRequest("/rows", "POST", body={"secret": HUSH}),
         allowed_hosts=(f"127.0.0.1:{other.port}",),
     )
     with pytest.raises(SourceError, match="a body is not sent to"):
@@ -322,7 +322,7 @@ def test_redirects_in_a_circle_end(api: ApiServer, clock: FakeTime, location: st
 def test_a_redirect_of_a_body_is_refused(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({}, 307, Location="/new"))
     with pytest.raises(SourceError, match="not followed with a body"):
-        rows_of(made(api.url, request=Request("/rows", "POST")), clock)
+        rows_of(made(api.url, request=HttpRequest("/rows", "POST")), clock)
 
 
 def test_another_name_of_the_same_machine_is_another_host(api: ApiServer, clock: FakeTime) -> None:

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.connections.http.cutting import keeper
 from blizzard_py.connections.http.model import (
     Api,
+    HttpRequest,
     HttpSource,
     Push,
     PushFrom,
     PushTo,
-    Request,
     TimeFormat,
 )
+from blizzard_py.connections.http.record_filter import record_filter
 from blizzard_py.connections.http.windows import pieces
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
@@ -36,7 +36,7 @@ CUT = {
 
 def kept(records: list[Any], column: str = "at", *fields: FieldSpec) -> list[Any]:
     raw = msgspec.json.decode(json.dumps(records).encode(), type=list[msgspec.Raw])
-    return [json.loads(bytes(r)) for r in keeper(CUT, column, fields)(raw)]
+    return [json.loads(bytes(r)) for r in record_filter(CUT, column, fields)(raw)]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_column_may_be_inside_of_others() -> None:
 
 def test_without_a_reason_nothing_is_looked_at() -> None:
     records = [msgspec.Raw(b"{}")]
-    assert keeper({}, "at", ())(records) is records
+    assert record_filter({}, "at", ())(records) is records
 
 
 FORMATS: list[TimeFormat] = ["iso", "date", "datetime", "datetime_ms", "timestamp_ms"]
@@ -109,7 +109,7 @@ def test_every_row_is_read_in_one_window(
     """Rows at quarters of seconds; the API compares exactly, with its start counted in or not."""
     to = PushTo("until", end) if end else None
     source = HttpSource(
-        Api("https://h"), Request(), "", column="at", push=Push(PushFrom("since", start), to)
+        Api("https://h"), HttpRequest(), "", column="at", push=Push(PushFrom("since", start), to)
     )
     times = [START + dt.timedelta(seconds=n / 4) for n in rows]
     # Without an end windows end between the times of rows, as `bound` has it.
@@ -127,7 +127,7 @@ def test_every_row_is_read_in_one_window(
             and (until is None or t < until)
         ]
         raw = msgspec.json.decode(json.dumps(answer).encode(), type=list[msgspec.Raw])
-        found += [json.loads(bytes(r))["at"] for r in keeper(piece.cut, "at", ())(raw)]
+        found += [json.loads(bytes(r))["at"] for r in record_filter(piece.cut, "at", ())(raw)]
     assert sorted(found) == sorted(t.isoformat() for t in times)
 
 
@@ -142,7 +142,7 @@ def test_every_row_of_a_day_is_read_in_one_window(
 ) -> None:
     """A column of dates, and no end is sent."""
     push = Push(PushFrom("since", start))
-    source = HttpSource(Api("https://h"), Request(), "", column="at", push=push)
+    source = HttpSource(Api("https://h"), HttpRequest(), "", column="at", push=push)
     rows = [START.date() + dt.timedelta(days=n) for n in days]
     found = []
     ends = [START.date() + dt.timedelta(days=n - 1) for n in [*sorted(polls), 11]]
@@ -156,12 +156,12 @@ def test_every_row_of_a_day_is_read_in_one_window(
             if since is None or since.date() < day or (since.date() == day and inclusive)
         ]
         raw = msgspec.json.decode(json.dumps(answer).encode(), type=list[msgspec.Raw])
-        found += [json.loads(bytes(r))["at"] for r in keeper(piece.cut, "at", ())(raw)]
+        found += [json.loads(bytes(r))["at"] for r in record_filter(piece.cut, "at", ())(raw)]
     assert sorted(found) == sorted(day.isoformat() for day in rows)
 
 
 def test_a_range_and_a_look_back_have_the_day_that_they_begin_with() -> None:
-    source = HttpSource(Api("h"), Request(), "", column="at", push=Push(PushFrom("since")))
+    source = HttpSource(Api("h"), HttpRequest(), "", column="at", push=Push(PushFrom("since")))
     low, up_to = {"at": START.date()}, {"at": START.date() + dt.timedelta(days=3)}
     for window in (Window({}, up_to, low, inclusive=True), Window(up_to, up_to, low)):
         (piece,) = pieces(source, window)

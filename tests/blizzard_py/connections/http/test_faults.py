@@ -9,8 +9,8 @@ import json
 import pytest
 
 from blizzard_core.errors import AccessDenied, SourceError, Unavailable
-from blizzard_py.connections.http.model import Bearer, Pages, Request
-from blizzard_py.connections.http.patience import TRIES
+from blizzard_py.connections.http.model import Bearer, HttpRequest, Pages
+from blizzard_py.connections.http.retry import TRIES
 from tests.blizzard_py.connections.http.world import NOW, FakeTime, made, rows_of, text_of
 from tests.support.api_server import ApiServer, How, Reply, reply
 
@@ -254,7 +254,7 @@ def test_packings_that_were_not_asked_for_fail(api: ApiServer, clock: FakeTime) 
 
 def test_the_request_is_made_as_configured(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({"data": {"items": ROWS}}))
-    request = Request("a/b", "POST", {"q": "ä &+"}, {"X-One": "1"}, {"filter": {"n": 1}})
+    request = HttpRequest("a/b", "POST", {"q": "ä &+"}, {"X-One": "1"}, {"filter": {"n": 1}})
     source = made(f"{api.url}/v1/", "data.items", request=request, headers={"X-Two": "2"})
     assert rows_of(source, clock) == ROWS
     asked = api.asked[0]

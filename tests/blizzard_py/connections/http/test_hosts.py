@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.http.hosts import Target, target
+from blizzard_py.connections.http.hosts import LinkTarget, target
 from blizzard_py.connections.http.model import Api
 
 API = Api("https://crm.example/v1", allowed_hosts=("files.example", "cdn.example:8443", "[::1]:99"))
@@ -24,7 +24,7 @@ HERE = "https://crm.example/v1/orders?page=1"
     ],
 )
 def test_links_to_the_own_origin(link: str, url: str | None) -> None:
-    assert target(API, HERE, link, "page 1") == Target(url or link, ours=True)
+    assert target(API, HERE, link, "page 1") == LinkTarget(url or link, ours=True)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_links_to_the_own_origin(link: str, url: str | None) -> None:
     ["https://files.example/x", "https://cdn.example:8443/x", "https://[::1]:99/x"],
 )
 def test_allowed_hosts_are_asked_and_get_no_credentials(link: str) -> None:
-    assert target(API, HERE, link, "page 1") == Target(link, ours=False)
+    assert target(API, HERE, link, "page 1") == LinkTarget(link, ours=False)
 
 
 @pytest.mark.parametrize(

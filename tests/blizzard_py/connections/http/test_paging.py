@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from blizzard_core.errors import SourceError, Unavailable
-from blizzard_py.connections.http.model import PageKind, Pages, Request
+from blizzard_py.connections.http.model import HttpRequest, PageKind, Pages
 from blizzard_py.connections.http.reader import HttpReader, access
 from tests.blizzard_py.connections.http.world import FakeTime, made, rows_of
 from tests.support.api_server import ApiServer, ReceivedRequest, Reply, reply, shop
@@ -30,7 +30,7 @@ KINDS = {
 def test_every_record_comes_once(api: ApiServer, clock: FakeTime, kind: str, count: int) -> None:
     # The server gives three at most, whatever it is asked for.
     api.answer = shop(ORDERS[:count])
-    source = made(api.url, "items", KINDS[kind], request=Request(kind))
+    source = made(api.url, "items", KINDS[kind], request=HttpRequest(kind))
     assert rows_of(source, clock) == ORDERS[:count]
 
 
@@ -38,7 +38,7 @@ def test_every_record_comes_once(api: ApiServer, clock: FakeTime, kind: str, cou
 def test_pages_may_be_asked_for_in_the_body(api: ApiServer, clock: FakeTime, kind: str) -> None:
     api.answer = shop(ORDERS)
     pages = Pages(kind, kind, "meta.next", "limit", 2, location="body")  # type: ignore[arg-type]  # one of them
-    source = made(api.url, "items", pages, request=Request(kind, "POST", body={"a": {"b": 1}}))
+    source = made(api.url, "items", pages, request=HttpRequest(kind, "POST", body={"a": {"b": 1}}))
     assert rows_of(source, clock) == ORDERS
     assert all(asked.json["limit"] == 2 and asked.params == {} for asked in api.asked)
 
@@ -106,7 +106,7 @@ def test_links_are_relative_to_their_page(api: ApiServer, clock: FakeTime) -> No
         f"{api.url}/v1",
         "items",
         Pages("next_link", next="next"),
-        request=Request("orders/a", params={"state": "all"}),
+        request=HttpRequest("orders/a", params={"state": "all"}),
     )
     assert rows_of(source, clock) == [1, 2, 3, 4]
     assert [asked.path for asked in api.asked] == ["/v1/orders/a", "/v1/orders/b", "/v1/c", "/v2/d"]

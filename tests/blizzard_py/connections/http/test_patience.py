@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.connections.http.patience import MAX_PAUSE_SECS, moment, passes, pause
+from blizzard_py.connections.http.retry import MAX_PAUSE_SECS, moment, passes, pause
 
 NOW = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 

@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 
 from blizzard_core.errors import AccessDenied, Unavailable
-from blizzard_py.connections.http.connection import HttpConnection
+from blizzard_py.connections.http.connection import ApiConnection
 from blizzard_py.connections.http.model import (
     Bearer,
+    CalendarSplit,
+    HttpRequest,
     HttpSource,
     Pages,
     Push,
     PushFrom,
     PushTo,
-    Ranges,
-    Request,
 )
 from blizzard_py.connections.http.reader import HttpReader, access
-from blizzard_py.connections.protocol import Split
+from blizzard_py.connections.protocol import WindowSplit
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
 from tests.blizzard_py.connections.http.world import NOW, FakeTime, made
@@ -69,7 +69,7 @@ def strict(url: str, method: str, **more: Any) -> HttpSource:
     body = {"state": "all"} if method == "POST" else None
     params = {} if body else {"state": "all"}
     place: Any = "body" if body else "params"
-    request = Request("search", method, params, body=body)  # type: ignore[arg-type]  # one of them
+    request = HttpRequest("search", method, params, body=body)  # type: ignore[arg-type]  # one of them
     source = made(url, "data", replace(PAGES, location=place), request=request)
     return replace(source, column="at", push=replace(PUSH, location=place), **more)
 
@@ -77,15 +77,15 @@ def strict(url: str, method: str, **more: Any) -> HttpSource:
 @contextmanager
 def opened(source: HttpSource, clock: FakeTime, kind: Any = "timestamp") -> Iterator[Any]:
     column = FieldSpec("at", kind, nullable=True)
-    with closing(HttpConnection(source, column, clock.time)) as connection:
+    with closing(ApiConnection(source, column, clock.time)) as connection:
         yield connection
 
 
 @pytest.mark.promise("G-148")
 @pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize("split", [None, Ranges(dt.date(2025, 12, 31), "month")])
+@pytest.mark.parametrize("split", [None, CalendarSplit(dt.date(2025, 12, 31), "month")])
 def test_every_request_is_as_configured(
-    api: ApiServer, clock: FakeTime, method: str, split: Ranges | None
+    api: ApiServer, clock: FakeTime, method: str, split: CalendarSplit | None
 ) -> None:
     server = Strict(api, method)
     source = strict(api.url, method, split=split)
@@ -96,7 +96,7 @@ def test_every_request_is_as_configured(
         for _ in range(2):
             up_to = connection.bound("clock", 60).value
             window = Window(low, up_to, low)
-            for task in connection.tasks(window, Split()):
+            for task in connection.tasks(window, WindowSplit()):
                 pieces = HttpReader(clock.time)(access(source), task.spec, ())
                 found += [line for piece in pieces for line in piece.splitlines()]
             low, clock.now = up_to, clock.now + 60
@@ -111,7 +111,7 @@ def test_an_answer_tells_the_time_of_the_next_poll(api: ApiServer, clock: FakeTi
         for poll in range(3):
             up_to = connection.bound("clock", 60).value
             assert up_to["at"].timestamp() == NOW + 60 * poll - 60
-            assert connection.tasks(Window(up_to, up_to, up_to), Split()) == ()
+            assert connection.tasks(Window(up_to, up_to, up_to), WindowSplit()) == ()
             clock.now += 60
             api.date = lambda: clock.now
     assert len(api.asked) == 1 + 3  # only the first poll asks for the time
@@ -148,7 +148,7 @@ def test_a_date_column_is_asked_with_dates(api: ApiServer, clock: FakeTime) -> N
 
 def test_columns_of_ranges_in_the_future_are_asked(api: ApiServer, clock: FakeTime) -> None:
     api.script(reply({"data": [{"id": 1}]}))
-    source = strict(api.url, "GET", split=Ranges(dt.date(2099, 1, 1)))
+    source = strict(api.url, "GET", split=CalendarSplit(dt.date(2099, 1, 1)))
     with opened(source, clock) as connection:
         assert [column.name for column in connection.columns()] == ["id"]
 
@@ -161,7 +161,7 @@ def test_refused_credentials_do_not_hide_as_an_empty_window(
     with opened(source, clock) as connection:
         up_to = connection.bound("clock", 0).value
         with pytest.raises(AccessDenied):
-            connection.tasks(Window(up_to, up_to, up_to), Split())
+            connection.tasks(Window(up_to, up_to, up_to), WindowSplit())
 
 
 def test_a_server_that_breaks_every_request_is_unavailable(api: ApiServer, clock: FakeTime) -> None:
@@ -175,5 +175,5 @@ def test_empty_pages_before_the_first_record_are_passed(api: ApiServer, clock: F
     api.script(*pages, reply({"data": [{"id": 1}], "meta": {"next": "4"}}), reply({}, 500))
     with opened(strict(api.url, "GET"), clock) as connection:
         up_to = {"at": dt.datetime.fromtimestamp(NOW, dt.UTC)}
-        assert len(connection.tasks(Window(up_to, up_to, up_to), Split())) == 1
+        assert len(connection.tasks(Window(up_to, up_to, up_to), WindowSplit())) == 1
     assert len(api.asked) == 4

@@ -15,15 +15,15 @@ from blizzard_py.connections.http import windows
 from blizzard_py.connections.http.checks import problems
 from blizzard_py.connections.http.model import (
     Api,
+    CalendarSplit,
+    HttpRequest,
     HttpSource,
     Inclusive,
     Location,
     Push,
     PushFrom,
     PushTo,
-    Ranges,
     RangeUnit,
-    Request,
     TimeFormat,
     tick,
 )
@@ -41,11 +41,11 @@ def source(
     start: TimeFormat = "iso",
     end: PushTo | None = None,
     location: Location = "params",
-    split: Ranges | None = None,
+    split: CalendarSplit | None = None,
 ) -> HttpSource:
     push = Push(PushFrom("since", start), end, location)
     return HttpSource(
-        Api("https://h"), Request("/a", "POST"), "", column="at", push=push, split=split
+        Api("https://h"), HttpRequest("/a", "POST"), "", column="at", push=push, split=split
     )
 
 
@@ -104,7 +104,7 @@ def test_what_there_is_not_is_not_sent() -> None:
         {"until": "2026-05-05T00:00:00+00:00"}
     ]
     assert pieces(source(), window(None, B)) == [{}]
-    assert pieces(HttpSource(Api("https://h"), Request(), ""), Window()) == [{}]
+    assert pieces(HttpSource(Api("https://h"), HttpRequest(), ""), Window()) == [{}]
 
 
 @pytest.mark.parametrize("value", [7, 1.5, "seven", True, [1]])
@@ -123,7 +123,7 @@ def test_an_end_that_the_format_cannot_say_is_refused() -> None:
 
 
 def test_ranges_are_tasks_without_gap_from_the_start_on() -> None:
-    asked = source(end=PushTo("until", "date"), split=Ranges(dt.date(2026, 5, 2)))
+    asked = source(end=PushTo("until", "date"), split=CalendarSplit(dt.date(2026, 5, 2)))
     assert pieces(asked, window(None, B)) == [
         {"since": "2026-05-02T00:00:00+00:00", "until": "2026-05-03"},
         {"since": "2026-05-03T00:00:00+00:00", "until": "2026-05-04"},
@@ -132,7 +132,7 @@ def test_ranges_are_tasks_without_gap_from_the_start_on() -> None:
 
 
 def test_later_windows_are_split_from_where_they_begin() -> None:
-    asked = source(end=PushTo("until"), split=Ranges(dt.date(2020, 1, 1), "hour", 6))
+    asked = source(end=PushTo("until"), split=CalendarSplit(dt.date(2020, 1, 1), "hour", 6))
     found = pieces(asked, window(A, B))
     assert [piece["since"] for piece in found] == [
         "2026-05-04T11:59:58.120000+00:00", "2026-05-04T17:59:58.120000+00:00",
@@ -143,7 +143,7 @@ def test_later_windows_are_split_from_where_they_begin() -> None:
 
 
 def test_inner_ends_are_what_the_format_can_say_as_well() -> None:
-    asked = source(end=PushTo("until", "date"), split=Ranges(dt.date(2020, 1, 1)))
+    asked = source(end=PushTo("until", "date"), split=CalendarSplit(dt.date(2020, 1, 1)))
     found = pieces(asked, window(at("2026-05-01T12:30:00"), B))
     assert found == [
         {"since": "2026-05-01T12:30:00+00:00", "until": "2026-05-02"},
@@ -154,13 +154,13 @@ def test_inner_ends_are_what_the_format_can_say_as_well() -> None:
 
 
 def test_a_window_that_ends_before_it_begins_has_no_ranges() -> None:
-    asked = source(end=PushTo("until"), split=Ranges(dt.date(2027, 1, 1)))
+    asked = source(end=PushTo("until"), split=CalendarSplit(dt.date(2027, 1, 1)))
     assert pieces(asked, window(None, B)) == []
 
 
 def test_too_many_ranges_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "REQUEST_RANGES", 3)
-    asked = source(end=PushTo("until"), split=Ranges(dt.date(2026, 5, 1)))
+    asked = source(end=PushTo("until"), split=CalendarSplit(dt.date(2026, 5, 1)))
     with pytest.raises(SourceError, match="would be 4 ranges of 1 day; at most 3"):
         pieces(asked, window(None, B))
 
@@ -203,7 +203,7 @@ def test_no_moment_of_a_window_is_left_out(
     amount: int,
 ) -> None:
     to = PushTo("until", end, inclusive)
-    split = None if unit is None else Ranges(dt.date(2000, 1, 1), unit, amount)
+    split = None if unit is None else CalendarSplit(dt.date(2000, 1, 1), unit, amount)
     asked = source(start, to, split=split)
     assume(not problems(asked))
     up_to = lowered(low + span, to)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blizzard_py.connections.http.unpacking import (
+from blizzard_py.connections.http.decompression import (
     Damaged,
     TooLong,
     UnknownEncoding,

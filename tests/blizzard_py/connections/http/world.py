@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from blizzard_py.connections.http.model import Api, Auth, HttpSource, Pages, Request
-from blizzard_py.connections.http.patience import Time
+from blizzard_py.connections.http.model import Api, Auth, HttpRequest, HttpSource, Pages
 from blizzard_py.connections.http.reader import HttpReader, access
+from blizzard_py.connections.http.retry import Time
 
 NOW = 1_790_000_000.0
 
@@ -36,12 +36,12 @@ def made(
     pages: Pages | None = None,
     auth: Auth | None = None,
     *,
-    request: Request | None = None,
+    request: HttpRequest | None = None,
     **api: Any,
 ) -> HttpSource:
     return HttpSource(
         Api(url, auth, **{"timeout_secs": 20.0, **api}),
-        request or Request("/rows"),
+        request or HttpRequest("/rows"),
         records,
         pages or Pages(),
     )

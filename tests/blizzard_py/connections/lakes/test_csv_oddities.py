@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from blizzard_py.connections.lakes.csv_files import _own
-from blizzard_py.connections.protocol import Split
+from blizzard_py.connections.protocol import WindowSplit
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
 from tests.support.text_lakes import AT, ID, at, field, ids, lines_of, poller, put
@@ -22,7 +22,7 @@ def read(folder: Path, *fields: FieldSpec) -> tuple[list[tuple[Any, ...]], list[
     everything = Window({}, {}, {}, inclusive=False, nulls_first=True)
     rows: list[tuple[Any, ...]] = []
     lines: list[bytes] = []
-    for task in source.connect().tasks(everything, Split()):
+    for task in source.connect().tasks(everything, WindowSplit()):
         for found in source.reader(source.access, task.spec, source.fields):
             if isinstance(found, bytes):
                 lines += found.splitlines()

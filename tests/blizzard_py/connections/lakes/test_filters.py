@@ -16,7 +16,7 @@ import pytest
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.lakes import csv_files, json_lines, parquet, rows
 from blizzard_py.connections.lakes.filters import parse
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, Window
 from tests.support.lake_reading import rows_of
@@ -121,13 +121,13 @@ def test_every_reader_keeps_what_the_filter_keeps(tmp_path: Path) -> None:
     for form, module in modules.items():
         access = Access(form, str(tmp_path))
         for columns in ((), ("id",)):
-            selection = Selection(filter="ok = true", fields=fields, columns=columns)
+            selection = ReadSelection(filter="ok = true", fields=fields, columns=columns)
             window = Window(up_to={"id": 3}) if columns else Window()
-            tasks = module.connect(access, selection).tasks(window, Split())
+            tasks = module.connect(access, selection).tasks(window, WindowSplit())
             found = rows_of(readers[form], access, tasks, fields)
             assert [int(row["id"]) for row in found] == [1], form
             assert "ok = true" in tasks[0].where
         with pytest.raises(SourceError, match=r"w|there are"):
-            module.connect(access, Selection(filter="w = 1", fields=fields)).tasks(
-                Window(), Split()
+            module.connect(access, ReadSelection(filter="w = 1", fields=fields)).tasks(
+                Window(), WindowSplit()
             )

@@ -15,7 +15,7 @@ from blizzard_core.storage.opening import delta_options, open_storage
 from blizzard_py.connections.lakes import csv_files, json_lines, parquet, rows
 from blizzard_py.connections.lakes.tables.delta import DeltaConnection
 from blizzard_py.connections.lakes.tables.iceberg import IcebergConnection
-from blizzard_py.connections.protocol import Connection, Selection
+from blizzard_py.connections.protocol import ReadSelection, SourceConnection
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access
 from tests.support.iceberg_catalog import FolderCatalog
@@ -39,7 +39,7 @@ def test_a_delta_table(s3: S3Server) -> None:
             table = pa.table({"id": [number, number], "p": ["a b/ü", "x=%20"]})
             write_deltalake(uri, table, mode="append", partition_by=["p"], storage_options=options)
             if source is None:
-                selection = Selection(columns=columns)
+                selection = ReadSelection(columns=columns)
                 connection = DeltaConnection(access, selection)
                 kind: Any = "max" if columns else "version"
                 source = Poller(_always(connection), rows.read, access, kind, columns)
@@ -49,7 +49,7 @@ def test_a_delta_table(s3: S3Server) -> None:
         write_deltalake(uri, table.slice(0, 0), mode="overwrite", storage_options=options)
 
 
-def _always(connection: Connection) -> Any:
+def _always(connection: SourceConnection) -> Any:
     return lambda: connection
 
 
@@ -68,13 +68,15 @@ def test_directories(s3: S3Server) -> None:
     for form, data in contents.items():
         storage.put_atomic(f"{form}/2026/05/a.{form}", data)
         access = Access(form, place, {"storage_options": s3.options})
-        selection = Selection(table=f"{form}/{{year}}/{{month}}", fields=FIELDS, columns=("id",))
+        selection = ReadSelection(
+            table=f"{form}/{{year}}/{{month}}", fields=FIELDS, columns=("id",)
+        )
         connection = modules[form].connect(access, selection)
         source = Poller(_always(connection), readers[form], access, "rows", ("id",), FIELDS)
         assert ids(source.poll()) == [1, 2]
         assert source.poll() == []
         empty = modules[form].connect(
-            access, Selection(table="none", fields=FIELDS, columns=("id",))
+            access, ReadSelection(table="none", fields=FIELDS, columns=("id",))
         )
         assert empty.bound("rows", 0).value == {}
 
@@ -99,7 +101,7 @@ def test_an_iceberg_table(s3: S3Server, tmp_path: Any) -> None:
             storage.put_atomic("t/metadata/v1.metadata.json", json.dumps(document).encode())
     storage.put_atomic("t/metadata/version-hint.text", b"1")
     access = Access("iceberg", place, {"storage_options": s3.options})
-    connection = IcebergConnection(access, Selection(table="t"))
+    connection = IcebergConnection(access, ReadSelection(table="t"))
     assert [column.name for column in connection.columns()] == ["id"]
     assert connection.bound("version", 0).value == {}
 
@@ -109,8 +111,8 @@ def test_secrets_are_in_no_error(s3: S3Server) -> None:
     access = Access("delta", "s3://no-such-bucket/t", {"storage_options": options})
     assert "very-secret" not in repr(access)
     for connection in (
-        DeltaConnection(access, Selection()),
-        parquet.connect(access, Selection(columns=("id",))),
+        DeltaConnection(access, ReadSelection()),
+        parquet.connect(access, ReadSelection(columns=("id",))),
     ):
         with pytest.raises((SourceError, StorageError)) as caught:
             connection.bound("max", 0)

@@ -19,7 +19,7 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.connections.lakes.parquet import connect
 from blizzard_py.connections.lakes.parquet_files import process as parquet_process
 from blizzard_py.connections.lakes.rows import read
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, Window
 from tests.support.lake_reading import BATCH_BYTES, rows_of, through_json
@@ -76,8 +76,8 @@ def test_files_below_the_window_are_deleted_and_it_still_works(tmp_path: Path) -
     access = Access("parquet", str(tmp_path))
     for number in range(4):
         put(tmp_path / f"{number}.parquet", [{"id": number, "at": at(number)}])
-    connection = connect(access, Selection(columns=("at",)))
-    tasks = connection.tasks(Window(low={"at": at(2)}, up_to={"at": at(3)}), Split())
+    connection = connect(access, ReadSelection(columns=("at",)))
+    tasks = connection.tasks(Window(low={"at": at(2)}, up_to={"at": at(3)}), WindowSplit())
     for number in range(3):
         (tmp_path / f"{number}.parquet").unlink()
     assert ids(rows_of(read, access, tasks)) == [3]
@@ -149,9 +149,9 @@ def test_every_type_of_watermark(
 def test_ties_are_read_again_when_asked(tmp_path: Path) -> None:
     put(tmp_path / "a.parquet", [{"id": 1, "at": at(1)}, {"id": 2, "at": at(2)}])
     access = Access("parquet", str(tmp_path))
-    connection = connect(access, Selection(columns=("at",)))
+    connection = connect(access, ReadSelection(columns=("at",)))
     window = Window(low={"at": at(2)}, up_to={"at": at(2)}, inclusive=True)
-    assert ids(rows_of(read, access, connection.tasks(window, Split()))) == [2]
+    assert ids(rows_of(read, access, connection.tasks(window, WindowSplit()))) == [2]
 
 
 def test_rows_without_a_watermark(tmp_path: Path) -> None:
@@ -160,9 +160,9 @@ def test_rows_without_a_watermark(tmp_path: Path) -> None:
     window = Window(up_to={"at": at(1)})
 
     def found(nulls: Any, first: bool) -> list[int]:
-        connection = connect(access, Selection(columns=("at",), nulls=nulls))
+        connection = connect(access, ReadSelection(columns=("at",), nulls=nulls))
         asked = Window(up_to=window.up_to, nulls_first=first)
-        return ids(rows_of(read, access, connection.tasks(asked, Split())))
+        return ids(rows_of(read, access, connection.tasks(asked, WindowSplit())))
 
     assert found("first", True) == [1, 2]
     assert found("never", False) == [1]
@@ -178,12 +178,12 @@ def test_times_that_python_has_not_are_as_null(tmp_path: Path, kind: pa.DataType
     table = pa.table({"id": [1, 2], "c": pa.array(values, number).cast(kind)})
     pq.write_table(table, tmp_path / "a.parquet")
     access = Access("parquet", str(tmp_path))
-    connection = connect(access, Selection(columns=("c",)))
+    connection = connect(access, ReadSelection(columns=("c",)))
     value = connection.bound("max", 0).value
     assert value["c"].year == 1970
-    tasks = connection.tasks(Window(up_to=value, nulls_first=True), Split())
+    tasks = connection.tasks(Window(up_to=value, nulls_first=True), WindowSplit())
     assert sum(batch.num_rows for task in tasks for batch in read(access, task.spec, ())) == 2
-    tasks = connection.tasks(Window(low=value, up_to=value, inclusive=True), Split())
+    tasks = connection.tasks(Window(low=value, up_to=value, inclusive=True), WindowSplit())
     assert sum(batch.num_rows for task in tasks for batch in read(access, task.spec, ())) == 1
 
 
@@ -269,7 +269,7 @@ def test_a_column_that_is_nowhere_is_told(tmp_path: Path) -> None:
     access = Access("parquet", str(tmp_path))
     fields = (FieldSpec("v", "string", nullable=True),)
     with pytest.raises(SourceError, match=r"no column v"):
-        connect(access, Selection(fields=fields)).tasks(Window(), Split())
+        connect(access, ReadSelection(fields=fields)).tasks(Window(), WindowSplit())
 
 
 def test_only_declared_columns_are_read(tmp_path: Path) -> None:
@@ -309,9 +309,9 @@ def test_a_snapshot_has_all_rows(tmp_path: Path) -> None:
     put(tmp_path / "a.parquet", [{"id": 1}])
     put(tmp_path / "b.parquet", [{"id": 2}])
     access = Access("parquet", str(tmp_path))
-    connection = connect(access, Selection())
+    connection = connect(access, ReadSelection())
     assert connection.default_bound is None
-    assert ids(rows_of(read, access, connection.tasks(Window(), Split()))) == [1, 2]
+    assert ids(rows_of(read, access, connection.tasks(Window(), WindowSplit()))) == [1, 2]
 
 
 # --- memory and stores ------------------------------------------------------------------------

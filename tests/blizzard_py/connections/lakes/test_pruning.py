@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from blizzard_py.connections.lakes.pruning import Pruned
+from blizzard_py.connections.lakes.pruning import PrunableFiles
 from blizzard_py.connections.lakes.rows import read
 from blizzard_py.connections.lakes.tables import delta, iceberg
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.reading import Access, ReadTask
 from tests.support.iceberg_catalog import FolderCatalog
 from tests.support.lake_reading import rows_of
@@ -99,7 +99,7 @@ def write_iceberg(folder: Path, files: list[pa.Table]) -> Access:
 def unit_of(access: Access, text: str) -> ReadTask:
     table = "db.t" if access.driver == "iceberg" else ""
     made: Any = iceberg.IcebergConnection if table else delta.DeltaConnection
-    [task] = made(access, Selection(table=table, filter=text)).unit_tasks([{}])
+    [task] = made(access, ReadSelection(table=table, filter=text)).unit_tasks([{}])
     assert isinstance(task, ReadTask)
     return task
 
@@ -123,7 +123,9 @@ def test_a_unit_reads_all_its_rows_and_not_all_files(
         text = condition(chance)
         pruned = unit_of(access, text)
         with monkeypatch.context() as patch:
-            patch.setattr(Pruned, "files", lambda self, _: [each.file for each in self.known])
+            patch.setattr(
+                PrunableFiles, "files", lambda self, _: [each.file for each in self.known]
+            )
             whole = unit_of(access, text)
         assert len(whole.spec["files"]) == 6
         left_out += 6 - len(pruned.spec["files"])
@@ -140,7 +142,7 @@ def test_units_of_a_day_read_the_files_of_that_day(tmp_path: Path) -> None:
     ]
     access = write_delta(tmp_path, files, by=True)
     text = "p >= {from} AND p < {to} AND s = {unit.region}"
-    connection = delta.DeltaConnection(access, Selection(filter=text))
+    connection = delta.DeltaConnection(access, ReadSelection(filter=text))
     days = [START + dt.timedelta(days=day) for day in range(7)]
     units = [
         {"from": low, "to": high, "unit.region": region}

@@ -18,7 +18,7 @@ import pytest
 
 from blizzard_core.errors import SourceError, Unavailable
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, Window
 from tests.support.lake_reading import rows_of, through_json
@@ -242,7 +242,7 @@ def test_bad_lines_come_once_and_as_they_are(tmp_path: Path) -> None:
     for second in (1, 50, 100):
         up_to = {"at": START + dt.timedelta(seconds=second)}
         window = Window(low, up_to, low, nulls_first=not low)
-        for task in connection.tasks(window, Split()):
+        for task in connection.tasks(window, WindowSplit()):
             for rows in source.reader(source.access, through_json(task).spec, source.fields):
                 assert isinstance(rows, bytes)
                 found += rows.splitlines()
@@ -376,9 +376,9 @@ def test_an_undeclared_watermark_is_told(tmp_path: Path, form: str) -> None:
 def test_a_snapshot_has_all_rows(tmp_path: Path, form: str) -> None:
     put(form, tmp_path / "a", [{"id": 1}, {"id": 2}])
     access = Access(form, str(tmp_path))
-    connection = FORMS[form].connect(access, Selection())
+    connection = FORMS[form].connect(access, ReadSelection())
     assert connection.default_bound is None
-    tasks = connection.tasks(Window(), Split())
+    tasks = connection.tasks(Window(), WindowSplit())
     assert ids(rows_of(FORMS[form].read, access, tasks, (ID,))) == [1, 2]
 
 

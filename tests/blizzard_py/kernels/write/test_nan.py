@@ -11,7 +11,7 @@ import pytest
 
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY, nan_columns_of
 from blizzard_core.storage.local import LocalStorage
-from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
+from blizzard_py.kernels.write.outputs import OutputSet, StagedNames
 from blizzard_py.kernels.write.parquet import ParquetFormat, nan_columns
 
 NAN = float("nan")
@@ -44,7 +44,7 @@ def test_the_footer_names_the_columns_that_hold_nan(
     tmp_path: Path, rows: list[dict[str, Any]], expected: set[int]
 ) -> None:
     form = ParquetFormat(SCHEMA, "snappy", 1 << 27)
-    outputs = OutputSet(LocalStorage(str(tmp_path)), OutputNames("s", "p", "t", 1), form)
+    outputs = OutputSet(LocalStorage(str(tmp_path)), StagedNames("s", "p", "t", 1), form)
     for row in rows:
         outputs.add("", pa.Table.from_pylist([row], SCHEMA))
     (output,) = outputs.close()

@@ -23,9 +23,9 @@ from blizzard_core.errors import StorageError
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.job import PartitionRule, SortKey, StagedOutput
 from blizzard_py.kernels.write import outputs as write
-from blizzard_py.kernels.write.outputs import OutputNames, OutputSet
+from blizzard_py.kernels.write.outputs import OutputSet, StagedNames
 from blizzard_py.kernels.write.parquet import ParquetFormat, repeating
-from blizzard_py.kernels.write.partition import Places, place_rows
+from blizzard_py.kernels.write.partition import RowDirectories, place_rows
 from blizzard_py.kernels.write.spill import Spill
 
 MIB = 1 << 20
@@ -50,7 +50,7 @@ def output_set(
     folder: Path, schema: pa.Schema, sink: Unsynced | None = None, **form: Any
 ) -> OutputSet:
     given_ = {"compression": "snappy", "file_bytes": 128 * MIB, **form}
-    names = OutputNames("s", "p", "t", 1)
+    names = StagedNames("s", "p", "t", 1)
     return OutputSet(sink or Unsynced(str(folder)), names, ParquetFormat(schema, **given_))
 
 
@@ -223,7 +223,7 @@ def test_thousands_of_directories_get_one_file_each(
     for start in range(0, rows, directories):
         # A copy, so that what is kept of it counts.
         piece = table.take(pa.array(range(start, min(rows, start + directories))))
-        outputs.add(Places(names, np.arange(piece.num_rows)), piece)
+        outputs.add(RowDirectories(names, np.arange(piece.num_rows)), piece)
         most = max(most, pa.total_allocated_bytes() - before)
     assert sink.opened == []  # a few rows each are not worth a file yet
     del piece
@@ -421,7 +421,7 @@ def test_more_directories_than_open_files_still_fill_their_files(
     outputs = output_set(tmp_path, table.schema, sink, row_group_bytes=MIB // 4)
     names = tuple(f"d={number}" for number in range(4))
     for chunk in chunks(table, 400):
-        outputs.add(Places(names, np.arange(chunk.num_rows) % 4), chunk)
+        outputs.add(RowDirectories(names, np.arange(chunk.num_rows) % 4), chunk)
         assert sum(not stream.closed for stream in sink.opened) <= 2
     done = outputs.close()
     assert sorted(output.partition for output in done) == list(names)

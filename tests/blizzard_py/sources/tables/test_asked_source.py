@@ -20,7 +20,7 @@ from blizzard_core.errors import (
     Unavailable,
     WatermarkError,
 )
-from blizzard_py.connections.protocol import Bound
+from blizzard_py.connections.protocol import ReadBound
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.job import FieldSpec, PartitionRule
@@ -232,7 +232,7 @@ def test_rows_without_a_value_are_in_the_first_window_wherever_it_begins() -> No
     assert asking is not None
 
     def first(known: ColumnState) -> bool:
-        kept = windows.planned(known, asking, FIELDS, Bound("max", {"n": 3}), world.now)
+        kept = windows.planned(known, asking, FIELDS, ReadBound("max", {"n": 3}), world.now)
         assert kept is not None
         return kept.nulls_first
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from blizzard_core.errors import Unavailable
-from blizzard_py.connections.asking import Asking, Units
+from blizzard_py.connections.query_spec import QuerySpec, Units
 from blizzard_py.job import FieldSpec
 from blizzard_py.slices.units.due import Terms
 from blizzard_py.slices.units.ranges import UnitRange
@@ -49,7 +49,7 @@ class UnitWorld(AskedWorld):
 
     def parts(self) -> SourceContext:
         found = super().parts()
-        asked = Asking(
+        asked = QuerySpec(
             ToyConnection(self.table), self.table.access, (), replaces=True, units=self.units
         )
         return replace(found, query_spec=asked)

@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.lakes.rows import read
 from blizzard_py.connections.lakes.tables.delta import DeltaConnection
-from blizzard_py.connections.protocol import Selection, Split
+from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, Window
 from blizzard_py.slices.windows import window
@@ -38,7 +38,7 @@ def poller(folder: Path, **arguments: Any) -> Poller:
     access = access_to(folder)
     columns = arguments.get("columns", ())
     fields = arguments.get("fields", ())
-    selection = Selection(columns=tuple(columns), fields=tuple(fields))
+    selection = ReadSelection(columns=tuple(columns), fields=tuple(fields))
     kind = arguments.pop("kind", "max" if columns else "version")
     return Poller(lambda: DeltaConnection(access, selection), read, access, kind, **arguments)
 
@@ -234,18 +234,18 @@ def test_what_became_of_a_table_is_told_whichever_is_the_later(
     tmp_path: Path, stored: dict[str, Any], told: str
 ) -> None:
     append(tmp_path, [{"id": 1}])
-    connection = DeltaConnection(access_to(tmp_path), Selection())
+    connection = DeltaConnection(access_to(tmp_path), ReadSelection())
     bound = connection.bound("version", 0)
     found = window({**bound.value, **stored}, bound.value, {}, START, bound.kind)
     assert found is not None
     with pytest.raises(SourceError, match=f"{told}.*checkpoint reset"):
-        connection.tasks(found, Split())
+        connection.tasks(found, WindowSplit())
 
 
 def test_an_entry_of_the_log_that_is_cut_is_told(tmp_path: Path) -> None:
     for number in range(3):
         append(tmp_path, [{"id": number}])
-    connection = DeltaConnection(access_to(tmp_path), Selection())
+    connection = DeltaConnection(access_to(tmp_path), ReadSelection())
     up_to = connection.bound("version", 0).value
     window = Window({"version": 0}, up_to, {"version": 0})
     whole = log(tmp_path, 1).read_bytes()
@@ -255,7 +255,7 @@ def test_an_entry_of_the_log_that_is_cut_is_told(tmp_path: Path) -> None:
         DeltaTable(str(tmp_path)).create_checkpoint()
         log(tmp_path, 1).write_bytes(whole[:size])
         with pytest.raises(SourceError, match=r"0001\.json: this entry"):
-            connection.tasks(window, Split())
+            connection.tasks(window, WindowSplit())
 
 
 def test_column_mapping_and_deletion_vectors_are_refused_by_name(tmp_path: Path) -> None:
@@ -266,13 +266,13 @@ def test_column_mapping_and_deletion_vectors_are_refused_by_name(tmp_path: Path)
         if "add" in action:
             action["add"]["deletionVector"] = {"storageType": "u", "sizeInBytes": 1}
 
-    connection = DeltaConnection(access_to(tmp_path), Selection())
+    connection = DeltaConnection(access_to(tmp_path), ReadSelection())
     up_to = connection.bound("version", 0).value
     DeltaTable(str(tmp_path)).create_checkpoint()
     rewrite(tmp_path, 1, with_vector)
     window = Window({"version": 0}, up_to, {"version": 0})
     with pytest.raises(SourceError, match=r"deletion vectors.*leave.* --column version=1"):
-        connection.tasks(window, Split())
+        connection.tasks(window, WindowSplit())
 
     def as_purge(action: dict[str, Any]) -> None:
         """As REORG does it: files go with their vectors, and no row changes."""
@@ -282,7 +282,7 @@ def test_column_mapping_and_deletion_vectors_are_refused_by_name(tmp_path: Path)
             action["remove"] = {**told, "deletionVector": add["deletionVector"]}
 
     rewrite(tmp_path, 1, as_purge)
-    assert connection.tasks(window, Split()) == []
+    assert connection.tasks(window, WindowSplit()) == []
 
     mapped = tmp_path / "mapped"
     append(mapped, [{"id": 1}])
@@ -293,7 +293,7 @@ def test_column_mapping_and_deletion_vectors_are_refused_by_name(tmp_path: Path)
 
     rewrite(mapped, 0, with_mapping)
     with pytest.raises(SourceError, match="column mapping"):
-        DeltaConnection(access_to(mapped), Selection()).bound("version", 0)
+        DeltaConnection(access_to(mapped), ReadSelection()).bound("version", 0)
 
 
 def test_a_planned_file_that_was_vacuumed_is_told(tmp_path: Path) -> None:
@@ -492,30 +492,30 @@ def test_what_delta_does_not_have_is_refused(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1, "l": [1]}])
     access = access_to(tmp_path)
     with pytest.raises(SourceError, match="transform"):
-        DeltaConnection(access, Selection(query="SELECT 1"))
+        DeltaConnection(access, ReadSelection(query="SELECT 1"))
     with pytest.raises(SourceError, match="no column w; there are"):
-        DeltaConnection(access, Selection(filter="w > 1")).bound("version", 0)
+        DeltaConnection(access, ReadSelection(filter="w > 1")).bound("version", 0)
     with pytest.raises(SourceError, match="version or max"):
-        DeltaConnection(access, Selection()).bound("settled", 1)
+        DeltaConnection(access, ReadSelection()).bound("settled", 1)
     with pytest.raises(SourceError, match="has no clock"):
-        DeltaConnection(access, Selection(columns=("id",))).bound("clock", 1)
+        DeltaConnection(access, ReadSelection(columns=("id",))).bound("clock", 1)
     with pytest.raises(SourceError, match="no order"):
-        DeltaConnection(access, Selection(columns=("l",))).bound("max", 0)
+        DeltaConnection(access, ReadSelection(columns=("l",))).bound("max", 0)
     with pytest.raises(SourceError, match="no Delta table"):
-        DeltaConnection(access_to(tmp_path / "none"), Selection()).bound("version", 0)
+        DeltaConnection(access_to(tmp_path / "none"), ReadSelection()).bound("version", 0)
 
 
 def test_rows_of_which_none_has_a_value_are_told_of(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1, "v": 5}])
     DeltaTable(tmp_path).update(updates={"v": "NULL"})
-    told = DeltaConnection(access_to(tmp_path), Selection(columns=("v",))).bound("max", 0)
+    told = DeltaConnection(access_to(tmp_path), ReadSelection(columns=("v",))).bound("max", 0)
     assert told.value == {}
     assert "no row of the table has a value in v" in told.warnings[0]
 
 
 def test_the_clock_is_a_bound_for_times_and_dates(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1, "at": START, "n": START.replace(tzinfo=None), "d": START.date()}])
-    selection = Selection(columns=("at", "n", "d"))
+    selection = ReadSelection(columns=("at", "n", "d"))
     connection = DeltaConnection(access_to(tmp_path), selection, lambda: START)
     assert connection.default_bound == "max"
     value = connection.bound("clock", 60).value
@@ -529,7 +529,7 @@ def test_the_clock_is_a_bound_for_times_and_dates(tmp_path: Path) -> None:
 
 def test_columns_are_told_with_types_and_kinds(tmp_path: Path) -> None:
     append(tmp_path, [{"id": 1, "at": START, "d": dt.date(2026, 1, 1), "s": "x", "l": [1.5]}])
-    found = DeltaConnection(access_to(tmp_path), Selection()).columns()
+    found = DeltaConnection(access_to(tmp_path), ReadSelection()).columns()
     assert {each.name: each.kind for each in found} == {
         "id": "number",
         "at": "time",
@@ -549,7 +549,7 @@ def test_columns_are_told_with_types_and_kinds(tmp_path: Path) -> None:
 def test_tasks_split_the_files(tmp_path: Path) -> None:
     for number in range(7):
         append(tmp_path, [{"id": number}])
-    source = poller(tmp_path, split=Split(tasks=3))
+    source = poller(tmp_path, split=WindowSplit(tasks=3))
     _, tasks = source.plan()
     assert [task.name for task in tasks] == ["0", "1", "2"]
     assert ids(rows_of(read, source.access, tasks)) == list(range(7))

@@ -22,7 +22,7 @@ from pyiceberg.types import LongType
 from blizzard_core.errors import ConfigError, SourceError
 from blizzard_py.connections.lakes.rows import read
 from blizzard_py.connections.lakes.tables.iceberg import IcebergConnection
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.reading import Access
 from tests.support.iceberg_catalog import FolderCatalog
 from tests.support.lake_reading import Poller, rows_of
@@ -46,7 +46,7 @@ def access_to(folder: Path) -> Access:
 
 def poller(folder: Path, columns: tuple[str, ...] = ()) -> Poller:
     access = access_to(folder)
-    selection = Selection(table="db.t", columns=columns)
+    selection = ReadSelection(table="db.t", columns=columns)
     kind = "max" if columns else "version"
     return Poller(lambda: IcebergConnection(access, selection), read, access, kind, columns)
 
@@ -263,7 +263,7 @@ def test_without_a_catalog_the_metadata_are_named(tmp_path: Path) -> None:
     access = Access("iceberg", str(tmp_path))
 
     def found(name: str) -> list[int]:
-        connection = IcebergConnection(access, Selection(table=name))
+        connection = IcebergConnection(access, ReadSelection(table=name))
         return ids(Poller(lambda: connection, read, access, "version").poll())
 
     assert found(place) == [1]
@@ -282,7 +282,7 @@ def test_what_cannot_be_loaded_is_told(tmp_path: Path, monkeypatch: pytest.Monke
         poller(tmp_path).poll()
     monkeypatch.setitem(__import__("sys").modules, "pyiceberg", None)
     with pytest.raises(ConfigError, match=r"blizzard-penguin\[iceberg\]"):
-        IcebergConnection(access_to(tmp_path), Selection(table="db.t"))
+        IcebergConnection(access_to(tmp_path), ReadSelection(table="db.t"))
 
 
 _called: list[object] = []
@@ -305,7 +305,7 @@ def test_a_tables_own_properties_decide_nothing_about_how_it_is_read(
     place = str(table.refresh().metadata_location).removeprefix("file://")
     _called.clear()  # its writer's own doing
     access = access_to(tmp_path) if with_catalog else Access("iceberg", str(tmp_path), {})
-    selection = Selection(table="db.t" if with_catalog else place)
+    selection = ReadSelection(table="db.t" if with_catalog else place)
     source = Poller(lambda: IcebergConnection(access, selection), read, access, "version")
     assert ids(source.poll()) == [1, 2]
     assert _called == []

@@ -14,7 +14,7 @@ from blizzard_py.state.stream_query import changed, respelled
 from blizzard_py.state.stream_state import StreamState
 
 
-class Spelling:
+class QueryEquivalence:
     """The present spelling of a pipeline's query: ``asked``, its fingerprint."""
 
     def __init__(

@@ -27,17 +27,17 @@ from blizzard_py.reading import Access
 # Of a job's properties event logs leave out those whose name looks like a secret's, if the
 # context has a setting of that name. A name of Spark's own would not do: each query puts the
 # session's settings in the place of the job's.
-HANDED = "blizzard.secret.options"
+SECRETS_PROPERTY = "blizzard.secret.options"
 
 
-class _Told(Protocol):
+class _HasSettings(Protocol):
     """What a task is told, of any kind."""
 
     @property
     def settings(self) -> IngestSettings: ...
 
 
-T = TypeVar("T", bound=_Told)
+T = TypeVar("T", bound=_HasSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class _Secrets:
     uri: str = field(repr=False)
 
 
-def apart(job: IngestJob) -> tuple[IngestJob, str]:
-    """The job without what is secret in it, and that, as the value of `HANDED`."""
+def strip_secrets(job: IngestJob) -> tuple[IngestJob, str]:
+    """The job without what is secret in it, and that, as the value of `SECRETS_PROPERTY`."""
     settings, reading = job.settings, job.reading
     access = None if reading is None else reading.access
     secrets = _Secrets(
@@ -69,20 +69,20 @@ def apart(job: IngestJob) -> tuple[IngestJob, str]:
 
 
 @contextlib.contextmanager
-def handing(context: SparkContext, job: IngestJob) -> Iterator[IngestJob]:
+def attach_secrets(context: SparkContext, job: IngestJob) -> Iterator[IngestJob]:
     """The job as tasks may be told it; what this thread starts inside is handed the rest."""
-    bare, secrets = apart(job)
-    context.setLocalProperty(HANDED, secrets)
+    bare, secrets = strip_secrets(job)
+    context.setLocalProperty(SECRETS_PROPERTY, secrets)
     try:
         yield bare
     finally:
         with contextlib.suppress(Py4JError, OSError):  # the JVM may be what has failed
-            context.setLocalProperty(HANDED, None)  # type: ignore[arg-type]  # removes it
+            context.setLocalProperty(SECRETS_PROPERTY, None)  # type: ignore[arg-type]  # removes it
 
 
-def whole(task: T) -> T:
+def restore_secrets(task: T) -> T:
     """Return what a task is told, with the credentials that its job was handed."""
-    secrets = _handed()
+    secrets = _task_secrets()
     if secrets is None:
         return task
     settings = task.settings
@@ -94,15 +94,15 @@ def whole(task: T) -> T:
     return dataclasses.replace(task, settings=filled)  # type: ignore[type-var]  # all are dataclasses
 
 
-def whole_sink(sink: Place) -> Place:
+def restore_sink(sink: Place) -> Place:
     """Likewise for a task that is told no more than where the table is."""
-    secrets = _handed()
+    secrets = _task_secrets()
     return sink if secrets is None else Place(sink.uri, secrets.sink)
 
 
-def whole_access(access: Access) -> Access:
+def restore_access(access: Access) -> Access:
     """Likewise for the way to a table or an API."""
-    secrets = _handed()
+    secrets = _task_secrets()
     if secrets is None or secrets.access is None:
         return access
     return dataclasses.replace(access, uri=secrets.uri, options=secrets.access)
@@ -113,10 +113,10 @@ def _bare(access: Access) -> Access:
     return dataclasses.replace(access, uri="", options={})
 
 
-def _handed() -> _Secrets | None:
+def _task_secrets() -> _Secrets | None:
     """None where jobs have no properties: a Spark Connect server leaves all in the closure."""
     context = TaskContext.get()
-    value = None if context is None else context.getLocalProperty(HANDED)
+    value = None if context is None else context.getLocalProperty(SECRETS_PROPERTY)
     return None if not value else _read(value)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class Alarm:
+class Deadline:
     """Ends what is under way when its time is up, however slowly bytes still come.
 
     The client's own time-outs count from one byte to the next; who sends one a second holds a task

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from blizzard_core.errors import SourceError
 from blizzard_py.connections.lakes.filters import parse
-from blizzard_py.connections.lakes.values import ordered
-from blizzard_py.connections.protocol import Selection
+from blizzard_py.connections.lakes.values import column_order
+from blizzard_py.connections.protocol import ReadSelection
 from blizzard_py.job import FieldSpec
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -28,7 +28,7 @@ _FAULTS = (ValueError, ArithmeticError, OverflowError, TypeError)
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredColumn:
     """The conversion of a column's text to its value, and Arrow's type for it."""
 
     name: str
@@ -64,38 +64,38 @@ class Declared:
         return pa.array(values, self.type)
 
 
-def declared(columns: Iterable[str], fields: Iterable[FieldSpec]) -> list[Declared]:
+def declare_columns(columns: Iterable[str], fields: Iterable[FieldSpec]) -> list[DeclaredColumn]:
     """These columns. Raises `SourceError` for one undeclared, or that cannot be compared."""
     known = {each.name: each for each in fields}
-    return [_declared(name, known.get(name)) for name in dict.fromkeys(columns)]
+    return [_declare_column(name, known.get(name)) for name in dict.fromkeys(columns)]
 
 
-def watermark_columns(selection: Selection) -> list[Declared]:
+def watermark_columns(selection: ReadSelection) -> list[DeclaredColumn]:
     """The watermark's columns. Raises `SourceError` also where the filter's cannot be read."""
     kept = parse(selection.filter)
-    declared(kept.columns if kept else (), selection.fields)
-    found = declared(selection.columns, selection.fields)
+    declare_columns(kept.columns if kept else (), selection.fields)
+    found = declare_columns(selection.columns, selection.fields)
     for column in found:
-        ordered(column.name, column.type)
+        column_order(column.name, column.type)
     return found
 
 
-def _declared(name: str, spec: FieldSpec | None) -> Declared:
+def _declare_column(name: str, spec: FieldSpec | None) -> DeclaredColumn:
     if spec is None:
         raise SourceError(f"column {name} is not in the schema; declare it with its type")
     if spec.type == "timestamp":
         parse = _moment if spec.unit == "iso" else _number_of(_PER_SECOND[spec.unit])
-        return Declared(name, pa.timestamp("us", "UTC"), parse, is_text=False)
+        return DeclaredColumn(name, pa.timestamp("us", "UTC"), parse, is_text=False)
     if spec.type == "decimal":
         kind = pa.decimal128(spec.precision, spec.scale)
-        return Declared(name, kind, _decimal_of(spec.precision, spec.scale), is_text=False)
+        return DeclaredColumn(name, kind, _decimal_of(spec.precision, spec.scale), is_text=False)
     found = _PLAIN.get(spec.type)
     if found is None:
         raise SourceError(
             f"column {name} is {spec.type}, which cannot be compared; choose a column of times,"
             " dates, numbers or text"
         )
-    return Declared(name, found[0], found[1], is_text=spec.type == "string")
+    return DeclaredColumn(name, found[0], found[1], is_text=spec.type == "string")
 
 
 def _moment(text: str) -> dt.datetime:
@@ -128,7 +128,7 @@ def _digits(text: str) -> str:
     return text
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     value = int(_digits(text))
     if not -_WHOLE <= value < _WHOLE:
         raise OverflowError
@@ -147,8 +147,8 @@ def _truth(text: str) -> bool:
 
 _PLAIN: Mapping[str, tuple[pa.DataType, Callable[[str], Any]]] = {
     "date": (pa.date32(), dt.date.fromisoformat),
-    "int32": (pa.int64(), _whole),
-    "int64": (pa.int64(), _whole),
+    "int32": (pa.int64(), _integer),
+    "int64": (pa.int64(), _integer),
     "float32": (pa.float64(), _fraction),
     "float64": (pa.float64(), _fraction),
     "string": (pa.string(), str),

@@ -32,7 +32,7 @@ _VALUE = re.compile(r"(: ?|value )(\".*\"|'.*')", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Place:
+class ServerLabel:
     """A server as people may see it, and the words that no message may hold."""
 
     name: str
@@ -48,29 +48,29 @@ class Place:
         return _ERRORS[kind](f"{self.name}: {redacted(said) or 'it gave no reason'}")
 
 
-Judge = Callable[[BaseException], BlizzardError | None]
+ErrorTranslator = Callable[[BaseException], BlizzardError | None]
 
 
-def guarded(call: Callable[[], T], judge: Judge) -> T:
-    """The call's result; its error as ``judge`` translates it, without a chain.
+def guarded(call: Callable[[], T], translate: ErrorTranslator) -> T:
+    """The call's result; its error as ``translate`` translates it, without a chain.
 
-    ``judge`` gives None for what is not a driver's: that passes as it is. Drivers in Rust
+    ``translate`` gives None for what is not a driver's: that passes as it is. Drivers in Rust
     panic with what is no `Exception`, so everything is caught.
     """
     try:
         return call()
     except BaseException as error:
-        translated = judge(error)
+        translated = translate(error)
         if translated is None:
             raise
     raise translated
 
 
-def guarded_each(items: Iterator[T], judge: Judge) -> Iterator[T]:
+def guarded_each(items: Iterator[T], translate: ErrorTranslator) -> Iterator[T]:
     """Return what the iterator yields, its errors translated likewise."""
     end = object()
     while True:
-        item = guarded(lambda: next(items, end), judge)
+        item = guarded(lambda: next(items, end), translate)
         if item is end:
             return
         yield item  # type: ignore[misc]  # anything but the mark is an item

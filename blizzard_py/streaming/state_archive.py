@@ -51,7 +51,7 @@ class WorkingCopy:
     known: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-class Packs:
+class StateArchive:
     """The packs of one source, below ``folder`` of ``storage``."""
 
     def __init__(self, storage: Storage, folder: str) -> None:
@@ -102,7 +102,7 @@ class Packs:
                 raise self._lost(name, paths[0]) from error
             for path in paths:
                 there = root / path
-                if not there.exists() or not _is_whole(there, packs[path]):
+                if not there.exists() or not _is_complete(there, packs[path]):
                     raise self._lost(name, path)
         return WorkingCopy(root, dict(_files(root)))
 
@@ -134,11 +134,11 @@ class Packs:
             return Packed(join(place, f"rest{_TAR}"), len(data), _digest(io.BytesIO(data)))
         name = join(place, f"{number:05d}")
         with file.open("rb") as stream:
-            told = _Told(stream)
+            told = _DigestStream(stream)
             self._write(name, told)
         return Packed(name, told.size, told.digest.hexdigest())
 
-    def _write(self, name: str, data: BinaryIO | _Told) -> None:
+    def _write(self, name: str, data: BinaryIO | _DigestStream) -> None:
         stream = self._storage.open_output(name)
         try:
             with stream:
@@ -184,14 +184,14 @@ class _Tar:
             self._tar.close()
 
 
-def _is_whole(file: Path, packed: Packed) -> bool:
+def _is_complete(file: Path, packed: Packed) -> bool:
     if file.stat().st_size != packed.size:
         return False
     with file.open("rb") as stream:
         return _digest(stream) == packed.digest
 
 
-class _Told:
+class _DigestStream:
     """A stream and what is told of all that was read of it: it may be more than there was."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -208,7 +208,7 @@ class _Told:
 
 
 def _digest(stream: BinaryIO) -> str:
-    told = _Told(stream)
+    told = _DigestStream(stream)
     while told.read(ALONE_BYTES):
         pass
     return told.digest.hexdigest()

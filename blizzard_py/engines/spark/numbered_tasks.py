@@ -16,7 +16,7 @@ from blizzard_py.engines.spark.worker import REPORTS, ids_of
 NumberedFunction = Callable[[Iterable[int]], Iterator[str]]
 
 
-def reports_of(context: SparkContext, run: NumberedFunction, count: int, parts: int) -> list[str]:
+def run_numbered(context: SparkContext, run: NumberedFunction, count: int, parts: int) -> list[str]:
     """Return the reports of ``run`` on the numbers from 0 to ``count``, in ``parts`` Spark tasks.
 
     Not through a frame: a plan to analyse, optimise and generate code for is half of what Spark
@@ -37,10 +37,10 @@ def _run_part(
     return run(range(part * count // parts, (part + 1) * count // parts))
 
 
-def reports_of_frame(
+def run_numbered_frame(
     spark: SparkSession, run: NumberedFunction, count: int, parts: int
 ) -> list[str]:
-    """As `reports_of`, through a frame, which is all that a client of Spark Connect has."""
+    """As `run_numbered`, through a frame, which is all that a client of Spark Connect has."""
     frame = spark.range(0, count, 1, parts)
     rows = frame.mapInArrow(functools.partial(_run_batches, run), REPORTS).collect()
     return [row["result"] for row in rows]

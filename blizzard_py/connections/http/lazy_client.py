@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from blizzard_py.connections.drivers import driver
+from blizzard_py.connections.drivers import driver_module
 from blizzard_py.connections.http.calls import Call
 from blizzard_py.connections.http.model import HttpSource
-from blizzard_py.connections.http.patience import Time
+from blizzard_py.connections.http.retry import Time
 
 if TYPE_CHECKING:
     from blizzard_py.connections.http.client import Client
-    from blizzard_py.connections.http.walk import Turned
+    from blizzard_py.connections.http.walk import LoadedPage
 
 
-def opened(source: HttpSource, time: Time) -> Client:
+def open_client(source: HttpSource, time: Time) -> Client:
     """A client for the API. Raises `ConfigError` where the extra `[http]` is not installed."""
-    driver("httpx", "http")
+    driver_module("httpx", "http")
     from blizzard_py.connections.http.client import Client  # noqa: PLC0415  # imports httpx
 
     return Client(source.api, source.request, time)
 
 
-def walked(client: Client, source: HttpSource, first: Call) -> Iterator[Turned]:
+def iterate_pages(client: Client, source: HttpSource, first: Call) -> Iterator[LoadedPage]:
     """As `walk.walk`."""
     from blizzard_py.connections.http.walk import walk  # noqa: PLC0415  # imports httpx
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from blizzard_py.connections.lakes.file_plan import PlannedFile
+from blizzard_py.connections.lakes.locations import StorageCache
 from blizzard_py.connections.lakes.parquet_files.file import highest, later
-from blizzard_py.connections.lakes.places import Stores
-from blizzard_py.connections.lakes.planned import PlannedFile
 from blizzard_py.connections.lakes.rows import names_in_file
 from blizzard_py.connections.lakes.table_file import opened
 from blizzard_py.connections.lakes.values import Key
@@ -31,10 +31,10 @@ class KnownFile:
 
 
 @dataclass(slots=True)
-class Highest:
+class ColumnMaximum:
     """Asks files for their highest values, and remembers the answers. For one column."""
 
-    stores: Stores
+    stores: StorageCache
     column: str
     ids: Mapping[str, int] = field(default_factory=dict)
     _answers: dict[tuple[str, str, int, float], Key | None] = field(default_factory=dict)
@@ -54,15 +54,15 @@ class Highest:
             elif about.values and about.high is not None:
                 rounded.append((about.high, known.file))
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for found in pool.map(self._asked, blind):
+            for found in pool.map(self._maximum_of, blind):
                 best = later(best, found)
         for high, file in sorted(rounded, key=lambda each: each[0], reverse=True):
             if best is not None and later(best, high) == best:
                 break
-            best = later(best, self._asked(file))
+            best = later(best, self._maximum_of(file))
         return best
 
-    def _asked(self, file: PlannedFile) -> Key | None:
+    def _maximum_of(self, file: PlannedFile) -> Key | None:
         known = _identity(file)
         if known not in self._answers:
             storage = self.stores.at(file.name.root)

@@ -62,7 +62,7 @@ def located(table: str, path: str) -> FileName:
     return FileName(f"{scheme}://{bucket}", key)
 
 
-class Stores:
+class StorageCache:
     """The storages of one task or plan, each opened once."""
 
     def __init__(self, options: StorageOptions) -> None:
@@ -81,7 +81,7 @@ class Stores:
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     """Storage errors that do not pass become a `SourceError` about ``what``."""
     try:
         yield

@@ -14,7 +14,7 @@ from dataclasses import replace
 from blizzard_core.settings.event_time import Branch
 from blizzard_core.storage.protocol import join
 from blizzard_py.job import IngestJob, IngestResult
-from blizzard_py.kernels.late_letters import Judged
+from blizzard_py.kernels.late_letters import LatenessReport
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.members import lifted_files, lifted_letters, parted, qualified
 from blizzard_py.state.stream_state import SourceStream, StreamState
@@ -42,7 +42,7 @@ def jobs_of(job: IngestJob, members: Sequence[SourceContext]) -> dict[str, Inges
     }
 
 
-def lacking(lead: SourceContext) -> dict[str, frozenset[str]]:
+def missing_columns(lead: SourceContext) -> dict[str, frozenset[str]]:
     """Of each of the lead's members the columns that only others have."""
     names = {field.name for field in lead.ingest.fields}
     return {
@@ -51,7 +51,7 @@ def lacking(lead: SourceContext) -> dict[str, frozenset[str]]:
     }
 
 
-def together(results: Mapping[str, IngestResult]) -> IngestResult:
+def join_reports(results: Mapping[str, IngestResult]) -> IngestResult:
     """Join the reports of all jobs, with qualified paths; of one it is that one's report."""
     if len(results) == 1:
         return next(iter(results.values()))
@@ -118,7 +118,7 @@ def _times(known: StreamState, newest_us: Mapping[str, int], name: str) -> list[
     return times
 
 
-def newest_of(found: Mapping[str, Sequence[Judged]]) -> dict[str, int]:
+def newest_of(found: Mapping[str, Sequence[LatenessReport]]) -> dict[str, int]:
     """The newest time of each source's rows that are neither late nor ahead, if it has any."""
     times = {
         name: [one.newest_us for one in judged if one.newest_us is not None]
@@ -129,7 +129,7 @@ def newest_of(found: Mapping[str, Sequence[Judged]]) -> dict[str, int]:
 
 def sources_after(
     known: StreamState,
-    found: Mapping[str, Sequence[Judged]],
+    found: Mapping[str, Sequence[LatenessReport]],
     present: Collection[str],
     idle: Collection[str],
     started_ts: float,

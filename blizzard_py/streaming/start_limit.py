@@ -17,7 +17,7 @@ _turns = threading.BoundedSemaphore(STARTS)
 
 
 @contextmanager
-def turn(check_wanted: Callable[[], None]) -> Iterator[None]:
+def wait_for_turn(check_wanted: Callable[[], None]) -> Iterator[None]:
     """Wait until few enough queries start, and be one of them until the block ends.
 
     Raises what ``check_wanted`` raises, which is called meanwhile.

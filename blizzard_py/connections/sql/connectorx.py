@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from blizzard_py.connections.drivers import driver
+from blizzard_py.connections.drivers import driver_module
 from blizzard_py.connections.sql.address import Address
 from blizzard_py.connections.sql.batches import MAX_ROWS
-from blizzard_py.connections.sql.faults import Judge, guarded, guarded_each
+from blizzard_py.connections.sql.errors import ErrorTranslator, guarded, guarded_each
 
 _CONNECT_SECS = 10.0
 
@@ -31,14 +31,19 @@ def reach(where: Address, port: int) -> None:
             told = f"cannot connect: {error.strerror or error}"
         else:
             return
-    raise where.place.error("unavailable", told)
+    raise where.label.error("unavailable", told)
 
 
 def stream(
-    uri: str, statement: str, before: Sequence[str], extra: str, judge: Judge, rows: int = MAX_ROWS
+    uri: str,
+    statement: str,
+    before: Sequence[str],
+    extra: str,
+    translate: ErrorTranslator,
+    rows: int = MAX_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """The statement's batches, read as they come, ``rows`` in each; ``before`` sets the session."""
-    connectorx = driver("connectorx", extra)
+    connectorx = driver_module("connectorx", extra)
 
     def opened() -> Any:
         return connectorx.read_sql(
@@ -49,14 +54,16 @@ def stream(
             pre_execution_query=list(before) or None,
         )
 
-    yield from guarded_each(iter(guarded(opened, judge)), judge)
+    yield from guarded_each(iter(guarded(opened, translate)), translate)
 
 
-def whole(uri: str, statement: str, before: Sequence[str], extra: str, judge: Judge) -> pa.Table:
+def fetch_table(
+    uri: str, statement: str, before: Sequence[str], extra: str, translate: ErrorTranslator
+) -> pa.Table:
     """The whole answer to a short question."""
-    connectorx = driver("connectorx", extra)
+    connectorx = driver_module("connectorx", extra)
 
-    def asked() -> pa.Table:
+    def fetch() -> pa.Table:
         found = connectorx.read_sql(
             uri,
             statement,
@@ -65,4 +72,4 @@ def whole(uri: str, statement: str, before: Sequence[str], extra: str, judge: Ju
         )
         return found.read_all()
 
-    return guarded(asked, judge)
+    return guarded(fetch, translate)

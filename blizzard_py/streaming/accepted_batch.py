@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from blizzard_py.job import IngestResult, StagedBadRecords
-from blizzard_py.kernels.late_letters import Judged
+from blizzard_py.kernels.late_letters import LatenessReport
 from blizzard_py.kernels.lateness import Limits
 from blizzard_py.state.event_times import merged_times
 from blizzard_py.state.members import lifted_letters
 from blizzard_py.state.stream_state import OperatorState, SettledBatch
-from blizzard_py.streaming.staged_times import Tally
+from blizzard_py.streaming.staged_times import TimeTally
 
 if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
-    from blizzard_py.streaming.query import Settled
+    from blizzard_py.streaming.query import QueryResult
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AcceptedBatch:
     """The outcomes of a batch's files, by source: the rows, and what was found of their times.
 
     ``tallies`` are of the same rows, ``present`` are the sources with files in it, ``idle``
@@ -30,14 +30,14 @@ class Taken:
     """
 
     accepted: Mapping[str, IngestResult]
-    found: Mapping[str, Sequence[Judged]]
-    tallies: Mapping[str, Tally]
+    found: Mapping[str, Sequence[LatenessReport]]
+    tallies: Mapping[str, TimeTally]
     limits: Limits
     present: frozenset[str]
     idle: frozenset[str]
 
 
-def late_letters(found: Mapping[str, Sequence[Judged]]) -> list[StagedBadRecords]:
+def late_letters(found: Mapping[str, Sequence[LatenessReport]]) -> list[StagedBadRecords]:
     """Return those of all sources, with qualified paths where there are several."""
     letters = {n: [o.letters for o in each if o.letters is not None] for n, each in found.items()}
     if len(letters) == 1:
@@ -61,8 +61,8 @@ def operators_of(steps: Sequence[tuple[OperatorState, ...]]) -> tuple[OperatorSt
 def batch_of(
     number: int,
     accepted: IngestResult,
-    taken: Taken,
-    done: Settled,
+    taken: AcceptedBatch,
+    done: QueryResult,
     outputs: IngestResult,
 ) -> SettledBatch:
     """The line about a batch; ``accepted`` is what the jobs of all sources have told."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blizzard_core.errors import SourceError
-from blizzard_py.connections.lakes.places import FileName
+from blizzard_py.connections.lakes.locations import FileName
 from blizzard_py.connections.lakes.window import RowWindow, parsed
 from blizzard_py.connections.placeholders import LAKE, Values, in_sql
-from blizzard_py.connections.protocol import Split
+from blizzard_py.connections.protocol import WindowSplit
 from blizzard_py.reading import ReadTask
 from blizzard_py.slices.notation import deserialize, serialize
 
@@ -40,7 +40,7 @@ class PlannedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FilePlan:
     """The plan of a reading: these files; of their rows those of ``window`` that ``filter`` keeps.
 
     Without a window, or with an empty filter, it is all rows. ``columns`` are the table's, for a
@@ -55,15 +55,15 @@ class Plan:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
-def tasks_of(plan: Plan, split: Split, what: str) -> list[ReadTask]:
+def tasks_of(plan: FilePlan, split: WindowSplit, what: str) -> list[ReadTask]:
     """The plan's tasks, of about as many bytes each; ``what`` tells people what is read."""
     groups = _grouped(plan.files, split)
-    window = "" if plan.window is None else plan.window.told()
+    window = "" if plan.window is None else plan.window.as_sql()
     condition = " AND ".join(f"({part})" for part in (window, plan.filter) if part)
     return [
         ReadTask(
             name=str(number),
-            where=_told(what, files, condition),
+            where=_describe(what, files, condition),
             spec=_spec(plan, files),
             size=sum(file.size for file in files),
         )
@@ -71,15 +71,15 @@ def tasks_of(plan: Plan, split: Split, what: str) -> list[ReadTask]:
     ]
 
 
-def unit_task(plan: Plan, what: str) -> ReadTask:
+def unit_task(plan: FilePlan, what: str) -> ReadTask:
     """One task for all files, also where there are none."""
     condition = plan.filter
-    told = _told(what, plan.files, condition) if plan.files else f"{what}: no files"
+    told = _describe(what, plan.files, condition) if plan.files else f"{what}: no files"
     return ReadTask("0", told, _spec(plan, plan.files), sum(file.size for file in plan.files))
 
 
 def unit_plans(
-    plan: Plan,
+    plan: FilePlan,
     units: Sequence[Values],
     what: str,
     files_for: Callable[[str], Sequence[PlannedFile]] | None = None,
@@ -100,7 +100,7 @@ def unit_plans(
     return [task(values) for values in units]
 
 
-def _grouped(files: Sequence[PlannedFile], split: Split) -> list[list[PlannedFile]]:
+def _grouped(files: Sequence[PlannedFile], split: WindowSplit) -> list[list[PlannedFile]]:
     """In order, each group as near as can be to an equal share of the bytes."""
     if not files:
         return []
@@ -117,13 +117,13 @@ def _grouped(files: Sequence[PlannedFile], split: Split) -> list[list[PlannedFil
     return [group for group in groups if group]
 
 
-def _told(what: str, files: Sequence[PlannedFile], condition: str) -> str:
+def _describe(what: str, files: Sequence[PlannedFile], condition: str) -> str:
     first = files[0].name.path
     more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
     return f"{what}: {first}{more}" + (f" WHERE {condition}" if condition else "")
 
 
-def _spec(plan: Plan, files: Sequence[PlannedFile]) -> dict[str, Any]:
+def _spec(plan: FilePlan, files: Sequence[PlannedFile]) -> dict[str, Any]:
     roots = sorted({file.name.root for file in files})
     return {
         "roots": roots,

@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_core.errors import BlizzardError
-from blizzard_py.connections.drivers import installed
+from blizzard_py.connections.drivers import is_installed
 from blizzard_py.connections.postgresql.fallback import ask as ask_by_connectorx
-from blizzard_py.connections.postgresql.session import PLANS, connect, judge
+from blizzard_py.connections.postgresql.session import PLANS, connect, error_translator
 from blizzard_py.connections.sql.address import address
-from blizzard_py.connections.sql.faults import guarded
+from blizzard_py.connections.sql.errors import guarded
 from blizzard_py.reading import Access
 
 
-class Questions:
+class PlanningSession:
     """Asks by ADBC, or by connectorx where ADBC is missing.
 
     A session that fails is dropped, whatever the failure: the next question opens another, with
@@ -25,10 +25,10 @@ class Questions:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._place = address(access).place
+        self._label = address(access).label
         self._session: Any = None
         # Without ADBC there are no shared snapshots, and times are read as text.
-        self.streams = installed("adbc_driver_postgresql") or not installed("connectorx")
+        self.streams = is_installed("adbc_driver_postgresql") or not is_installed("connectorx")
 
     def ask(self, statement: str) -> pa.Table:
         """The whole answer. One statement; a lost session is not noticed before it is used."""
@@ -37,7 +37,7 @@ class Questions:
         if self._session is None:
             self._session = connect(self._access, PLANS)
         try:
-            return guarded(lambda: self._answered(statement), judge(self._place))
+            return guarded(lambda: self._answered(statement), error_translator(self._label))
         except BlizzardError:
             self.close()
             raise

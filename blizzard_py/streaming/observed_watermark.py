@@ -21,12 +21,12 @@ from blizzard_py.kernels.lateness import Limits, Rule
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.stream_state import SettledBatch, StreamState, settled, watched_query
-from blizzard_py.streaming.staged_times import Tally, tally
+from blizzard_py.streaming.staged_times import TimeTally, tally
 
 _MILLI, _MICRO = 1000, 1_000_000
 
 
-class WatchedJobs:
+class ObservedWatermarkJobs:
     """The `Jobs` of a source whose watermark is told."""
 
     def __init__(self, jobs: Jobs, parts: SourceContext, watch: WatchedColumn) -> None:
@@ -86,7 +86,7 @@ class WatchedJobs:
 
 
 def after(
-    known: StreamState, watch: WatchedColumn, found: Tally, files: int, rows: int
+    known: StreamState, watch: WatchedColumn, found: TimeTally, files: int, rows: int
 ) -> StreamState:
     """Return what is known with a batch of so many files and rows more. Pure.
 

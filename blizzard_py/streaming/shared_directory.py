@@ -8,7 +8,7 @@ every shared file system.
 
 Who was replaced may not know it yet, and remove what its successor is at work on. A pack that is
 made meanwhile lacks files, and nothing in it tells. So a mark goes before all else: who finds its
-own after it has packed had everything (`check_whole`).
+own after it has packed had everything (`check_not_removed`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DIGEST = 12
 _MARK = "begun"
 
 
-def begun(folder: Path) -> Path:
+def create_folder(folder: Path) -> Path:
     """A query's ``folder``, made with its mark. Raises `EngineError`."""
     try:
         folder.mkdir(parents=True)
@@ -34,7 +34,7 @@ def begun(folder: Path) -> Path:
     return folder
 
 
-def check_whole(folder: Path) -> None:
+def check_not_removed(folder: Path) -> None:
     """Raise `EngineError` if somebody has begun to remove a query's ``folder``."""
     try:
         # To open a file asks the file system, where a look at it may be answered from memory.
@@ -46,7 +46,7 @@ def check_whole(folder: Path) -> None:
         ) from None
 
 
-class SharedPlace:
+class SharedDirectory:
     """A new directory below ``state_path`` for the query ``home_id`` over the table ``sink_uri``.
 
     Raises `EngineError` if ``state_path`` is not there, which is not made: a volume that is not

@@ -39,7 +39,7 @@ def pause(failures: int, retry_after: str, server_now: float, chance: float) -> 
     from a second. Between half of that and all of it, so that tasks that failed together do
     not come back together; what the server asks for is never undercut.
     """
-    asked = _asked(retry_after.strip(), server_now)
+    asked = _requested_pause(retry_after.strip(), server_now)
     if asked is not None:
         return min(asked + chance * min(asked, 1.0), MAX_PAUSE_SECS)
     doubled = min(_FIRST_SECS * (1 << min(failures - 1, 30)), MAX_PAUSE_SECS)
@@ -56,7 +56,7 @@ def moment(date: str) -> float | None:
         return None
 
 
-def _asked(retry_after: str, server_now: float) -> float | None:
+def _requested_pause(retry_after: str, server_now: float) -> float | None:
     if retry_after.isascii() and retry_after.isdigit():
         return float(retry_after.lstrip("0")[:9] or 0)  # of more digits it is hours in any case
     at = moment(retry_after)

@@ -1,4 +1,4 @@
-"""Below which time nobody writes any more: `settled`.
+"""Below which time nobody writes any more: `open_transactions`.
 
 A writer takes ``now()`` from the start of its transaction, so whatever is still open may bring
 rows with any time from its start on, and nothing from before the oldest start can come. Idle

@@ -27,7 +27,7 @@ _WINDOWS, _OF_TIME = {"key": "window", "value": "session_window"}, "window_of_ti
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class StateRow:
     """One row of state. It is let go when the watermark has passed ``ends_ms``, if known."""
 
     key: dict[str, Any]
@@ -36,7 +36,7 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorMemory:
+class OperatorRows:
     """The state of one operator, as Spark names it: how many rows, and those that end first.
 
     ``ending`` are those that end by the time that was asked for.
@@ -44,7 +44,7 @@ class OperatorMemory:
 
     name: str
     count: int
-    first: tuple[Remembered, ...]
+    first: tuple[StateRow, ...]
     ending: int = 0
 
 
@@ -83,9 +83,9 @@ def _time_of(query: Mapping[str, Any]) -> str:
     return times.pop() if ends else ""
 
 
-def remembered(
+def read_operator_rows(
     root: SparkSession, copy: Path, most: int, query: Mapping[str, Any], until_ms: int = 0
-) -> tuple[OperatorMemory, ...]:
+) -> tuple[OperatorRows, ...]:
     """The operators over the checkpoint directory ``copy``, with at most ``most`` rows of each.
 
     Counts rows that end by ``until_ms``. ``query`` is the one that is kept with the state: the
@@ -107,8 +107,10 @@ def remembered(
                 .option("storeName", store["stateStoreName"])
                 .load(str(copy))
             )
-            told = _told_apart(frame)
-            found.append(_memory(store["operatorName"], told, _ends(told, time), most, until_ms))
+            told = _rename_window(frame)
+            found.append(
+                _operator_rows(store["operatorName"], told, _ends(told, time), most, until_ms)
+            )
         return tuple(found)
     except FAILURES as error:
         raise EngineError(f"the state of the query cannot be read: {reason_of(error)}") from None
@@ -116,7 +118,7 @@ def remembered(
 
 def _of_side(
     session: SparkSession, copy: Path, side: Side, most: int, until_ms: int
-) -> OperatorMemory:
+) -> OperatorRows:
     """Return what waits on one side of a join, which is the first operator of its query."""
     reader = session.read.format("statestore").option("operatorId", 0)
     rows = reader.option("joinSide", side.name).load(str(copy))
@@ -132,7 +134,7 @@ def _of_side(
         f"{_struct(places, others)} AS value",
         f"{_millis(places[side.time])} + {side.waits_ms} AS ends",
     )
-    return _memory(f"join, {side.source}", frame, "ends", most, until_ms)
+    return _operator_rows(f"join, {side.source}", frame, "ends", most, until_ms)
 
 
 def _millis(time: str) -> str:
@@ -144,12 +146,14 @@ def _struct(places: Mapping[str, str], names: Sequence[str]) -> str:
     return f"struct({', '.join(f'{places[name]} AS {quoted(name)}' for name in names)})"
 
 
-def _memory(name: str, frame: DataFrame, ends: str, most: int, until_ms: int) -> OperatorMemory:
+def _operator_rows(
+    name: str, frame: DataFrame, ends: str, most: int, until_ms: int
+) -> OperatorRows:
     ending = frame.where(f"{ends} <= {until_ms}").count() if until_ms else 0
-    return OperatorMemory(name, frame.count(), _first(frame, ends, most), ending)
+    return OperatorRows(name, frame.count(), _first(frame, ends, most), ending)
 
 
-def _first(frame: DataFrame, ends: str, most: int) -> tuple[Remembered, ...]:
+def _first(frame: DataFrame, ends: str, most: int) -> tuple[StateRow, ...]:
     """By the time that they end, then by key."""
     rows = (
         frame.selectExpr("to_json(key) AS k", "to_json(value) AS v", f"{ends} AS e")
@@ -157,10 +161,10 @@ def _first(frame: DataFrame, ends: str, most: int) -> tuple[Remembered, ...]:
         .limit(most)
         .collect()
     )
-    return tuple(Remembered(json.loads(row["k"]), json.loads(row["v"]), row["e"]) for row in rows)
+    return tuple(StateRow(json.loads(row["k"]), json.loads(row["v"]), row["e"]) for row in rows)
 
 
-def _told_apart(frame: DataFrame) -> DataFrame:
+def _rename_window(frame: DataFrame) -> DataFrame:
     """The rows with a name of its own for a window, where a field of rows has the one of Spark's.
 
     Spark's comes first, in the key, or of sessions in the value.

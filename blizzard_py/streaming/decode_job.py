@@ -15,7 +15,7 @@ _FILE_BYTES = 32 << 20
 _FOLDER = "accepted"
 
 
-def accepting(settings: IngestSettings) -> IngestSettings:
+def decode_settings(settings: IngestSettings) -> IngestSettings:
     """Return what it is run with: as declared and transformed, into files that nobody publishes."""
     wanted = settings.metadata_columns
     return replace(
@@ -29,11 +29,11 @@ def accepting(settings: IngestSettings) -> IngestSettings:
     )
 
 
-def accepting_job(job: IngestJob) -> IngestJob:
+def make_decode_job(job: IngestJob) -> IngestJob:
     """The job with these settings, into a folder of its own; rows of all partitions together."""
     return replace(
         job,
-        settings=accepting(job.settings),
+        settings=decode_settings(job.settings),
         staging=join(job.staging, _FOLDER),
         files=tuple(replace(file, partition="") for file in job.files),
     )

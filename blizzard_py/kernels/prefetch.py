@@ -16,7 +16,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def ahead(
+def prefetch(
     work: Callable[[T], R],
     items: Iterable[T],
     pool: Executor,

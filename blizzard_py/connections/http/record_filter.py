@@ -25,7 +25,7 @@ from blizzard_py.connections.http.model import HttpSource, PushFrom, PushTo, tic
 from blizzard_py.job import FieldSpec
 from blizzard_py.slices.iso import IsoText
 
-Kept: TypeAlias = Callable[[Sequence[Raw]], Sequence[Raw]]
+RecordFilter: TypeAlias = Callable[[Sequence[Raw]], Sequence[Raw]]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DAY = dt.timedelta(days=1)
@@ -63,7 +63,7 @@ def floored(value: dt.datetime, sent: PushFrom | PushTo) -> dt.datetime:
     return value - (value - _EPOCH) % tick(sent)
 
 
-def keeper(cut: Mapping[str, str], column: str, fields: Sequence[FieldSpec]) -> Kept:
+def record_filter(cut: Mapping[str, str], column: str, fields: Sequence[FieldSpec]) -> RecordFilter:
     """Return the filter that keeps the task's own records of a page; ``column`` may be a path."""
     if not cut:
         return lambda records: records
@@ -73,7 +73,7 @@ def keeper(cut: Mapping[str, str], column: str, fields: Sequence[FieldSpec]) -> 
     )
     read = _reading(column, _unit(column, fields))
 
-    def is_kept(record: Raw) -> bool:
+    def belongs_here(record: Raw) -> bool:
         at = read(record)
         if at is None:
             return True
@@ -81,7 +81,7 @@ def keeper(cut: Mapping[str, str], column: str, fields: Sequence[FieldSpec]) -> 
             return False
         return up_to is None or at <= up_to
 
-    return lambda records: [record for record in records if is_kept(record)]
+    return lambda records: [record for record in records if belongs_here(record)]
 
 
 def _reading(column: str, unit: TimeUnit) -> Callable[[Raw], dt.datetime | None]:

@@ -28,7 +28,7 @@ _PROMPT_ANSWERS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class SourceShare:
     """One source's share of a batch: staged files by task, and the rule for their rows.
 
     ``tick_us`` is the time of a row that moves the watermark and is no row, if there is one.
@@ -52,10 +52,10 @@ class Offer:
     sink: Place
     schema: pa.Schema
     limits: Limits
-    shares: tuple[Share, ...]
+    shares: tuple[SourceShare, ...]
 
 
-def make_known(folder: Path, number: int, offer: Offer | None) -> None:
+def publish_number(folder: Path, number: int, offer: Offer | None) -> None:
     """From now on ``number`` is the newest; without an offer it was settled before."""
     if offer is not None:
         _replace(folder / f"{number}.offer", pickle.dumps(offer))
@@ -63,23 +63,23 @@ def make_known(folder: Path, number: int, offer: Offer | None) -> None:
     _replace(folder / _LATEST, str(number).encode())
 
 
-def begins_after(folder: Path, number: int) -> None:
+def begin_after(folder: Path, number: int) -> None:
     """Return the offset after which a new query begins: ``number`` and all before was settled."""
     _replace(folder / _SETTLED, str(number).encode())
-    make_known(folder, number, None)
+    publish_number(folder, number, None)
 
 
-def settled_before(folder: Path) -> int:
+def starting_number(folder: Path) -> int:
     """The number that was settled when the query was started."""
     return int((folder / _SETTLED).read_bytes())
 
 
-def newest(folder: Path) -> int:
+def newest_number(folder: Path) -> int:
     """The newest number."""
     return int((folder / _LATEST).read_bytes())
 
 
-class Newest:
+class NewestNumber:
     """The newest number, as a query is told it that asks again and again.
 
     Between two questions Spark pauses, and what is offered meanwhile waits. So a question is
@@ -95,18 +95,18 @@ class Newest:
 
     def ask(self) -> int:
         """The newest number by now."""
-        found = newest(self._folder)
+        found = newest_number(self._folder)
         looks = round(_HELD_SECS / _LOOK_SECS) if self._times >= _PROMPT_ANSWERS else 0
         while found == self._told and looks:
             self._pause(_LOOK_SECS)
             looks -= 1
-            found = newest(self._folder)
+            found = newest_number(self._folder)
         self._times = self._times + 1 if found == self._told else 1
         self._told = found
         return found
 
 
-def offered(folder: Path, number: int) -> Offer:
+def read_offer(folder: Path, number: int) -> Offer:
     """Return what a number means."""
     found: Offer = pickle.loads((folder / f"{number}.offer").read_bytes())  # noqa: S301  # our own
     return found

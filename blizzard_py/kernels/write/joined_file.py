@@ -120,14 +120,14 @@ def _moved_groups(footer: bytes, moved: int) -> list[bytes]:
     """A file's row groups as they stand in another one's footer, so many bytes further on."""
     groups: list[bytes] = []
 
-    def taken(data: bytes, at: int) -> tuple[bytes, int]:
+    def move_groups(data: bytes, at: int) -> tuple[bytes, int]:
         items, at = read_count(data, at, STRUCT)
         for _ in range(items):
             group, at = _moved_group(data, at, moved)
             groups.append(group)
         return b"", at
 
-    rewrite_struct(footer, 0, _FILE, {_GROUPS: taken})
+    rewrite_struct(footer, 0, _FILE, {_GROUPS: move_groups})
     return groups
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from blizzard_core.errors import SourceError
 from blizzard_core.storage.opening import normalize_uri
 from blizzard_py.connections.placeholders import FROM, TO
-from blizzard_py.connections.protocol import Connection, Split
+from blizzard_py.connections.protocol import SourceConnection, WindowSplit
 from blizzard_py.reading import Access, BoundKind, Nulls
 from blizzard_py.slices.units.due import Terms
 from blizzard_py.slices.units.ranges import UnitRange
@@ -54,7 +54,7 @@ class Units:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class QuerySpec:
     """A source's settings as far as they decide what is read.
 
     ``columns`` are the watermark's (none: the connection's own versions), ``backward`` the
@@ -65,7 +65,7 @@ class Asking:
     that is everything, with ``units`` it is by these.
     """
 
-    connection: Connection
+    connection: SourceConnection
     access: Access
     columns: tuple[str, ...]
     bound: BoundKind | None = None
@@ -74,7 +74,7 @@ class Asking:
     backward: Mapping[str, int] = field(default_factory=dict)
     new_only: bool = False
     key: tuple[str, ...] = ()
-    split: Split = field(default_factory=Split)
+    split: WindowSplit = field(default_factory=WindowSplit)
     ends_before: bool = False
     replaces: bool = False
     snapshot: bool = False

@@ -1,4 +1,4 @@
-"""The activity of a table's pipeline while it works: `Activity` in Penguin's words."""
+"""The live state of one table's pipeline: `Activity` with Penguin's metrics."""
 
 from __future__ import annotations
 

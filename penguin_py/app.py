@@ -1,4 +1,4 @@
-"""The only place where Penguin's parts are put together."""
+"""Assembly of Penguin's parts, in this module only."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def probe_path(state_name: str) -> str:
 def probe_store(storage: Storage, state_name: str, clock: StoreClock) -> None:
     """Set the clock to the store's; three requests, four the first time. Raises `StorageError`.
 
-    Again before each sweep, which goes by times of files: the store's own clock may have been
-    put right since. An hour off is no matter to it, and polls are not to see time jump.
-    That is also what a store is told by that ignores conditions; see `Storage.put_if`.
+    It is repeated before each sweep, which compares times of files: the store's clock may have been
+    corrected since. An hour of difference is ignored, so polls do not see time jump. The
+    conditional write also reveals a store that ignores conditions; see `Storage.put_if`.
     """
     path = probe_path(state_name)
     try:
@@ -85,7 +85,7 @@ def table_pipeline(table: Table, pool: Executor) -> TablePipeline:
 def run_daemon(config: Config, *, once: bool, where: str = "CONFIG") -> int:
     """Commit for every table until the work is done or a signal comes. Returns the exit code.
 
-    ``where`` is where the configuration is, for commands that the page offers.
+    ``where`` is the path of the configuration, for commands on the status page.
     """
     log = get_logger()
     stop = threading.Event()

@@ -1,8 +1,8 @@
-"""The outcome of files that a poll found: committed, on record as refused, or pending.
+"""Commits of a poll's files: each becomes committed, rejected or pending.
 
-Quarantined files are on record before anything passes them, the progress that covers a
-batch is written in the same Delta commit as the batch, and the mirror follows. A batch
-whose commit can never land is halved until the one file is found that it is because of.
+Rejected files are recorded before the watermark passes them. The progress that covers a batch is
+written in the same Delta commit as the batch, and the mirror follows. A batch whose commit can
+never land is halved until the file that causes it is found.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ class Committer:
     def work_off(self, snapshot: Snapshot) -> None:
         """Commit the next batch; if its commit can never land, search for the file to blame.
 
-        It is put back and halved until one file is left. That is tried once more, and
-        is on record if the table takes a commit without it.
+        The batch is put back and halved until one file is left. That file is tried once more, and
+        is rejected if the table accepts a commit without it.
         """
         batch = self._queue.take()
         self._tried(snapshot, batch)
@@ -217,8 +217,8 @@ class Committer:
     def _check_again(self, snapshot: Snapshot, rejections: Sequence[Rejection]) -> None:
         """Raise `CommitConflict` if files seem committed already and the table has a newer version.
 
-        Then another Penguin has committed just these, and they would be on record as refused
-        although they are in the table: who looks again does not find them any more.
+        Then another Penguin has just committed these files. They must not be recorded as rejected,
+        since their rows are in the table.
         """
         again = [each.entry.path for each in rejections if each.stage == "output_id"]
         version = -1 if snapshot.state is None else snapshot.state.version
@@ -249,7 +249,7 @@ class Committer:
     def _moved(self, progress: Progress, done: Sequence[Entry], depth: int) -> Progress:
         """Return the progress once these files are done, held back by all waiting ones.
 
-        What a sweep found below the watermarks moves nothing and holds nothing back.
+        Files that a sweep found below the watermarks neither move nor hold it.
         """
         progress = replace(progress, depth=depth)
         waiting = [*(e.path for e in self._queue), *(f.entry.path for f in self._failed)]

@@ -1,7 +1,7 @@
-"""The upkeep of a table: the sweep, compaction, vacuum, a tidy log.
+"""Maintenance of a table: the sweep, compaction, vacuum, log clean-up.
 
-None of it decides what is committed, and none of it can stop the commits: a
-chore that fails is logged and is due again after its interval.
+Maintenance never decides what is committed and never stops commits: a chore that fails is logged
+and is due again after its interval.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Maintenance:
     def due(self, done: Mapping[str, int], now: float) -> list[str]:
         """Return the chores whose interval is over; ``done`` has when each was done last.
 
-        One that was done later than now was done by a clock that was wrong.
+        A time in the future comes from a wrong clock, so the chore is due.
         """
         table = self._table
         intervals = {
@@ -85,10 +85,9 @@ class Maintenance:
         """Compare everything listed with everything the log knows. Writes nothing.
 
         Files above the watermarks are left out: the next poll has them. Files of groups are
-        told as orphans only, once they are old and not ``pending``: named by a manifest that
-        is still to be applied, which None says that nobody can tell. Costs a full listing
-        (from the lookback's beginning on) and a full read of the log. Raises `StateError`
-        and `StorageError`.
+        reported as orphans only if they are old and not ``pending``, that is named by a manifest
+        still to be applied; None means that this is unknown. Costs a full listing (from the
+        lookback's beginning on) and a full read of the log. Raises `StateError` and `StorageError`.
         """
         progress = memory.progress
         floor = lookback_floor(self._table.settings.partition_filter, now)

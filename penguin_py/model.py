@@ -1,4 +1,4 @@
-"""Plain values that travel between Penguin's layers. All frozen, none does I/O."""
+"""Values that Penguin's layers share. All frozen, none does I/O."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class CommitConflict(CommitError):
 
 
 class CommitRefused(CommitError):
-    """The commit can never land as it is: one of its files, or the table, is the reason.
+    """The commit can never land as it is, because of one of its files or the table.
 
-    To try it again would go on for ever; the caller finds out which file it is.
+    A retry would never end; the caller searches for the file.
     """
 
     retryable = False
@@ -42,10 +42,10 @@ PathOrigin = Literal["data", "rewrite", "removal"]
 
 @dataclass(frozen=True, slots=True)
 class LoggedPath(Entry):
-    """A path of the log; its size is 0. ``modified`` is when a removed one was deleted.
+    """A path of the log; its size is 0. ``modified`` of a removed one is its time of deletion.
 
-    Who commits new rows took the time from a listing. A compaction's and a removal's are
-    those of the machine that made them, whose clock may be any.
+    Writers of new rows take the time from a listing. Times of compactions and removals come from
+    the clock of the machine that made them.
     """
 
     origin: PathOrigin
@@ -88,13 +88,11 @@ class Rejection:
 class TableState:
     """The table as of ``version``.
 
-    ``schema`` holds all columns, partition columns included, in Arrow's types.
-    ``txn_version`` is what the log has for our application id, 0 for nothing.
-    ``table_id`` is the one in its metadata, which a table made anew has not.
-    ``created`` is when the table was, in epoch seconds, 0 if nobody knows.
-    ``removed_kept_secs`` is how long the log remembers a removed path at least.
-    ``anchor`` tells the commit of this version from another one of the same number.
-    ``properties`` are those that its metadata sets.
+    ``schema`` holds all columns, partition columns included, in Arrow's types. ``txn_version`` is
+    the log's value for our application id, 0 if none. ``table_id`` comes from its metadata; a
+    recreated table has another one. ``created`` is its creation time in epoch seconds, 0 if
+    unknown. ``removal_retention_secs`` is how long the log remembers a removed path at least.
+    ``anchor`` identifies the commit of this version. ``properties`` are set in its metadata.
     """
 
     version: int
@@ -115,7 +113,7 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """One ``add`` action to be: raw path, parsed partition values, typed statistics (JSON)."""
+    """A planned ``add`` action: raw path, parsed partition values, typed statistics (JSON)."""
 
     entry: Entry
     partition_values: Mapping[str, str | None]
@@ -125,7 +123,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """One ``remove`` action to be: raw path, size and partition values as the ``add`` has them."""
+    """A planned ``remove`` action: raw path, size and partition values as in the ``add``."""
 
     path: str
     size: int

@@ -1,11 +1,11 @@
-"""One table's commit cycle: find, read footers, plan, commit, remember.
+"""One table's commit cycle: find files, read footers, plan, commit, record.
 
-Order is what makes it exactly-once (`penguin_py.committer`): death between any two
-steps leaves the log as the truth, and the next start reads it from there.
+The order of steps makes it exactly-once (`penguin_py.committer`): after a crash between any two
+steps the log is the truth, and the next start reads it.
 
-A poll's findings are committed in batches of ``max_files_per_commit``, one per
-cycle, so that a stop request is heard between two commits. After any error the
-memory is dropped and read again from the log.
+A poll's files are committed in batches of ``max_files_per_commit``, one per cycle, so a stop
+request is noticed between two commits. After any error the memory is dropped and read again from
+the log.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ PUBLISHED_BEFORE_SECS = 86_400.0
 
 
 class TablePipeline:
-    """Commits what arrives for one table. A `Worker` of the poll loop; not thread-safe.
+    """Commits arriving files to one table. A `Worker` of the poll loop; not thread-safe.
 
-    ``prepare`` is called before the first look that may be acted upon, until it succeeds, and
-    before each sweep.
+    ``prepare`` is called before the first poll with consequences, until it succeeds, and before
+    each sweep.
     """
 
     def __init__(
@@ -160,9 +160,9 @@ class TablePipeline:
     ) -> DiscardResult:
         """Discard outputs and the next group of a source; see `penguin_py.groups.discard`.
 
-        What can be committed is committed first, stragglers of a sweep as well, so that nothing
-        is given up which merely was not looked at yet. An output that came by this is left out
-        of the answer. Of a ``dry_run`` nothing is committed.
+        Everything that can be committed is committed first, including stragglers of a sweep, so
+        nothing is discarded merely because it was not read yet. An output that is committed this
+        way is left out of the result. With ``dry_run`` nothing is committed.
         """
         if not dry_run:
             known = self._known_outputs()

@@ -1,8 +1,8 @@
-"""The findings of a poll: the files above the watermarks that the log does not know.
+"""The polls of a table: files above the watermarks that the log does not know.
 
-A poll is one listing of what the progress leaves open. When it began and when it ended
-is all that tells which names are past their grace, so these times are kept here, and
-what a complete look means for the progress is drawn here as well.
+A poll is one listing of the ranges that the progress leaves open. Only its start and end times
+show which names are past their grace period. So the times are kept here, and the effects of a
+complete listing on the progress are computed here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The view of one table in a process, kept in step with the table's log.
+"""One process's view of a table, kept in step with the table's log.
 
-That is the memory (`penguin_py.planning.memory`), the paths that no watermark covers and the
-log has all the same, and the versions that they are of. All of it can be found
-again in storage, so it is dropped whenever it might be wrong.
+It consists of the memory (`penguin_py.planning.memory`), the logged paths that no watermark covers,
+and their versions. All of it can be read from storage again, so it is dropped whenever it might be
+wrong.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Trusted:
 
 
 class TableView:
-    """The view of one table. ``accept`` tells which names could be files of it. Not thread-safe."""
+    """The view of one table. ``accept`` selects names that may be its files. Not thread-safe."""
 
     def __init__(
         self,
@@ -189,10 +189,10 @@ class TableView:
     def trusted(self, found: Sequence[Entry], snapshot: Snapshot) -> Trusted:
         """Sort a poll's files: those to take, and those too old for that.
 
-        In the first poll of a start the horizon of the sweep applies, for the same
-        reason: to what sorts below the watermarks, since the names done there were
-        left to the log, which may have forgotten removed ones; and to everything if
-        the memory was rebuilt from the log alone.
+        In the first poll of a start the sweep's horizon applies, for the same reason. It applies to
+        names below the watermarks, since done names there were left to the log, which may have
+        forgotten removed ones. It applies to all names if the memory was rebuilt from the log
+        alone.
         """
         state, rebuilt = snapshot.state, self._rebuilt
         if not self._started or state is None:

@@ -1,7 +1,7 @@
-"""The files of a table at a version, as delta-rs has them in memory, for planning to take.
+"""The files of a table at a version, from delta-rs's memory, for planning.
 
-delta-rs parses the statistics of the first 32 columns only, unless the table says otherwise.
-Where the column of units stands behind them its bounds are read from the log itself.
+delta-rs parses only the statistics of the first 32 columns, unless the table says otherwise. If
+the column of units stands behind them, its bounds are read from the log.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""One entry of the log, written by delta-rs: a new table's first, or the next one.
+"""One log entry written by delta-rs: a new table's first, or the next one.
 
-It holds the adds, our ``txn`` action, our commitInfo and, if the schema grows, the new
-schema: readers see both or neither. A new table and its first files are one entry as
-well, so a crash leaves no empty table behind.
+It holds the adds, our ``txn`` action, our commitInfo and, if the schema grows, the new schema.
+Readers see all of it or nothing. A new table and its first files are one entry as well, so a
+crash leaves no empty table behind.
 
-Whether it landed is not told here; `penguin_py.delta.table` looks.
+This module does not check whether the entry landed; `penguin_py.delta.table` does.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Penguin's view of a Delta log (`blizzard_core.delta_json`), and leftovers of killed writers.
+"""Reads of a Delta log (`blizzard_core.delta_json`), and removal of leftovers of killed writers.
 
 `LogReader` is the part of `penguin_py.delta.table.DeltaLog` that only reads:
 
-* `known_paths`: every path the log knows, **adds and removes**. A path that was
-  removed must never be added again, since its rows would come back, and
-  delta-rs does not list removes. They stand in the newest checkpoint and in the
-  commits after it.
+* `known_paths`: every path in the log, **adds and removes**. A removed path must never be added
+  again, since its rows would come back, and delta-rs does not list removes. They are in the newest
+  checkpoint and in the commits after it.
 * `own_commit`: our commitInfo of the version that carries our ``txn``.
 """
 
@@ -69,8 +68,7 @@ _LEFTOVER = re.compile(r"\d{20}\.(?:json|checkpoint\.parquet)(?:#\d+|\..*\.tmp)|
 class News:
     """News from commits: paths added or removed, output ids, the newest ``txn`` by application.
 
-    ``document`` is what the newest commit of any Penguin says in its commitInfo, if one is among
-    them.
+    ``document`` is the commitInfo of the newest commit of any Penguin among them.
     """
 
     paths: list[str] = field(default_factory=list)
@@ -101,7 +99,7 @@ class LogReader:
     def stamp(self, version: int) -> bytes | None:
         """Return a fingerprint of a version's commit; None if it is gone.
 
-        A table may be deleted and made anew under a running process. One GET.
+        A table may be deleted and recreated under a running process. One GET.
         """
         return self._beginning(version, STAMP_BYTES)
 
@@ -133,9 +131,9 @@ class LogReader:
     ) -> Iterator[LoggedPath]:
         """Yield every path that the log up to ``version`` adds or removes.
 
-        Times are 0 where the log does not say. Files outside the table's directory
-        are left out. ``transactions`` is filled on the way with the newest ``txn`` of
-        each application. Raises `StateError` if the log is not whole.
+        Times are 0 if the log has none. Files outside the table's directory are left out.
+        ``transactions`` is filled with the newest ``txn`` of each application. Raises `StateError`
+        if the log is incomplete.
         """
         seen: dict[str, int] = {} if transactions is None else transactions
         wanted = (*_PATHS, *TRANSACTION)
@@ -149,8 +147,8 @@ class LogReader:
     ) -> OwnCommit | None:
         """Find our commit with ``txn`` at or before ``version``; None if its JSON was cleaned up.
 
-        ``hint`` is where it is thought to be: then it costs one GET, however many
-        commits of others came after it.
+        ``hint`` is its expected version: then it costs one GET, however many foreign commits
+        followed.
         """
         if hint is not None and 0 <= hint <= version:
             columns = self._commit_columns(hint)
@@ -283,9 +281,8 @@ def _own_document(info: Mapping[str, object]) -> Mapping[str, object]:
 def sweep_leftovers(storage: Storage, older_than: float) -> int:
     """Delete leftovers of killed writers: staged commits and temporary files.
 
-    Only names that are neither commit nor checkpoint, and only if they were last
-    written before ``older_than`` (epoch seconds), so that nobody still writes
-    them. Returns how many.
+    Only names that are neither commit nor checkpoint, last written before ``older_than`` (epoch
+    seconds), so no writer still uses them. Returns their number.
     """
     doomed = [
         entry.path

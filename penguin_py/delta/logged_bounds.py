@@ -1,7 +1,7 @@
-"""Bounds of a column as the log itself has them, for tables whose others delta-rs leaves out.
+"""Bounds of a column as logged, for columns that delta-rs leaves out.
 
-Read as a whole once, and from then on by the commits that came since. What is not
-understood has no bounds: then files are looked into, which costs time and nothing else.
+The log is read completely once, and then by new commits. Statistics that are not understood count
+as missing: such files are read, which costs time only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Messages of delta-rs and Delta, understood. Pure.
+"""Classification of delta-rs's messages. Pure.
 
-delta-rs raises one class for most errors, so what kind it is stands in the message alone.
+delta-rs raises one class for most errors, so only the message shows the kind.
 """
 
 from __future__ import annotations

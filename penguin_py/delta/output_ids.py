@@ -1,18 +1,19 @@
 """Every output id that was ever committed to a table, so that none is committed again.
 
 An id is first in the commitInfo of its commit and in the memory (see
-`penguin_py.planning.memory`). Before these grow long they are folded into *segments*:
-immutable objects ``_penguin/output_ids/{version}-{uuid}-{table}.digests`` of sorted
-16-byte digests (`blizzard_core.checkpoint.digests`). The name says up to which version
-of the log every id is in the segments, so a start reads only the commits after it, and
-neither log clean-up nor a lost mirror can make an old id unknown. It also says of which
-table, and which commit that version was (its *anchor*, the first digits of the UUID,
-which is of version 8 then). So a log that lost commits, or was made anew, is noticed
-(`OutputIds.check`), also where somebody else's commits have its numbers by now: ids of
-commits that are no more would keep honest files out.
+`penguin_py.planning.memory`). Before these grow long they are folded into *segments*: immutable
+objects ``_penguin/output_ids/{version}-{uuid}-{table}.digests`` of sorted 16-byte digests
+(`blizzard_core.checkpoint.digests`).
 
-All instances of a table share the segments. Two that fold at the same time leave the
-same ids twice, which is harmless: it is a set.
+A segment's name has the log version up to which every id is in the segments. So a start reads only
+later commits, and neither log clean-up nor a lost mirror can make an old id unknown. The name also
+has the table and a fingerprint of that version's commit (its *anchor*, the first digits of the
+UUID, which then has version 8). So `OutputIds.check` notices a log that lost commits or was
+recreated, even if other commits have its version numbers by now. Ids of lost commits would keep
+valid files out.
+
+All instances of a table share the segments. Two instances that fold at the same time store the
+same ids twice, which is harmless in a set.
 """
 
 from __future__ import annotations
@@ -107,9 +108,9 @@ class OutputIds:
     def check(self, version: int | None, anchor: Callable[[int], str]) -> None:
         """Raise `StateError` for segments that a log of this table up to ``version`` contradicts.
 
-        None stands for a table that has no log. Those that go up to a commit which is another
-        one by now are left out, so that `folded` is lower; ``anchor`` tells a version's commit
-        from others, and nothing of one that was cleaned up. Raises `StateError`.
+        None stands for a table without a log. Segments whose last commit was replaced are left out,
+        so `folded` is lower. ``anchor`` returns the fingerprint of a version's commit, or an empty
+        text if the commit was cleaned up.
         """
         where = f"{self._storage.uri}/{FOLDER}"
         remedy = (
@@ -156,8 +157,8 @@ class OutputIds:
     def fold(self, output_ids: Iterable[str], version: int, anchor: str = "") -> None:
         """Add the ids of all commits up to ``version`` that are in no segment yet.
 
-        ``anchor`` tells that version's commit from others. Durable on return. Dying in
-        between leaves ids in two segments, or some that are left out again.
+        ``anchor`` is that version's fingerprint. Durable on return. A crash in between leaves ids
+        in two segments, or leaves out segments again.
         """
         fresh = np.unique(digests_of(output_ids))
         parts = sorted(self._loaded().items(), key=lambda part: -len(part[1]))

@@ -1,10 +1,10 @@
-"""An entry of the log that replaces: files go and come in one commit, or not at all.
+"""A replacing log entry: files leave and join in one commit, or not at all.
 
-It lands on the version that it was planned on, or it does not land: delta-rs would rebase
-it over a compaction, which it takes for harmless, and would then remove paths that are not
-active any more and add their rows once more.
+It lands on the planned version or not at all. Otherwise delta-rs would rebase it over a
+compaction, which it considers harmless. It would then remove inactive paths and add their rows
+again.
 
-Whether it landed is not told here; `penguin_py.delta.table` looks.
+This module does not check whether the entry landed; `penguin_py.delta.table` does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Output ids that a RESTORE took out of the table, read from the log backwards.
+"""Output ids that a RESTORE removed, found by reading the log backwards.
 
-A version made by RESTORE holds what an older version held. So the versions whose commits count
-are found by going back from the newest one: from a RESTORE the way goes on at the version that
-it went back to, and the commits in between count no more. An id whose commit was passed over so
-has no row in the table, wherever a compaction has put its rows in the meantime.
+A version made by RESTORE equals an older version. So the effective commits are found by going
+back from the newest version: at a RESTORE the search continues at its target version, and the
+commits in between do not count. An id whose commit was skipped has no row in the table, even if a
+compaction moved its rows in the meantime.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _GROUP_MARK = re.compile(r"[^/]+/\d+")
 class RestoreRemovals:
     """The output ids that RESTORE removed, as of one version. Reads the log lazily.
 
-    Among the newest `COMMITS_SEARCHED`. Of a RESTORE to a time the version is not known, so what
-    came before it counts as in the table. Not thread-safe.
+    It covers the newest `COMMITS_SEARCHED`. The version of a RESTORE to a time is unknown, so all
+    earlier commits count as in the table. Not thread-safe.
     """
 
     def __init__(self, log: LogReader, version: int) -> None:
@@ -59,8 +59,8 @@ class RestoreRemovals:
 class BarredIds:
     """Output ids that must not be committed: all committed ones except those a RESTORE removed.
 
-    Ids that were given up, or whose rows a group has brought again, stay barred for ever.
-    ``admitted`` are those that were asked for and are known and not barred.
+    Discarded ids, and ids whose rows a group has brought again, stay barred for ever. ``admitted``
+    are the known ids that were requested and are not barred.
     """
 
     def __init__(self, known: Container[str], taken_out: RestoreRemovals) -> None:

@@ -1,14 +1,13 @@
-"""The Delta table itself: open it, follow it, commit to it, and know whether that landed.
+"""The Delta table: opening it, following it, committing to it, and checking each commit.
 
-A commit has four outcomes. *Landed*: delta-rs said so, or the log read again
-has our ``txn`` with our commit id (a lost answer looks like an error). *Failed*:
-the log read again does not have it. *Unknown*: the log cannot be read. These two
-raise `CommitError`, and the caller reads its state anew from the log, where the
-truth is in either case. *Refused*: it did not land, and neither the store nor another
-writer was the reason, so it never will; that is `CommitRefused`.
+A commit has four outcomes. *Landed*: delta-rs said so, or the log has our ``txn`` with our commit
+id (a lost answer looks like an error). *Failed*: the log does not have it. *Unknown*: the log
+cannot be read. Failed and unknown raise `CommitError`, and the caller reads its state from the log
+again. *Refused*: it did not land, and neither the store nor another writer was the reason, so it
+never will; that is `CommitRefused`.
 
-On a local disk a commit is fsynced before anything is written that builds on it:
-delta-rs does not do that.
+On a local disk a commit is fsynced before anything that builds on it is written: delta-rs does not
+do that.
 """
 
 from __future__ import annotations
@@ -170,8 +169,8 @@ class DeltaLog(LogReader):
     def vacuum(self, retention_secs: float | None) -> int:
         """Delete files removed long enough ago; return their number. Raises `CommitError`.
 
-        By the property as it is read here: delta-rs takes its default for an interval of several
-        units. Never a full vacuum: that one takes files that wait for their commit.
+        The retention is the property as parsed here: delta-rs uses its default for an interval of
+        several units. Never a full vacuum, which would delete files that wait for their commit.
         """
         _handle, state = self._opened()
         least = math.ceil(state.removal_retention_secs / HOUR)

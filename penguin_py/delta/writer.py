@@ -1,6 +1,6 @@
-"""Writes entries of a table's log: the files, and what makes them ours and ours alone.
+"""Writing of log entries: the files, and the marks of our own commits.
 
-Whether an entry landed is not told here; `penguin_py.delta.table` looks.
+This module does not check whether an entry landed; `penguin_py.delta.table` does.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class LogWriter:
     ) -> list[Transaction]:
         """Return our ``txn`` and others that make a concurrent Penguin's commit a conflict.
 
-        delta-rs rebases commits of different applications over each other. Two
-        Penguins that planned the same file must not be, whatever they are called: so
-        all have one more ``txn`` in common. A second instance repeats the live one's
-        as it read it as well, for one of a release that had no common one. Those of sources and
-        groups tell Blizzard how far it is in the table, also once these commits are cleaned up.
+        delta-rs rebases commits of different applications over each other. Two Penguins with the
+        same file must conflict, whatever their names: so all share one more ``txn``. A second
+        instance also repeats the live one's ``txn`` as it read it, for releases without the shared
+        one. The ``txn`` of sources and groups tell Blizzard its progress in the table, also after
+        log clean-up.
         """
         found = [
             Transaction(self._table.app_id, marks.txn_version, int(now * 1000)),

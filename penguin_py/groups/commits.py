@@ -1,4 +1,4 @@
-"""The one commit that applies a group, or discards what can never be applied."""
+"""The commit that applies or discards a group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penguin_py.table_view import TableView
 
 @dataclass(frozen=True, slots=True)
 class GroupCommit:
-    """One entry to be: its plan, the rows that come and go, and what it marks as applied."""
+    """A planned log entry: its plan, its new and removed rows, and its marks."""
 
     plan: CommitPlan
     rows: int
@@ -34,7 +34,7 @@ class GroupCommit:
 
 
 class GroupCommits:
-    """Lands commits of groups of one table, and remembers them."""
+    """Commits of groups to one table, and their record in memory."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""Outputs and groups that can never be committed are given up, so that those behind go on.
+"""Discarding of outputs and groups that can never be committed, so that later ones continue.
 
-Promise: what is given up never comes later, whatever lies in the table's directory then: its
-output ids are on record in the log as if they had been committed, in one commit without a file.
-Rows that a group was to replace stay in the table when it is given up. Its duty to remove them
-goes to the groups behind it: the ranges stand in the log (`Memory.unreplaced`), and the first
-group that meets one replaces it as a whole. Source files need no such note, since whoever reads a
-file again names it. Outputs that a group was to take as a whole go at once, because a later group
-names only the outputs of its own predecessor.
+Promise: a discarded output never comes later, even if its file appears in the table's directory.
+Its output ids are logged as if committed, in one commit without a file.
+
+Rows that a discarded group was to replace stay in the table. Later groups must remove them: the
+ranges are logged (`Memory.unreplaced`), and the first group that overlaps a range replaces all of
+it. Source files need no such note, since any later reading of a file names it. Whole outputs are
+removed at once, because a later group only names the outputs of its own predecessor.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ TRIES = 12
 
 
 class DiscardRefused(BlizzardError):
-    """Nothing was changed; the message says why and what to do."""
+    """Nothing was changed; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscardResult:
-    """Discarded rows: output ids, and the number of a source's group; ``rows`` went with it.
+    """The discarded outputs, and a source's group with its number; ``rows`` were removed with it.
 
-    Of a group with ``lost`` manifest nobody knows what it was to bring and to replace.
+    If the group's manifest is ``lost``, its files and its replaced rows are unknown.
     """
 
     outputs: tuple[str, ...]
@@ -55,7 +55,7 @@ class DiscardResult:
 
 
 class Discarder:
-    """Gives up outputs and groups of one table."""
+    """Discards outputs and groups of one table."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class Discarder:
     ) -> DiscardResult:
         """Discard these outputs and, of a ``source``, the next group; both are then in the log.
 
-        Only groups of sources that are ``blocked`` are. Of outputs that are given up already
-        nothing is written: a command that died is given again. Raises `DiscardRefused`,
+        Only groups of ``blocked`` sources can be discarded. Nothing is written for outputs that are
+        discarded already, so an interrupted command can be repeated. Raises `DiscardRefused`,
         `CommitError`, `StateError`, `StorageError`.
         """
         conflict: CommitConflict | None = None

@@ -1,7 +1,7 @@
-"""The effect of one group on the table as it is: the files that come, the rows that go.
+"""Plans of groups: the files that join the table, and the rows that leave it.
 
-Promise: what is said here holds for the version it was said on, and reads only. A group that
-cannot be applied as it is leaves as a `SchemaMismatch` whose message says why and what to do.
+Promise: a plan holds for the version it was made on, and planning only reads. A group that cannot
+be applied raises `SchemaMismatch` with the reason and the remedy.
 """
 
 from __future__ import annotations

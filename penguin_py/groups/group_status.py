@@ -1,4 +1,4 @@
-"""The progress of each source's groups, and what holds them up. Pure."""
+"""The progress of each source's groups, and what blocks them. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 class GroupStatus:
     """The status of one source: its last group in the table (0: none), and the next one.
 
-    ``blocked`` says why the next one waits; ``due`` is its number where it can be applied.
+    ``blocked`` is the reason why the next group waits; ``due`` is its number if it can be applied.
     """
 
     last: int
@@ -31,8 +31,8 @@ def commit_mark(source: str, seq: int) -> str:
 def last_committed(source: str, groups: Mapping[str, int], output_ids: Container[str]) -> int:
     """Return the number of the source's last group committed by any Penguin.
 
-    ``groups`` is what is remembered, which may lack what others committed or what came
-    before a loss; the marks among the output ids tell of those.
+    ``groups`` is the memory, which may lack commits of others or from before a loss; the marks
+    among the output ids fill the gap.
     """
     last = groups.get(source, 0)
     while commit_mark(source, last + 1) in output_ids:

@@ -1,4 +1,4 @@
-"""The files that a manifest names, held against what it says of them."""
+"""Files named in a manifest, checked against it."""
 
 from __future__ import annotations
 

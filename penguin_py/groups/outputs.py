@@ -1,8 +1,8 @@
-"""The place of an output's rows by now: the active file that carries its id.
+"""Search for the active file that carries an output id.
 
-The log says which commit brought an id, and the footers of that commit's files which file.
-Where the log does not go back so far, footers of active files are read, those with names of
-Blizzard's; what each said is remembered.
+The log shows the commit that brought an id, and the footers of that commit's files show the file.
+If the log does not go back so far, footers of active files with Blizzard's names are read; the
+results are cached.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Rewritten files that may lie in the table without being in its log, and when they may go.
+"""Notes of rewritten files that may lie in the table without being in its log.
 
-What is rewritten for a commit is noted before it is written, in
+Files that are rewritten for a commit are noted before they are written, in
 ``_penguin/{name}_rewriting.json``: the paths, and the version that the commit is planned on. The
-commit lands on the next version or never, so once the log is past that version a noted file
-is in the log or is no file of any commit to come. Two Penguins of one name share the note:
-whoever deletes says so in it first, and who comes back to plan on a later version finds out
-that its files are gone.
+commit lands on the next version or never. So once the log is past that version, a noted file is in
+the log or belongs to no future commit. Two Penguins of one name share the note. A Penguin that
+deletes files records it in the note first; the other one then sees that its files are gone.
 """
 
 from __future__ import annotations

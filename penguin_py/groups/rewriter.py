@@ -1,8 +1,8 @@
-"""The files that a commit rewrites, kept from one try of the commit to the next.
+"""Rewritten files of a group's commit, reused when the commit is retried.
 
-Rewriting may take long, and any other commit in between voids the plan. But what an active
-file is rewritten to does not depend on the version, so a conflict costs no work twice, and a
-table that others commit to all the time is replaced in all the same.
+Rewriting may take long, and any other commit in between voids the plan. But a rewritten file
+depends only on the active file, not on the version. So a conflict repeats no work, and replacement
+succeeds in a table with constant commits of others.
 """
 
 from __future__ import annotations

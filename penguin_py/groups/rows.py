@@ -1,8 +1,7 @@
-"""The rows of active files: how many of them a group replaces, and the others written anew.
+"""Rows of active files: counting of replaced rows, and rewriting of the remaining ones.
 
-One row group is in memory at a time. What is written anew has the rows in their order, the
-codec, the dictionaries and the key-value metadata of the file that it is made of, and
-statistics of all columns.
+One row group is in memory at a time. A rewritten file keeps the order of rows, the codec, the
+dictionaries and the key-value metadata of its original, and has statistics of all columns.
 """
 
 from __future__ import annotations

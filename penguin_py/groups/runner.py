@@ -1,10 +1,10 @@
 """Groups of one table, applied in the order of their numbers, one commit each.
 
-Promise: of each source the groups come in order, each once, and none is passed over. What
-is applied stands in the same log entry as the files; so death at any step, a lost answer or
-another Penguin leave nothing in doubt. A group that cannot be applied holds up the ones
-behind it, of its source alone, and is told as blocked; one that is not understood holds up
-all groups of the table. Files that arrive by listing go on in either case.
+Promise: the groups of a source are applied in order, each once, and none is skipped. The log entry
+with the files also records the group. So a crash at any step, a lost answer or another Penguin
+leave nothing uncertain. A group that cannot be applied blocks the later ones of its source only. A
+manifest that cannot be understood blocks all groups of the table. Files that arrive by listing
+continue in either case.
 """
 
 from __future__ import annotations

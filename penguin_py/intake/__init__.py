@@ -1,1 +1,1 @@
-"""Files on their way in: footers read and held against the contract, owners told."""
+"""Incoming files: their footers, the contract for them, and their owners."""

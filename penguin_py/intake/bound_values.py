@@ -1,6 +1,6 @@
-"""Bounds of columns as the JSON values of the Delta log, from what footers hold. Pure.
+"""Bounds of columns as JSON values of the Delta log, from footers. Pure.
 
-A value is certain or None; `penguin_py.intake.file_statistics` says what becomes of None.
+A value is certain or None; `penguin_py.intake.file_statistics` handles None.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Write = Callable[[Any, bool], Any]
 def bound_writer(table: pa.DataType, file: pa.DataType, characters: int) -> Write | None:
     """Return a writer for bounds of this pair of types; None if they have no bounds.
 
-    A type of tables that is not written for itself is one that readers look for no bounds of.
+    Readers expect no bounds of a table type that has no writer for itself.
     """
     types = pa.types
     if types.is_dictionary(file):

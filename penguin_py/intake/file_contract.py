@@ -1,17 +1,17 @@
-"""The contract of Parquet files that every reader of a Delta table reads the same. Pure.
+"""The contract of Parquet files that all readers of a Delta table read alike. Pure.
 
-Promise: a file that passes is read alike by engines that follow the protocol, as
-far as its footer can tell, and reading its footer costs bounded memory and time.
-It is checked where footers are read, so that every command decides alike.
+Promise: engines that follow the protocol read an accepted file alike, as far as its footer can
+tell, and reading its footer costs limited memory and time. The check runs where footers are read,
+so every command decides alike.
 
-* Timestamps are of milliseconds or microseconds. The protocol knows microseconds;
-  nanoseconds and INT96 (which has no statistics to prove its range by) are cut off,
-  overflow or fail, each in another reader.
-* A list has no fixed size and a date is of days, also in the Arrow schema that the
-  writer noted: some readers go by that note.
-* Rows are more than none, the sum of the row groups, and no more than the file's
-  bytes could hold.
-* Columns and depth are bounded: what delta-rs cannot parse again would end the log.
+* Timestamps have milliseconds or microseconds. The protocol has microseconds. Nanoseconds and
+  INT96 (which has no statistics to prove its range) are cut off, overflow or fail, depending on
+  the reader.
+* A list has no fixed size and a date counts days, also in the Arrow schema that the writer noted:
+  some readers use that note.
+* There are rows, as many as the sum of the row groups, and no more than the file's bytes could
+  hold.
+* Columns and depth are limited: a schema that delta-rs cannot parse again would break the log.
 """
 
 from __future__ import annotations

@@ -1,23 +1,23 @@
 """File statistics for the Delta log, from a Parquet footer. Pure.
 
-Promise: no reader misses a row by what stands here. A bound is certain, and typed by the
-**table's** column: a mistyped value switches data skipping off for the whole commit, a wrong
-one silently hides rows.
+Promise: no reader misses a row because of them. A bound is certain, and typed by the **table's**
+column: a mistyped value disables data skipping for the whole commit, a wrong one silently hides
+rows.
 
-* A file has bounds of *every* column that readers look for, or of none. deltalake's dataset
-  takes a bound that is left out beside others for null, and drops the file from every filter on
-  that column. Only a column of nulls needs none, with its null count, and a field of a struct, of
-  which that dataset has no expressions. `numRecords` and the null counts are always there.
-* Numbers and dates have exact bounds: Spark answers `min` and `max` by them without a look at
-  the file. So floats have bounds only where the writer says that none is NaN
-  (`blizzard.nan_columns`), since readers sort NaN above everything and no footer counts it, and
-  where none is infinite, which JSON has no number for.
+* A file has bounds of *every* column that readers use, or of none. deltalake's dataset takes a
+  missing bound beside others for null, and drops the file from every filter on that column. Two
+  exceptions: a column of nulls with its null count, and a field of a struct, for which that dataset
+  has no expressions. `numRecords` and the null counts are always there.
+* Numbers and dates have exact bounds: Spark answers `min` and `max` from them without reading the
+  file. So floats have bounds only if the writer says that none is NaN (`blizzard.nan_columns`),
+  since readers sort NaN above everything and no footer counts it. None may be infinite, since JSON
+  has no such number.
 * Bounds of text are cut to 32 characters: a prefix is a lower bound, and an upper one once its
-  last character is raised. Not that of the columns that groups replace rows by (`UNCUT`), which
-  have bounds wherever they stand. Timestamps are rounded outwards to milliseconds, the
-  resolution that all engines agree on, and decimals to 15 digits, which readers that go through
-  floating point still get right; neither beyond the range of its type.
-* Lists, maps and binary have none, and readers look for none.
+  last character is raised. Columns that select rows for replacement (`UNCUT`) keep longer bounds
+  and always have them. Timestamps are rounded outwards to milliseconds, the resolution that all
+  engines share, and decimals to 15 digits, which survive floating point; neither leaves the range
+  of its type.
+* Lists, maps and binary have none, and readers expect none.
 
 Format: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics
 """

@@ -1,16 +1,13 @@
 """New files and their footers.
 
-A footer costs one ranged GET of the file's last 64 KiB, and one more if it is
-longer than that; many are read at the same time, as many as the pool has
-threads, but long ones one after the other. What they take in memory is bounded, since
-a footer that is made for it takes thirty times its length: the files behind the bound
-are left for the next batch. On a local disk handing a file to
-another thread costs more than reading it, so there they are read one by one. The
-data itself is never downloaded.
+A footer costs one ranged GET of the file's last 64 KiB, and one more if it is longer. Many are
+read concurrently, up to the pool's threads; long ones are read one after the other. Their memory
+is limited, since a hostile footer takes thirty times its length: files beyond the limit are left
+for the next batch. On a local disk a thread hand-over costs more than a read, so files are read
+one by one. The data itself is never downloaded.
 
-What a file *is* and what the store *answers* are kept apart: a file that is not
-sound Parquet is rejected for good, one that could not be read stays pending and
-holds the watermark below itself.
+Bad files and store failures are handled differently. A file that is not sound Parquet is rejected
+for good. A file that could not be read stays pending and holds the watermark below itself.
 """
 
 from __future__ import annotations

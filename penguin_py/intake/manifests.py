@@ -1,7 +1,7 @@
-"""Manifests of groups, as they lie beside a table: the next of each source, by name.
+"""Manifests of groups: the next one of each source, read by name.
 
-A poll asks for one object of each source and for nothing else. The one listing, at a start
-and at each sweep, finds sources that no configuration names, and numbers that are missing.
+A poll requests one object of each source and nothing else. A listing at the start and at each
+sweep finds sources outside the configuration, and missing numbers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Published outputs that neither the table nor the store has, and refused files that miss nothing.
+"""Published outputs that are missing in table and store, and rejected files that are resolved.
 
-A VACUUM with a short retention, or a plain one after a long outage, deletes files that wait for
-their commit. Nothing in the table's directory tells of them then; Blizzard's journal does. A
-look asks the journal for what was written since the last one, and the store for those outputs
-alone that the log does not know.
+A VACUUM with a short retention, or after a long outage, deletes files that wait for their commit.
+Nothing in the table's directory shows that, but Blizzard's journal does. Each check reads the
+journal records since the last one, and looks in the store for those outputs that the log lacks.
 """
 
 from __future__ import annotations
@@ -122,10 +121,9 @@ def find_resolved(
 ) -> set[str]:
     """Return the rejected files of which nothing is missing: the log knows their output id.
 
-    Their output was given up (`penguin discard`, which `blizzard replay --refused` does first), or
-    came by another file. They stay on record for as long as they lie there, or the sweep would
-    take them for stragglers; nobody has to do anything about them. A file that cannot be read is
-    none.
+    Their output was discarded (`penguin discard`, which `blizzard replay --refused` runs first), or
+    came in another file. The record stays while the file exists, because the sweep would take it
+    for a straggler; nobody has to act. A file that cannot be read is not resolved.
     """
     records = list(records)
     found = {r.path for r in records if r.output_id is not None and r.output_id in known}

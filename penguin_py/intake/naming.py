@@ -1,16 +1,16 @@
-"""Names that move the watermark, where Blizzard's files lie beside others. Pure.
+"""Names that may move the watermark, where Blizzard's files lie beside others. Pure.
 
-Blizzard names its files by UUIDs of version 7, which sort in time. Another's name may
-sort above all that are to come: if it moved the watermark, polls would look above it
-only, and everything of Blizzard's would wait for the sweep. So while Blizzard writes to
-a partition only its names move anything there; others that are done are kept by name.
+Blizzard names its files by UUIDs of version 7, which sort in time. A foreign name may sort above
+all future ones. If it moved the watermark, polls would look above it only, and all of Blizzard's
+files would wait for the sweep. So while Blizzard writes to a partition only its names move the
+watermark; foreign names that are done are kept by name.
 
-Where another's name came first, or after a day without Blizzard's, or where they are
-very many, it does move the watermark; the sweep that finds the first of Blizzard's below
-it puts polls back (`lower_scans`).
+A foreign name does move the watermark if it came first, after a day without Blizzard's files, or
+if there are very many. The sweep that finds Blizzard's first file below it lowers the scans
+(`lower_scans`).
 
-Files of groups (`blizzard_core.handover.groups`) are told by their names, too: they travel by
-manifest, so no listing finds them, whatever ``file_pattern`` takes.
+Files of groups (`blizzard_core.handover.groups`) also have special names: they travel by manifest,
+so listings ignore them, whatever ``file_pattern`` says.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def lower_scans(
 ) -> Progress:
     """Return the progress with scans starting below Blizzard files hidden by other names.
 
-    The same progress if there are none, or if more would have to be kept by name than is:
-    ``refused`` are the paths on record. The watermarks stay: below them every file is
-    under the horizon of the first poll of a start, which is what has to come next.
+    It is unchanged if there are none, or if too many names would have to be kept. ``refused`` are
+    the recorded paths. The watermarks stay: files below them are subject to the horizon of a
+    start's first poll, which has to come next.
     """
     depth = progress.depth or 0
     lowest: dict[str, str] = {}

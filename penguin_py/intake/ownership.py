@@ -1,11 +1,10 @@
-"""Ownership of files: ours are taken at once, others' only once they are old enough.
+"""Ownership of files: ours are taken at once, foreign ones only once they are old enough.
 
-An engine that rewrites a table (OPTIMIZE, a MERGE) writes its files first and commits
-them later, and dies in between at times. Taken before its commit, or instead of one
-that never comes, such a file doubles the rows that it was made of. Nothing in it says
-so. So a file counts as *ours* if it carries Blizzard's output id or lies where the
-configuration says that only we write; any other waits, and is in the log by then if
-its writer meant to commit it.
+An engine that rewrites a table (OPTIMIZE, a MERGE) writes its files first and commits them later,
+and may die in between. Committing such a file too early, or after the engine died, would duplicate
+its rows. Nothing in the file shows this. So a file is *ours* if it carries Blizzard's output id or
+lies in a directory configured as ours. Any other file waits; if its writer meant to commit it, it
+is in the log by then.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class SortedFiles:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """The configured owners: prefixes of paths that are ours, and how old others must be.
+    """The configured owners: path prefixes that are ours, and the age for foreign files.
 
-    ``min_age_secs`` is None where others' files are not taken at all.
+    ``min_age_secs`` is None if foreign files are never taken.
     """
 
     prefixes: tuple[str, ...]

@@ -1,23 +1,22 @@
-"""Files that will not be committed, on record before the watermark passes them.
+"""The record of rejected files, written before the watermark passes them.
 
-``_penguin/{table}_quarantine.ndjson`` in the table's directory, one line a file::
+``_penguin/{table}_quarantine.ndjson`` in the table's directory, one line per file::
 
     {"path": "date=2024-01-01/x.parquet", "error": "is not Parquet: …", "stage": "read",
      "timestamp": "2024-01-01T00:00:00+00:00", "size": 5, "modified": 1704067200.0,
      "retry_count": 0}
 
-Object stores cannot append, so the whole object is replaced. It is kept short: when
-it has grown past `QUARANTINE_BYTES` its lines move to ``_penguin/{table}_quarantine/`` for
-good, and adding to a record of any length costs the same. Of several lines about one
-path the latest counts; one that has ``"released": true`` takes the path off the record.
+Object stores cannot append, so the whole object is replaced. It stays short: beyond
+`QUARANTINE_BYTES` its lines move to ``_penguin/{table}_quarantine/`` for good, so adding to a long
+record costs no more. The latest line of a path counts; one with ``"released": true`` removes the
+path from the record.
 
-A file that is already on record with the same size and error is not recorded twice,
-as far as the short object and this process know, so keeping again after a crash
-changes nothing. A file that was replaced since is tried again by the sweep; then its
-line is renewed, or leaves the record once the file is committed.
+A file that is recorded with the same size and error is not recorded twice, as far as the short
+object and this process know, so repeating after a crash changes nothing. The sweep retries a file
+that was replaced since; its line is renewed, or removed once the file is committed.
 
-Two instances that write the record at the same moment can lose a line. The
-sweep finds such a file again, as one that neither log nor record knows.
+Two instances that write at the same moment can lose a line. The sweep finds such a file again,
+since neither log nor record knows it.
 """
 
 from __future__ import annotations

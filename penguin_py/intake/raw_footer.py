@@ -1,15 +1,15 @@
-"""A footer's bytes, checked before a library is asked about them. Pure.
+"""Checks of a footer's bytes before a library reads them. Pure.
 
-Promise: of a footer that passes the library answers every question. Its functions for
-column chunks and their statistics have no way to raise an error: where a footer
-contradicts itself, or a column is encrypted, they end the process, and with it every
-table, at each start again. So what they rely on is held against the schema here.
+Promise: the library can read every part of a checked footer. Its functions for column chunks and
+their statistics cannot raise errors. If a footer contradicts itself, or a column is encrypted,
+they end the process, and with it all tables, at each start again. So their assumptions are checked
+against the schema here.
 
-And what no reader could do with a chunk is refused by name: a codec that not all have,
-an encoding that does not exist, data that lies in another file, text that is none.
+Chunks that some reader cannot use are rejected by name: an uncommon codec, an unknown encoding,
+data in another file, invalid text.
 
 Format: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
-in Thrift's compact protocol. Only what is needed is looked at, the rest is skipped.
+in Thrift's compact protocol. Only the necessary parts are read, the rest is skipped.
 """
 
 from __future__ import annotations

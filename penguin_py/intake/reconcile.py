@@ -1,25 +1,23 @@
-"""The sweep: everything that lies in the directory against everything the log knows. Pure.
+"""The sweep: all files in the directory compared with all paths in the log. Pure.
 
-Polls look above the watermarks only. What appears below them later than the
-grace period, in a closed partition, or instead of a quarantined file, is found
-here:
+Polls look above the watermarks only. The sweep finds files that appear below them after the grace
+period, in a closed partition, or in place of a quarantined file:
 
 * *stragglers*: young files that neither log nor record knows; they are committed;
 * *retries*: quarantined files that were replaced since; they are tried again;
-* *overdue* files: older than the horizon, but come since the last sweep; of these ours
-  are committed, and the others on record;
+* *overdue* files: older than the horizon, but newer than the last sweep; ours are committed, the
+  others are recorded;
 * *orphans*: older than the horizon and than the last sweep; they are reported only.
 
-The horizon is what makes it safe. The log forgets a removed path after
-``delta.deletedFileRetentionDuration``, and a file whose removal it has forgotten
-looks like one that never was in it; to commit that would bring deleted rows
-back. A file younger than that cannot have been removed longer ago; unless the
-directory was copied, which makes all files young (`copied_at`). The first poll of
-a start is under the same rule.
+The horizon makes the sweep safe. The log forgets a removed path after
+``delta.deletedFileRetentionDuration``. A file whose removal is forgotten looks like one that never
+was in the table; committing it would bring deleted rows back. A file younger than that cannot have
+been removed longer ago, unless the directory was copied, which makes all files young
+(`copied_at`). The first poll of a start follows the same rule.
 
-What carries an output id needs no horizon if it came since the last sweep, as files do
-while Penguin is down: ids of commits are not forgotten (`penguin_py.delta.output_ids`), so one
-that is not among them was never in the table, however old its file is by now.
+A file with an output id needs no horizon if it came since the last sweep, as files do while Penguin
+is down. Ids of commits are never forgotten (`penguin_py.delta.output_ids`), so an unknown id was
+never in the table, however old its file is.
 """
 
 from __future__ import annotations
@@ -63,11 +61,10 @@ class Findings:
 def copied_at(pairs: Iterable[tuple[Entry, LoggedPath]], now: float) -> float:
     """Return until when a copy of the directory rewrote files, in epoch seconds; 0 if none did.
 
-    ``pairs`` are files as listed and as the log knows them. 0 if most of them still have
-    the times that the log has; such as were never told, made up, or ahead of ``now``, where
-    the store's clock was wrong, count for nothing. Nor do removals, whose times are those of
-    the deletion; and what a compaction has rewritten has its machine's, so it counts only
-    where nothing else is left.
+    ``pairs`` are files as listed and as the log knows them. The result is 0 if most of them still
+    have the logged times. Times that are missing, made up, or ahead of ``now`` (a wrong clock of
+    the store) are ignored. So are removals, whose times are those of the deletion. A compaction's
+    time is its machine's, so it counts only if nothing else is left.
     """
     told = [
         (listed, known)
@@ -93,8 +90,9 @@ def beyond_horizon(entry: Entry) -> Rejection:
 def came_since(chores: Mapping[str, int], copied: float) -> float:
     """Return the time after which a file was in no sweep yet.
 
-    Never, if nobody knows of a sweep, since without a mirror ids may be unknown that were in
-    log entries which are gone; and never if the directory was ``copied``, when times say nothing.
+    It is infinite if no sweep is known, since without a mirror the ids of cleaned-up log entries
+    may be unknown. It is also infinite if the directory was ``copied``, which makes times
+    meaningless.
     """
     known = "reconcile" in chores and not copied
     return chores["reconcile"] - CLOCK_SKEW_SECS if known else math.inf

@@ -1,1 +1,1 @@
-"""The content of a commit, and the memory of those before it, also after a restart."""
+"""The content of the next commit, and the memory of earlier ones, also after a restart."""

@@ -1,7 +1,7 @@
-"""The verdict on files, from their footers: committed, refused, waiting or pending.
+"""Decisions about files, from their footers: committed, rejected, waiting or pending.
 
-Promise: `plan`, `run` and `reconcile` decide alike, because all of them ask here. It
-reads and writes nothing but footers.
+Promise: `plan`, `run` and `reconcile` decide alike, because all use this module. It reads footers
+and writes nothing.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from penguin_py.settings import Table
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The content of the next commit, with ``rows`` rows, and why other files are left out.
+    """The next commit, with ``rows`` rows, and the reasons for leaving out other files.
 
-    ``waiting`` are files of others that are too young, ``failed`` could not be read just
-    now, ``gone`` were removed since they were listed, and ``left`` were not read:
-    there is more in the footers before them than is kept at once.
+    ``waiting`` are foreign files that are too young, ``failed`` could not be read now, ``gone``
+    were removed since the listing, and ``left`` were not read because earlier footers fill the
+    memory limit.
     """
 
     plan: CommitPlan

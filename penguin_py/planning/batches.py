@@ -1,4 +1,4 @@
-"""The files of a poll in batches, which get smaller while their commits are refused. Pure."""
+"""Batches of a poll's files, which shrink while their commits are refused. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from blizzard_core.storage.protocol import Entry
 class Batches:
     """Files that wait to be tried, oldest first, at most ``most`` in a batch.
 
-    A batch whose commit can never land is put back and halved until it is one file.
-    That is put back once more, and is to blame if it is refused again. What lands
-    doubles the size of the next one, so one bad file of a thousand costs some twenty
-    tries.
+    A batch whose commit can never land is put back and halved until it is one file. That file is
+    tried once more, and is to blame if it is refused again. Each success doubles the next batch, so
+    one bad file among a thousand costs some twenty tries.
     """
 
     def __init__(self, most: int) -> None:

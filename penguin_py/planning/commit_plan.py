@@ -1,9 +1,8 @@
 """The plan of a commit, from the table's state and the files' footers. Pure.
 
-Files are taken in the order given (oldest first). Each is checked by itself and
-against those before it; one that does not fit is rejected by name with a reason
-and the others are committed all the same. Everything that could make the table
-unreadable is decided here, because after the commit it cannot be taken back.
+Files are taken in the given order (oldest first). Each is checked alone and against earlier ones.
+A file that does not fit is rejected by name with a reason, and the others are committed.
+Everything that could make the table unreadable is decided here, because a commit cannot be undone.
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ def make_plan(
 ) -> CommitPlan:
     """Plan the commit of these files; ``table`` is None if there is no table yet.
 
-    ``known_output_ids`` are those of all commits: a second file with one of them
-    holds the same rows again. A new table gets its columns from the first
-    file that fits and its partition columns from the rules or that file's path.
+    ``known_output_ids`` are those of all commits: a second file with such an id holds the same
+    rows. A new table gets its columns from the first file that fits, and its partition columns from
+    the rules or that file's path.
     """
     taking = _Taking(table, known_output_ids, rules)
     rejections: list[Rejection] = []
@@ -170,8 +169,8 @@ def _check_identity(output_id: str | None, seen: Container[str]) -> None:
 def _check_writer(footer: Footer, table: TableState | None) -> None:
     """Raise `SchemaMismatch` for an uncommitted file that a Delta writer made for this table.
 
-    Its rows are in the table by other files (a compaction) or become visible by
-    that writer's own commit. Files older than the table cannot be such.
+    Its rows are in the table in other files (a compaction), or that writer will commit them. Files
+    older than the table are accepted.
     """
     if table is None or footer.entry.modified < table.created:
         return

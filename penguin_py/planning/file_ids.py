@@ -1,6 +1,6 @@
-"""Output ids that neither the memory nor the log has any more, from other mirrors and from files.
+"""Output ids from other mirrors and from files, when memory and log have lost them.
 
-A log is cleaned up in time, and the state of Penguin may be lost or be put back from a copy.
+A log is cleaned up in time, and Penguin's state may be lost or restored from a copy.
 """
 
 from __future__ import annotations

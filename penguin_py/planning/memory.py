@@ -1,21 +1,20 @@
-"""Penguin's memory of a table, and how it is found again after a restart.
+"""Penguin's memory of a table, and its recovery after a restart.
 
 Three places hold it, the most certain first:
 
-1. commitInfo of the Delta version that carries our ``txn``: written in the same
-   entry as the files, so it can neither be ahead of them nor behind.
-2. The mirror ``_penguin/{table}_checkpoint.json``, if it is of the same ``txn``.
-   It is written after the commit and also when the watermark passes quarantined
-   files without one, so of the same commit it knows at least as much. A log that was
-   restored may lack that commit; then the mirror counts for nothing.
-3. The log's paths: what was added or removed is done, and so is what sorts below.
+1. commitInfo of the Delta version that carries our ``txn``: written in the same entry as the
+   files, so it is neither ahead of them nor behind.
+2. The mirror ``_penguin/{table}_checkpoint.json``, if it has the same ``txn``. It is written after
+   the commit, and also when the watermark passes quarantined files without a commit, so it knows
+   at least as much. A restored log may lack that commit; then the mirror is ignored.
+3. The log's paths: paths that were added or removed are done, and so are lower ones.
 
-The names done within the grace period could be many thousands at each commit. The
-log has them anyway, all but those of quarantined files; so only these are stored
-(`drop_logged_names`), and the others are put back from the log (`add_logged_names`).
+Done names in their grace period could be thousands in each commit. The log has them anyway, except
+those of quarantined files. So only these are stored (`drop_logged_names`), and the others are
+added from the log (`add_logged_names`).
 
-A mirror that cannot be understood is only a warning as long as commitInfo is
-there; without it, that is a `StateError`: to guess could skip files.
+A mirror that cannot be understood is only a warning while commitInfo exists; without it, it is a
+`StateError`: guessing could skip files.
 """
 
 from __future__ import annotations
@@ -48,12 +47,11 @@ _REMEDY = "restore it as it was saved, or delete it: it is made again from the l
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The part of the log that a memory is of, so that a mirror can be compared with the log.
+    """The part of the log that a memory covers, to compare a mirror with the log.
 
-    ``version`` is the one up to which all output ids are known (-1: none), and
-    ``transactions`` the newest ``txn`` of every application then, our own commit
-    included. ``own_version`` is where that commit is thought to be. ``anchor`` tells the commit
-    of ``version`` from another one of the same number.
+    All output ids up to ``version`` are known (-1: none). ``transactions`` is the newest ``txn`` of
+    every application then, our own commit included. ``own_version`` is the expected version of that
+    commit. ``anchor`` identifies the commit of ``version``.
     """
 
     table_id: str
@@ -70,15 +68,13 @@ NOTHING_SEEN = Seen("", -1, -1, {})
 class Memory:
     """Progress and output ids as of our commit ``txn_version`` (0: none yet).
 
-    ``output_ids`` are those that are not folded into segments yet, the newest last.
-    ``updated`` is in epoch seconds, None if nobody knows. ``chores`` tells when each
-    of them was done last, in epoch seconds; only the mirror keeps it, since losing it
-    costs one chore done early. ``seen`` is what the mirror it comes from has of the log.
-    ``groups`` has the number of the last group of each source that is known to be committed;
-    output ids tell of those that another instance committed. ``unreplaced`` has by source the
-    ranges that its discarded groups were to replace, and that no group has replaced since.
-    ``blocked`` says by source why the next one waits; only the mirror keeps it, for whoever
-    looks there.
+    ``output_ids`` are those that are not in segments yet, the newest last. ``updated`` is in epoch
+    seconds, None if unknown. ``chores`` has the last time of each chore, in epoch seconds; only the
+    mirror stores it, since losing it costs one early chore. ``seen`` is the mirror's view of the
+    log. ``groups`` has the number of each source's last known group; output ids show groups
+    committed by other instances. ``unreplaced`` has, by source, the ranges that discarded groups
+    left and no group has replaced since. ``blocked`` has, by source, why the next group waits; only
+    the mirror stores it, for other readers.
     """
 
     progress: Progress
@@ -239,8 +235,8 @@ def rebuild_memory(
 ) -> Memory:
     """Rebuild the memory from the log's paths alone.
 
-    Files of the last day keep their grace period anew, since nobody knows when they
-    were first seen; a slower writer's file that sorts below an older one is the sweep's.
+    Files of the last day get a new grace period, since their first sighting is unknown. A slower
+    writer's file that sorts below an older one is left to the sweep.
     """
     limit = now - max(SETTLED_SECS, grace)
     old = [entry.path for entry in known if entry.modified < limit]
@@ -270,8 +266,8 @@ def drop_logged_names(progress: Progress, refused: Iterable[str]) -> Progress:
 def add_logged_names(progress: Progress, known: Iterable[Entry], now: float) -> Progress:
     """Add logged names to the progress: the inverse of `drop_logged_names`.
 
-    Their grace period starts again, since nobody knows when they were done. Those
-    above a watermark stay out: something below them is pending.
+    Their grace period starts again, since the time they were done is unknown. Names above a
+    watermark stay out: something below them is pending.
     """
     passed = [entry.path for entry in known if is_passed(progress, entry.path)]
     done = mark_done(progress, passed, now, _nothing_waits, movers(now))

@@ -1,10 +1,9 @@
 """Partition values from a file's path, typed by the table's columns. Pure.
 
-Delta keeps partition values as text in the log and every reader parses them by
-the column's type. delta-rs writes a value that does not parse and only then
-notices; after that no reader opens the table again. So a value is parsed here,
-before anything is written, and goes into the log in one canonical form. Some
-readers take it from the path, so a path has one spelling for a value as well.
+Delta stores partition values as text in the log, and every reader parses them by the column's
+type. delta-rs writes an invalid value and notices only afterwards; then no reader can open the
+table. So a value is parsed here, before anything is written, and is logged in one canonical form.
+Some readers take it from the path, so a path has one spelling for a value as well.
 """
 
 from __future__ import annotations

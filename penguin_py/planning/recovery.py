@@ -1,4 +1,4 @@
-"""Finding a table's memory again: reads the log and the mirror, writes nothing."""
+"""Recovery of a table's memory: reads the log and the mirror, writes nothing."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def recover(
 ) -> Memory:
     """Recover the memory for ``state``, from the places in `penguin_py.planning.memory`'s order.
 
-    ``accept`` tells which of the log's names could be files of ours; all of them
-    are read only if nothing else is left; then `Memory.commit_id` is empty. Output
-    ids of versions up to ``folded`` are in segments; those of later ones are the
-    mirror's, and `gather_output_ids` adds the others. Raises `StateError` and `StorageError`.
+    ``accept`` selects the logged names that may be our files. All paths are read only if nothing
+    else is left; then `Memory.commit_id` is empty. Output ids of versions up to ``folded`` are in
+    segments; later ones are in the mirror, and `gather_output_ids` adds the others. Raises
+    `StateError` and `StorageError`.
     """
     oldest = lookback_floor(table.settings.partition_filter, now)
     if state is None:
@@ -83,11 +83,11 @@ def gather_output_ids(
 ) -> Memory:
     """Add the output ids of all commits that no segment has.
 
-    ``transactions`` are the newest of every application in the log. Where they are
-    those that the memory has seen, no Penguin committed since, and nothing is read. Where
-    segments are left out all commits behind the others are read, or it is a `StateError`.
-    Ids of commits that the log does not have any more are looked for in other mirrors
-    and, if this instance has none, in the footers of the table's files.
+    ``transactions`` are the newest of every application in the log. If they equal those that the
+    memory has seen, no Penguin committed since, and nothing is read. If segments are left out, all
+    commits behind the others are read, or `StateError` is raised. Ids of commits that the log has
+    lost are taken from other mirrors and, if this instance has none, from the footers of the
+    table's files.
     """
     folded = segments.folded
     if segments.left_out:

@@ -1,12 +1,12 @@
-"""Files and rows that a group replaces, told by text ranges. Pure.
+"""Files and rows that a group replaces, selected by text ranges. Pure.
 
-What is to be replaced is ranges of a column's values; a value alone is the range of itself.
-Files are chosen by the bounds that the log has of them:
+A group replaces ranges of a column's values; a single value is the range of itself. Files are
+selected by their logged bounds:
 
-* A bound may be cut. A cut lower one is still below all values. A cut upper one stands for
-  everything that begins with it, since not every writer raises what it cuts.
-* Without bounds a file may hold anything, so it is looked into, unless all of it is null.
-* Bounds that lie within one range, with no null beside them, say that all rows go.
+* A bound may be truncated. A truncated lower bound is still below all values. A truncated upper
+  bound stands for all values with that prefix, since not every writer raises it.
+* A file without bounds may hold anything, so it is read, unless all its values are null.
+* If the bounds lie within one range and there are no nulls, all rows are replaced.
 
 Text is compared by code points, which is the order of its UTF-8 bytes.
 """

@@ -31,7 +31,7 @@ from tests.support.penguin_world import World as Lake
 from tests.support.penguin_world import footer_pool
 from tests.support.request_world import RequestWorld
 
-DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
+DOCS = Path(__file__).parents[3] / "docs/reference/metrics.md"
 
 
 def value(name: str, **labels: str) -> float:

@@ -251,7 +251,7 @@ Test: test_storage.py::test_a_stopped_listing_costs_one_small_page
 SCAN_FILES = 50_000
 """New files that a look for files holds
 Beyond: the rest comes with the next look
-Test: test_costs.py::test_a_discovery_holds_a_bounded_scan_and_not_what_is_stored
+Test: test_costs.py::test_discovery_memory_is_bounded_by_the_scan
 """
 CONNECTIONS = 64
 """Connections to the status page

@@ -73,7 +73,7 @@ def test_lateness_counts_from_any_higher_name_in_old_partitions() -> None:
     assert lateness(files, 3) == {"d=1/a": 0.0, "d=1/b": 0.0, "d=2/a": 0.0, "d=3/a": 0.0}
 
 
-def test_what_is_as_it_must_be_has_no_fault() -> None:
+def test_correct_state_has_no_fault() -> None:
     files = [written(1), written(2, bad=1), written(3, rows=0)]
     assert kinds(files, once(*files)) == []
 
@@ -96,7 +96,7 @@ def test_late_file_has_rows_or_a_letter_and_not_both() -> None:
     assert kinds(files, Found(once(high).rows, {late.path: 2}, {})) == ["letters"]
 
 
-def test_rows_that_come_twice_or_not_at_all_are_told_apart() -> None:
+def test_doubled_and_missing_rows_are_distinct_faults() -> None:
     file = written(1)
     assert kinds([file], Found({1000: 1, 1001: 2, 1002: 1}, {}, {})) == ["doubled"]
     assert kinds([file], Found({1000: 1, 1001: 1}, {}, {})) == ["torn"]
@@ -151,7 +151,7 @@ def test_file_on_disk_appears_complete_with_its_time(tmp_path: Path) -> None:
     assert 86_400 <= ages(place)["d=1/old"] < 86_460
 
 
-def test_an_object_behind_the_proxy_has_the_time_it_is_given(s3: S3Server, tmp_path: Path) -> None:
+def test_object_behind_the_proxy_has_its_set_time(s3: S3Server, tmp_path: Path) -> None:
     with s3_place(tmp_path, PACE, s3, seed=1) as place:
         place.calm()
         place.put("d=1/new", b"x", 0)
@@ -186,7 +186,7 @@ def test_one_job_is_slowed_down_and_the_next_is_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_job_that_is_slow_can_be_cancelled(tmp_path: Path, after: bool) -> None:
+def test_slow_job_can_be_cancelled(tmp_path: Path, after: bool) -> None:
     world = IngestWorld(tmp_path / "world")
     world.put("d=1/1.ndjson", lines(1))
     job = world.job("d=1/1.ndjson")
@@ -199,7 +199,7 @@ def test_a_job_that_is_slow_can_be_cancelled(tmp_path: Path, after: bool) -> Non
             running.result(60)
 
 
-def test_the_writer_says_what_it_wrote_and_when() -> None:
+def test_writer_reports_its_files_and_times() -> None:
     put: dict[str, float] = {}
     began = time.monotonic()
     writer = Writer(

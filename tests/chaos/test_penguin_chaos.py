@@ -31,9 +31,7 @@ def test_rows_are_committed_once_when_answers_are_lost(s3: S3Server) -> None:
 
 @pytest.mark.promise("G-027")
 @pytest.mark.parametrize("backfill", [False, True])
-def test_two_that_start_at_the_same_moment_commit_each_file_once(
-    tmp_path: Path, backfill: bool
-) -> None:
+def test_two_simultaneous_starts_commit_each_file_once(tmp_path: Path, backfill: bool) -> None:
     """Real threads: from the creation of the table on, both are after the same files."""
     with footer_pool() as pool:
         for attempt in range(8):

@@ -37,7 +37,7 @@ def test_each_version_holds_each_unit_as_of_one_reading(tmp_path: Path, seed: in
 
 
 @pytest.mark.promise("G-085")
-def test_it_is_the_zero_retries_that_hold_it_up(
+def test_promise_breaks_with_commit_retries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "RETRIES", None)
@@ -48,7 +48,7 @@ def test_it_is_the_zero_retries_that_hold_it_up(
 
 
 @pytest.mark.promise("G-085")
-def test_it_is_the_rewriting_that_holds_it_up(
+def test_promise_breaks_without_rewriting_mixed_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = GroupPlanner.plan_removes
@@ -64,7 +64,7 @@ def test_it_is_the_rewriting_that_holds_it_up(
 
 
 @pytest.mark.parametrize("store", ["local", "s3"])
-def test_real_processes_that_are_killed_apply_each_group_once(
+def test_killed_processes_apply_each_group_once(
     request: pytest.FixtureRequest, tmp_path: Path, store: str
 ) -> None:
     """SIGKILL at any moment, while mixed files are rewritten for every group."""

@@ -22,7 +22,7 @@ needs_atheris = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-def test_what_is_known_keeps_the_contract(target: Target) -> None:
+def test_corpus_keeps_the_contract(target: Target) -> None:
     known = [*target.seeds(), *(path.read_bytes() for path in target.corpus())]
     for data in known:
         judge(target, data)

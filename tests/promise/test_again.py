@@ -27,7 +27,7 @@ def test_reset_source_ingests_replayed_files_again() -> None:
     assert world.rows() == before
 
 
-def test_keys_that_are_no_files_settle_no_depth() -> None:
+def test_keys_without_files_set_no_depth() -> None:
     world = World()
     world.source.page_keys = 1000
     for number in range(FLAT_KEYS + 100):

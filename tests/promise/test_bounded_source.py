@@ -82,7 +82,7 @@ def refusal_of(parts: Callable[[], SourceContext]) -> str:
 @pytest.mark.promise("G-033")
 @pytest.mark.parametrize("use_watermark", [True, False])
 @pytest.mark.parametrize("is_live_first", [True, False])
-def test_history_beside_a_live_source_comes_once(use_watermark: bool, is_live_first: bool) -> None:
+def test_history_and_live_source_bring_rows_once(use_watermark: bool, is_live_first: bool) -> None:
     world = june()
     history = NeighbourSource(world, range=PAST, use_watermark=use_watermark)
     for each in (world, history) if is_live_first else (history, world):
@@ -122,7 +122,7 @@ def test_range_above_the_begin_of_a_live_source_is_refused(ends: dict[str, str])
     assert world.rows() == [*NEW]
 
 
-def test_range_beside_a_source_of_all_names_is_refused() -> None:
+def test_range_is_refused_with_a_source_of_all_names() -> None:
     world = june(partition_filter=None)
     world.drain()
     assert "reads all names of the same files" in refusal_of(
@@ -138,7 +138,7 @@ def test_range_beside_a_source_of_all_names_is_refused() -> None:
         {"range": {"from": "date=2025-06-13/1"}, "partition_filter": None},
     ],
 )
-def test_live_source_that_would_read_a_range_is_refused(live: dict[str, Any]) -> None:
+def test_live_source_is_refused_if_it_would_read_a_range(live: dict[str, Any]) -> None:
     world = june(**live)
     NeighbourSource(world, range=PAST).drain()
     said = refusal_of(world.parts)
@@ -148,7 +148,7 @@ def test_live_source_that_would_read_a_range_is_refused(live: dict[str, Any]) ->
     assert world.rows() == [*OLD]
 
 
-def test_lookback_that_reaches_into_a_range_is_refused() -> None:
+def test_lookback_into_a_range_is_refused() -> None:
     world = june(partition_filter={**LOOKBACK, "lookback": 3})
     NeighbourSource(world, range=PAST).drain()
     assert "events/history" in refusal_of(world.parts)
@@ -163,7 +163,7 @@ def test_fresh_start_does_not_insist_on_a_range() -> None:
     assert world.rows() == [*NEW]
 
 
-def test_others_see_a_range_that_changes_before_its_first_file() -> None:
+def test_range_change_before_first_file_is_visible() -> None:
     world = june()
     world.source.objects.clear()
     history = NeighbourSource(world, range={"to": "date=2025-06-09"})
@@ -190,7 +190,7 @@ def test_set_of_names_reads_all_whatever_its_lookback() -> None:
 
 @pytest.mark.promise("G-033")
 @pytest.mark.parametrize("step", range(16))
-def test_rename_that_died_hides_no_range(step: int) -> None:
+def test_unfinished_rename_hides_no_range(step: int) -> None:
     world = june()
     history = NeighbourSource(world, range=PAST)
     history.drain()
@@ -218,7 +218,7 @@ def test_neighbour_whose_checkpoint_is_lost_holds_its_range() -> None:
     assert world.rows() == [*OLD, *NEW]
 
 
-def test_range_beside_a_lost_checkpoint_of_all_names_is_refused() -> None:
+def test_range_is_refused_with_a_lost_checkpoint_of_all_names() -> None:
     world = june()
     world.drain()
     world.sink.delete("_blizzard/events_main_checkpoint.json")
@@ -226,7 +226,7 @@ def test_range_beside_a_lost_checkpoint_of_all_names_is_refused() -> None:
     assert "nobody knows which names events_main has read" in refusal_of(history.parts)
 
 
-def test_checkpoint_that_names_no_files_is_refused_by_a_range() -> None:
+def test_range_refuses_a_checkpoint_without_file_names() -> None:
     world = june()
     world.drain()
     path = "_blizzard/events_main_checkpoint.json"
@@ -238,7 +238,7 @@ def test_checkpoint_that_names_no_files_is_refused_by_a_range() -> None:
     )
 
 
-def test_machine_clock_that_is_ahead_moves_no_begin() -> None:
+def test_fast_machine_clock_moves_no_begin() -> None:
     world = june()
     history = NeighbourSource(world, range={"to": "date=2025-06-14"})
     history.drain()
@@ -277,7 +277,7 @@ def test_request_and_a_start_at_one_moment_bring_a_row_once() -> None:
 
 
 @pytest.mark.promise("G-033")
-def test_files_that_a_request_brought_are_not_read_again() -> None:
+def test_requested_files_are_not_read_again() -> None:
     world = june()
     world.drain()
     assert ingest_files(world.parts(), "date=2025-06-10/1.json") == ["ingested"]
@@ -287,7 +287,7 @@ def test_files_that_a_request_brought_are_not_read_again() -> None:
     assert world.rows() == ["08", "09", "10", *NEW]
 
 
-def test_files_that_a_request_brought_outlive_a_rebuild() -> None:
+def test_requested_files_outlive_a_rebuild() -> None:
     world = june()
     world.drain()
     assert ingest_files(world.parts(), "date=2025-06-10/1.json") == ["ingested"]
@@ -298,7 +298,7 @@ def test_files_that_a_request_brought_outlive_a_rebuild() -> None:
 
 
 @pytest.mark.parametrize("mode", ["add", "again"])
-def test_requests_leave_what_another_range_holds(mode: str) -> None:
+def test_requests_skip_files_of_another_range(mode: str) -> None:
     world = june()
     history = NeighbourSource(world, range={"to": "date=2025-06-09"})
     for each in (world, history):
@@ -313,7 +313,7 @@ def test_requests_leave_what_another_range_holds(mode: str) -> None:
 
 
 @pytest.mark.promise("G-033")
-def test_source_that_starts_over_does_not_read_a_range() -> None:
+def test_reset_source_does_not_read_a_range() -> None:
     world = june()
     history = NeighbourSource(world, range=PAST)
     for each in (world, history):
@@ -348,7 +348,7 @@ def test_rebuild_of_a_live_source_stays_out_of_a_range(knows_its_begin: bool) ->
 
 
 @pytest.mark.promise("G-033")
-def test_two_that_start_at_once_do_not_both_read() -> None:
+def test_two_sources_started_at_once_read_once() -> None:
     world = june(partition_filter=None)
     history = NeighbourSource(world, range=PAST)
     others = [history.pipeline()]

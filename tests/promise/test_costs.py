@@ -172,7 +172,7 @@ def test_batch_of_a_full_scan_costs_little_more() -> None:
     assert per_batch(20_000) < 6 * per_batch(1000)
 
 
-def test_measuring_lateness_costs_by_what_is_new() -> None:
+def test_lateness_costs_by_new_files() -> None:
     # 100 files a second in one partition, five minutes of them in grace, a minute of new ones.
     def progress(names: int) -> Progress:
         done = {f"{i:09}-3f2a9c51.ndjson": 1e9 + i // 1000 for i in range(names)}
@@ -221,7 +221,7 @@ def traced(action: Callable[[], Any]) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("count", [SCAN_FILES + 1, 3 * SCAN_FILES])
-def test_a_discovery_holds_a_bounded_scan_and_not_what_is_stored(count: int) -> None:
+def test_discovery_memory_is_bounded_by_the_scan(count: int) -> None:
     # Cold starts over more files than one scan takes.
     settings = SourceSettings(source_uri="mem://raw", compression="none")
     seen = FirstSeen()
@@ -265,7 +265,7 @@ def _loaded(sink: MemoryStorage, segments: Any) -> ProcessedTracker:
     return tracker
 
 
-def test_a_source_that_cannot_be_read_is_not_tried_file_by_file() -> None:
+def test_unreadable_source_is_not_tried_file_by_file() -> None:
     world = World(checkpoint=CheckpointSettings(interval_files=2))
     for number in range(40):
         world.put(f"d=1/{number:02}.ndjson", f"r{number}")

@@ -107,7 +107,7 @@ def test_paused_start_changes_nothing_of_its_successor(scene: Any) -> None:
 
 
 @pytest.mark.parametrize("lands", range(12))
-def test_commit_point_that_arrives_too_late_is_refused(lands: int) -> None:
+def test_late_commit_point_is_refused(lands: int) -> None:
     # The save times out on the client and is applied by the store at any later change, while
     # the same process recovers already.
     world = World()
@@ -259,7 +259,7 @@ def test_stale_daemon_names_takeover_by_a_newer_release() -> None:
         one_cycle(pipeline)
 
 
-def test_keys_that_a_newer_release_wrote_are_not_dropped() -> None:
+def test_keys_of_a_newer_release_are_preserved() -> None:
     # A rollback: the older release would save the checkpoint without what it does not know.
     world = World()
     world.put("d=1/1.ndjson", "r1")

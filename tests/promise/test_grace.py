@@ -53,7 +53,7 @@ def test_file_in_grace_is_ingested_after_ten_minutes_down(
 
 
 @pytest.mark.parametrize("secs", [100, 400, 4000])
-def test_a_file_that_comes_while_a_long_job_runs_is_ingested(secs: int) -> None:
+def test_file_is_ingested_after_a_long_job(secs: int) -> None:
     # One Spark job is longer than the grace period; nobody lists meanwhile.
     world = started()
     ingest = world.engine.ingest
@@ -96,7 +96,7 @@ def test_file_is_ingested_during_backlog_of_another_partition() -> None:
     assert letter_paths(world) == []
 
 
-def test_a_sweep_that_takes_long_ends_nobodys_grace() -> None:
+def test_long_sweep_ends_no_grace_period() -> None:
     # A late sweep lists for longer than the grace period; a straggler comes meanwhile.
     world = World(late_sweep_interval="1000s")
     for number in range(10):
@@ -127,7 +127,7 @@ def test_a_sweep_that_takes_long_ends_nobodys_grace() -> None:
 
 @pytest.mark.parametrize("grace", [0, 300])
 @pytest.mark.parametrize("dies", [False, True])
-def test_a_young_file_is_ingested_whatever_dies_beside_it(grace: int, *, dies: bool) -> None:
+def test_young_file_is_ingested_after_any_death(grace: int, *, dies: bool) -> None:
     # The first of three names is still being written; recovery knows nothing of it.
     world = World(min_age="1m", grace_period=f"{grace}s")
     age = 100 + (90_000 if grace else 0)

@@ -28,14 +28,14 @@ CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 HOURS = "date=%Y-%m-%d/hour=%H"
 
 
-def test_a_depth_that_is_not_the_templates_is_refused() -> None:
+def test_depth_other_than_the_templates_is_refused() -> None:
     # Files of an hour that is half closed would come again and again.
     hours = PartitionFilter(prefix_template=HOURS, lookback=2)
     with pytest.raises(ValidationError, match="partition_depth"):
         SourceSettings(source_uri="mem://raw", partition_depth=1, partition_filter=hours)
 
 
-def test_hours_that_a_lookback_leaves_behind_come_once() -> None:
+def test_hours_below_a_lookback_come_once() -> None:
     # A template of two components, a lookback of two hours, and six hours of files.
     world = World(partition_filter=PartitionFilter(prefix_template=HOURS, lookback=2))
     world.now = dt.datetime(2024, 1, 28, 10, tzinfo=dt.UTC).timestamp()
@@ -106,7 +106,7 @@ def test_tracking_cannot_change_while_a_file_waits() -> None:
 
 
 @pytest.mark.parametrize("tracking", [True, False])
-def test_a_key_that_a_listing_repeats_comes_once(*, tracking: bool) -> None:
+def test_repeated_key_of_a_listing_comes_once(*, tracking: bool) -> None:
     # Pages of a store overlap by one key.
     world = World(use_watermark=tracking)
     for number in range(1, 8):
@@ -165,7 +165,7 @@ def test_closed_partitions_keep_keys_with_empty_components() -> None:
     assert world.rows() == ["d0", "d1", "d2", "d3", "d4", "d4b", "slash a", "slash b"]
 
 
-def test_key_that_looks_like_a_version_is_read_as_itself(s3: S3Server) -> None:
+def test_version_like_key_is_read_as_itself(s3: S3Server) -> None:
     # S3 clients cut a key at `?versionId=` and would read another object in its place.
     world = World()
     source = open_storage(f"s3://{s3.new_bucket()}/raw", s3.options)

@@ -71,7 +71,7 @@ def test_a_file_dated_ahead_of_now_hides_no_late_file(ahead: float) -> None:
 
 
 @pytest.mark.parametrize("behind", [-600.0, 600.0, 86_400.0])
-def test_a_machines_clock_beside_the_stores_hides_no_late_file(behind: float) -> None:
+def test_wrong_machine_clock_hides_no_late_file(behind: float) -> None:
     # Our clock and that of the store differ by minutes or a day.
     world = World(late_files="quarantine")
     for store in (world.source, world.sink, world.dlq):
@@ -197,7 +197,7 @@ def test_failed_sweep_stops_nothing_and_finds_late_files_next() -> None:
 
 
 @pytest.mark.parametrize("dies", range(0, 60, 4))
-def test_a_sweep_whose_daemon_dies_anywhere_tells_of_a_file_once(dies: int) -> None:
+def test_sweep_reports_a_file_once_after_any_death(dies: int) -> None:
     # Death at any change of a sweep that writes a letter, then a restart.
     world = closed(late_files="quarantine")
     world.put("y=1971/0.ndjson", "late")

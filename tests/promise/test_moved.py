@@ -40,7 +40,7 @@ def drill(tmp_path: Path) -> Drill:
 
 
 @pytest.mark.promise("G-213")
-def test_a_table_of_auto_loader_goes_on_without_reading_twice(drill: Drill) -> None:
+def test_table_of_auto_loader_continues_without_doubles(drill: Drill) -> None:
     drill.lake.mkdir(parents=True)
     taken = [{"id": 1, "text": "t1", "_rescued_data": None}, {"id": 2, "text": "t2"}]
     write_deltalake(drill.lake, pa.Table.from_pylist(taken, ROWS))
@@ -54,7 +54,7 @@ def test_a_table_of_auto_loader_goes_on_without_reading_twice(drill: Drill) -> N
     assert drill.ids() == [1, 2, 3, 4, 5]
 
 
-def test_names_that_do_not_sort_go_on_by_partitions(drill: Drill) -> None:
+def test_unsorted_names_continue_by_partitions(drill: Drill) -> None:
     drill.main_source["use_watermark"] = False
     drill.write_config()
     drill.lake.mkdir(parents=True)

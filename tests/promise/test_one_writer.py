@@ -98,7 +98,7 @@ def test_a_rollback_is_refused_while_a_request_brings_files(scenario: Scenario) 
     assert scenario.ids() == [1, 2, 3, 4]
 
 
-def test_two_backfills_that_share_a_partition_bring_it_once(scenario: Scenario) -> None:
+def test_overlapping_backfills_bring_a_partition_once(scenario: Scenario) -> None:
     with_history(scenario, 0, 10, 11, 12)
 
     def other() -> None:

@@ -76,7 +76,7 @@ def test_odd_directories_do_not_close_real_partitions(
     assert honest == [f"{day}a" for day in range(20, 28)]
 
 
-def test_a_partition_ahead_of_time_is_taken_when_its_time_comes() -> None:
+def test_partition_ahead_of_time_is_ingested_in_its_time() -> None:
     # A writer's clock is ten days ahead; the partition is left alone, and not for ever.
     world = World(max_ahead="2d")
     world.now = TODAY
@@ -130,7 +130,7 @@ def test_file_that_fails_for_a_minute_is_retried() -> None:
 
 @pytest.mark.parametrize("years", [-10, 10])
 @pytest.mark.parametrize("whose", ["machine", "store"])
-def test_a_clock_that_was_wrong_once_stops_no_sweep_and_no_floor(whose: str, years: int) -> None:
+def test_clock_wrong_once_stops_no_sweep_and_no_floor(whose: str, years: int) -> None:
     # For two polls a clock is ten years off; then it is right for six hours.
     world = World(
         late_sweep_interval="1000s",

@@ -135,7 +135,7 @@ def test_a_filter_on_a_partition_finds_its_rows(tmp_path: Path) -> None:
     assert sorted(frame["id"].to_list()) == wanted
 
 
-def test_a_value_that_no_path_can_hold_quarantines_its_file(tmp_path: Path) -> None:
+def test_value_unfit_for_a_path_quarantines_its_file(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw/1.ndjson").write_text(
         json.dumps({**ROWS[0], "country": "x" * 300}) + "\n", encoding="utf-8"

@@ -70,7 +70,7 @@ def test_reset_of_a_stale_checkpoint_warns_and_then_works(drill: Drill) -> None:
 
 @pytest.mark.promise("G-210")
 @pytest.mark.parametrize("lost", ["older", "gone", "one object"])
-def test_a_journal_that_lacks_batches_is_refused(drill: Drill, lost: str) -> None:
+def test_journal_without_some_batches_is_refused(drill: Drill, lost: str) -> None:
     match lost:
         case "older":
             drill.put_back(JOURNAL)
@@ -102,13 +102,13 @@ def test_all_of_the_state_older_than_the_table_is_refused(drill: Drill) -> None:
 
 
 @pytest.mark.promise("G-195")
-def test_a_log_that_is_older_gets_the_files_that_are_there(drill: Drill) -> None:
+def test_restored_log_gets_the_existing_files(drill: Drill) -> None:
     drill.put_back("_delta_log", "_penguin")
     goes_on(drill)
 
 
 @pytest.mark.promise("G-195")
-def test_data_and_log_that_are_older_are_told_and_replayed(drill: Drill) -> None:
+def test_restored_data_and_log_are_reported_and_replayed(drill: Drill) -> None:
     drill.put_back(*(f"date=2024-01-2{number}" for number in range(3)), "_delta_log", "_penguin")
     drill.arrive(3)
     assert drill.start_once() == 0
@@ -122,7 +122,7 @@ def test_data_and_log_that_are_older_are_told_and_replayed(drill: Drill) -> None
 
 
 @pytest.mark.promise("G-195")
-def test_a_whole_folder_that_is_older_ingests_what_came_since(drill: Drill) -> None:
+def test_restored_folder_ingests_newer_files(drill: Drill) -> None:
     shutil.rmtree(drill.lake)
     shutil.copytree(drill.copy(0), drill.lake)
     goes_on(drill)

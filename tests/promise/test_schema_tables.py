@@ -192,7 +192,7 @@ def test_every_type_arrives_in_the_table_and_in_other_engines(scenario: Scenario
         assert [value.as_py() for value in found["id"]] == [1], where
 
 
-def test_a_declared_schema_that_grows_grows_the_table(scenario: Scenario) -> None:
+def test_growing_declared_schema_grows_the_table(scenario: Scenario) -> None:
     put(scenario, "1.ndjson", RECORD)
     scenario.ingest()
     scenario.commit()

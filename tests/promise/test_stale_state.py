@@ -179,7 +179,7 @@ def test_state_newer_than_the_rest_of_the_table_is_refused(drill: Drill) -> None
     assert drill.ids() == ALL[:9]
 
 
-def test_a_record_alone_that_is_older_is_refused_until_deleted(drill: Drill) -> None:
+def test_stale_fence_record_is_refused_until_deleted(drill: Drill) -> None:
     drill.put_back(FENCE)
     drill.arrive(3)
     assert drill.start_once() == 1
@@ -413,7 +413,7 @@ def test_state_of_older_release_is_refused_after_a_newer_one(
 
 
 @pytest.mark.promise("G-204")
-def test_states_of_two_tables_that_are_swapped_are_not_replayed(tmp_path: Path) -> None:
+def test_swapped_states_of_two_tables_are_not_replayed(tmp_path: Path) -> None:
     drill = Drill(tmp_path, str(tmp_path / "place"))
     home = tmp_path / "place" / "lake"
     sink = drill.document["pipelines"]["events"]["sink"]
@@ -485,7 +485,7 @@ def killed(*_arguments: object) -> None:
 
 @pytest.mark.promise("G-203")
 @pytest.mark.parametrize("back", ["first", "second"])
-def test_a_second_attempt_that_died_unseen_doubles_no_row(
+def test_unrecorded_second_attempt_doubles_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: str
 ) -> None:
     world = World()

@@ -140,7 +140,7 @@ def test_an_older_watermark_is_refused_while_outputs_wait(tmp_path: Path) -> Non
 
 
 @pytest.mark.promise("G-197")
-def test_older_units_replace_outputs_that_wait(tmp_path: Path) -> None:
+def test_older_units_replace_waiting_outputs(tmp_path: Path) -> None:
     shop = UnitShop(tmp_path)
     one_round(shop, 1)
     shutil.copytree(shop.lake, tmp_path / "copy")
@@ -205,7 +205,7 @@ def test_a_lost_watermark_of_a_table_is_set_again(tmp_path: Path, parts: tuple[s
 
 
 @pytest.mark.parametrize("content", [b"null", b"{}", b""])
-def test_a_checkpoint_of_a_table_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_invalid_checkpoint_of_a_table_is_refused(tmp_path: Path, content: bytes) -> None:
     shop = lake_shop(tmp_path)
     lake_round(shop, 1)
     (shop.lake / "_blizzard/answers_checkpoint.json").write_bytes(content)

@@ -46,7 +46,7 @@ def batches(scenario: Scenario) -> int:
 
 @pytest.mark.promise("G-184")
 @pytest.mark.parametrize("point", DIRECT)
-def test_blizzard_told_to_stop_in_every_phase(tmp_path: Path, point: str) -> None:
+def test_blizzard_stops_in_every_phase(tmp_path: Path, point: str) -> None:
     scenario, expected = filled(tmp_path)
     stopped(scenario, f"TERM-DIRECT:{point}", "blizzard")
     status = scenario.status("blizzard")["pipelines"]["events"]["sources"]["main"]
@@ -76,7 +76,7 @@ def test_stop_finishes_a_spark_job_or_cancels_it_after_grace(
 
 
 @pytest.mark.parametrize("point", ["0-listing", "before-commit", "after-commit", "commit-idle"])
-def test_penguin_told_to_stop_in_every_phase(tmp_path: Path, point: str) -> None:
+def test_penguin_stops_in_every_phase(tmp_path: Path, point: str) -> None:
     scenario, expected = filled(tmp_path)
     scenario.ingest()
     stopped(scenario, f"TERM:{point}", "penguin")

@@ -262,7 +262,7 @@ def mortal() -> Iterator[Mortal]:
 
 @pytest.mark.promise("G-153", "G-160")
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_table_comes_to_what_the_base_holds(
+def test_table_converges_to_the_database(
     tmp_path: Path, mortal: Mortal, pool: Executor, seed: int
 ) -> None:
     draw = random.Random(seed)  # a history is repeated by its seed

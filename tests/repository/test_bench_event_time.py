@@ -37,12 +37,12 @@ def test_goals_are_met_or_missed(
     assert all(part in line for part, line in zip(missed, lines, strict=True))
 
 
-def test_growth_is_of_what_is_held_and_not_of_what_the_jvm_has() -> None:
+def test_growth_counts_used_heap_and_not_jvm_size() -> None:
     assert growth_mb(HELD) == 0
     assert growth_mb([Held(1, 90.0, 400.0, 200.0), Held(2, 80.0, 900.0, 207.0)]) == 7.0
 
 
-def test_all_that_was_measured_is_told() -> None:
+def test_report_has_all_measurements() -> None:
     keys = Keys(1_000_000, 448.0, 612.0, 0.8, 2.5, 3.4)
     text = report({2: [0.4], 32: [1.5, 1.7]}, [rates(1.5, batches=1)], keys, HELD)
     for told in (

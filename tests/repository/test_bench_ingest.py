@@ -59,7 +59,7 @@ def test_goals_are_met_or_missed(one: Measured, verdicts: list[bool]) -> None:
     assert [goal.met for goal in goals([one])] == verdicts
 
 
-def test_goals_are_of_shapes_that_there_are() -> None:
+def test_goals_name_existing_shapes() -> None:
     assert WANTED.keys() <= {shape.name for shape in FULL}
 
 
@@ -71,7 +71,7 @@ def test_the_report_is_markdown_with_medians_and_ratios() -> None:
     assert "| 60 ms | met |" in text
 
 
-def test_the_program_reports_those_who_took_part(tmp_path: Path) -> None:
+def test_program_reports_its_contenders(tmp_path: Path) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "benchmarks.ingest", "--quick", "--only", "1 x 20,000"),
@@ -117,7 +117,7 @@ def test_shapes_hold_the_same_events_however_they_are_cut(tmp_path: Path, edits:
     assert {f.name for f in shape.fields} | (set() if edits else {"session"}) == set(events[0])
 
 
-def test_contenders_that_need_no_spark_write_the_same_rows(tmp_path: Path) -> None:
+def test_sparkless_contenders_write_the_same_rows(tmp_path: Path) -> None:
     shape = Shape("small", 4, 500)
     with ThreadPoolExecutor(1) as pool, table_pool(1) as tables:
         write_shape(shape, tmp_path / "source", pool)
@@ -134,7 +134,7 @@ def test_contenders_that_need_no_spark_write_the_same_rows(tmp_path: Path) -> No
     assert found[BARE] == found[DUCKDB] == found[POLARS]
 
 
-def test_a_further_batch_costs_what_a_longer_run_takes_more() -> None:
+def test_batch_cost_is_the_difference_of_two_runs() -> None:
     found = {
         "short": [Turn(9, 20), Turn(10, 21), Turn(30, 22)],
         "long": [Turn(16, 26), Turn(15, 27), Turn(17, 28)],
@@ -185,7 +185,7 @@ def test_ended_processes_without_a_waiting_parent_are_counted() -> None:
     assert found.seconds >= used
 
 
-def test_a_count_that_fails_meanwhile_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_count_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = threading.Event()
 
     def refused(_: Watched) -> None:
@@ -197,7 +197,7 @@ def test_a_count_that_fails_meanwhile_is_none(monkeypatch: pytest.MonkeyPatch) -
         assert asked.wait(60)
 
 
-def test_the_peak_of_a_worker_is_its_own_and_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_peak_is_its_own_and_resets(monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
         "import sys; x = bytearray(200 << 20); del x\n"
         "print(flush=True); sys.stdin.readline()\n"

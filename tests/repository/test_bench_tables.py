@@ -70,7 +70,9 @@ def test_the_report_is_markdown_with_medians_and_ratios() -> None:
     assert "| 3.0 times | met |" in text
 
 
-def test_who_needs_no_spark_writes_the_same_rows(server: PostgresqlServer, tmp_path: Path) -> None:
+def test_contenders_without_spark_write_the_same_rows(
+    server: PostgresqlServer, tmp_path: Path
+) -> None:
     fill_postgresql(server, 3000)
     fill_sqlite(tmp_path / "shop.db", 3000)
     for driver, uri in (("postgresql", server.uri()), ("sqlite", str(tmp_path / "shop.db"))):
@@ -112,7 +114,7 @@ def test_statements_of_a_poll_are_counted_by_the_server(
     assert saved > 0
 
 
-def test_cpu_is_that_of_a_process_and_its_children() -> None:
+def test_cpu_time_includes_children() -> None:
     code = "sum(range(10_000_000)); print(flush=True); input()"
     outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code[:22]!r}]);{code}"
     process: subprocess.Popen[Any] = subprocess.Popen(
@@ -128,7 +130,7 @@ def test_cpu_is_that_of_a_process_and_its_children() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_the_program_reports_all_who_took_part() -> None:
+def test_program_reports_all_contenders() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.tables", "--rows", "15000", "--rounds", "1"],
         cwd=ROOT,

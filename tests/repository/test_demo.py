@@ -32,14 +32,12 @@ def test_any_folder_will_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["/proc/x", "/dev/full"])
-def test_a_folder_that_cannot_be_made_is_named(
-    place: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_impossible_folder_is_named(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert staged(Path(place), lambda *_: True, "table", "Done") == 1
     assert f"demo: {place}: " in capsys.readouterr().out
 
 
-def test_a_full_disk_is_told_with_the_folder(
+def test_full_disk_is_reported_with_the_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def scenes(*_: object) -> bool:

@@ -71,7 +71,7 @@ def test_edits_arrive_out_of_order_and_the_same_each_time(tmp_path: Path) -> Non
     assert sum(later < earlier for earlier, later in pairwise(times)) > 10_000
 
 
-def test_what_duckdb_is_asked_is_what_late_and_over_mean() -> None:
+def test_duckdb_query_defines_late_and_over() -> None:
     def edit(line: int, minutes: float, channel: str = "a") -> Edit:
         return Edit("f", line, NOON + timedelta(minutes=minutes), channel, line)
 

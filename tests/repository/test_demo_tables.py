@@ -59,7 +59,7 @@ def test_the_demo_reads_each_version_once_and_leaves_no_server(open_folder: Path
     assert f"-p {port} " not in running.stdout
 
 
-def test_a_folder_of_somebody_else_is_left_alone(open_folder: Path) -> None:
+def test_foreign_folder_is_left_alone(open_folder: Path) -> None:
     (open_folder / "mine").touch()
     done = demo(open_folder)
     assert done.returncode == 1
@@ -67,7 +67,7 @@ def test_a_folder_of_somebody_else_is_left_alone(open_folder: Path) -> None:
     assert [p.name for p in open_folder.iterdir()] == ["mine"]
 
 
-def test_what_is_late_keeps_the_time_that_it_began_at() -> None:
+def test_late_transaction_keeps_its_begin_time() -> None:
     with postgresql.running() as server:
         shop.make(server)
         with shop.transaction(server, shop.updating(1, 10, "paid")):

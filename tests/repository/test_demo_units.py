@@ -22,7 +22,7 @@ DAY = timedelta(days=1)
 
 
 @pytest.mark.timeout(600)
-def test_the_lake_holds_what_the_api_says_at_the_end_of_each_day(tmp_path: Path) -> None:
+def test_lake_equals_the_api_at_the_end_of_each_day(tmp_path: Path) -> None:
     place = tmp_path / "demo"
     done = subprocess.run(
         [sys.executable, "-m", "demo.units", "--days", "38"],

@@ -25,9 +25,7 @@ from tests.support.scenario import ROOT
 TESTS = ROOT / "tests"
 
 
-def test_what_is_generated_from_the_settings_is_up_to_date(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_generated_pages_are_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert reference.main(["--check"]) is None
     for folder in ("docs/reference", "configs"):
@@ -114,7 +112,7 @@ def test_the_reference_has_few_keys_outside_advanced() -> None:
     assert len([path for path in known if "advanced" not in path.split(".")]) <= 182
 
 
-def test_every_advanced_key_is_read_beside_its_block_as_well() -> None:
+def test_advanced_keys_are_read_outside_their_block_too() -> None:
     advanced = {
         m: m.model_fields["advanced"] for m in blocks(Config) if "advanced" in m.model_fields
     }
@@ -152,7 +150,7 @@ def defined_in(file: str) -> frozenset[str]:
     return frozenset(n.name for n in tree.body if isinstance(n, ast.FunctionDef))
 
 
-def test_every_line_of_the_threat_model_names_a_test_that_exists() -> None:
+def test_every_row_of_the_threat_model_names_a_test() -> None:
     text = (ROOT / "docs/design/threat-model.md").read_text(encoding="utf-8")
     rows = [
         line
@@ -171,7 +169,7 @@ def test_every_line_of_the_threat_model_names_a_test_that_exists() -> None:
 
 
 @pytest.mark.parametrize("bound", list(named_limits()), ids=lambda bound: bound.name)
-def test_every_bound_names_a_test_and_a_key_that_exist(bound: LimitLine) -> None:
+def test_every_limit_names_an_existing_test_and_key(bound: LimitLine) -> None:
     file, _, name = bound.test.partition("::")
     assert name in defined_in(file)
     assert bound.value > 0
@@ -182,7 +180,7 @@ def test_every_bound_names_a_test_and_a_key_that_exist(bound: LimitLine) -> None
         assert f"| `{bound.value}` |" in row
 
 
-def test_every_bound_is_what_the_code_takes() -> None:
+def test_every_limit_is_used_by_the_code() -> None:
     """Each name of the module is imported by a module of the product; nothing is told beside it."""
     names = {name for name, value in vars(bounds).items() if name.isupper() and type(value) is int}
     assert len(names) == len(list(named_limits())) > 30

@@ -38,14 +38,14 @@ def stages() -> list[list[str]]:
     return found
 
 
-def test_both_stages_start_from_a_pinned_base_that_may_be_given() -> None:
+def test_both_stages_start_from_a_pinned_base_argument() -> None:
     arguments, build, final = stages()
     assert arguments == ["ARG BASE=debian:12.15-slim", "ARG BUILD_BASE=${BASE}"]
     assert build[0] == "FROM ${BUILD_BASE} AS build"
     assert final[0] == "FROM ${BASE}"
 
 
-def test_the_final_stage_has_no_tools_and_is_nobody() -> None:
+def test_final_stage_is_unprivileged_without_tools() -> None:
     *_, final = stages()
     copied = [line for line in final if line.startswith("COPY ")]
     assert "COPY --from=build /opt/venv /opt/venv" in copied
@@ -85,7 +85,7 @@ def test_the_image_has_the_runtime_lock_and_azure() -> None:
     assert any(pin.startswith("adlfs==") for pin in pins("requirements-image.lock"))
 
 
-def test_the_build_sees_what_it_copies_and_nothing_else() -> None:
+def test_build_context_holds_only_copied_files() -> None:
     lines = (ROOT / ".dockerignore").read_text().split()
     assert lines[0] == "*"
     seen = {line.removeprefix("!") for line in lines if line.startswith("!")}
@@ -127,7 +127,7 @@ def installed(debian: Path, *packages: str) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-def test_packages_that_are_there_need_no_network(debian: Path) -> None:
+def test_installed_packages_need_no_network(debian: Path) -> None:
     assert installed(debian, "python3") == []
     assert installed(debian, "python3", "tini") == [
         "update",
@@ -185,7 +185,7 @@ def test_the_health_check_asks_the_daemon(tmp_path: Path, status: int, alive: bo
     assert "events/main hangs" in reason
 
 
-def test_the_health_check_notices_that_nobody_answers(tmp_path: Path) -> None:
+def test_health_check_fails_without_an_answer(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -215,7 +215,7 @@ def test_health_check_passes_without_metrics_or_configuration(
     assert "not there" in capsys.readouterr().out
 
 
-def test_a_configuration_that_does_not_load_is_not_healthy(
+def test_invalid_configuration_is_unhealthy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = tmp_path / "config.yaml"
@@ -261,7 +261,7 @@ def test_an_executor_gets_its_command_line() -> None:
     assert command({**ASKED, "JAVA_HOME": "/jvm"}, home)[0] == "/jvm/bin/java"
 
 
-def test_what_spark_did_not_start_is_no_executor() -> None:
+def test_process_not_started_by_spark_is_no_executor() -> None:
     with pytest.raises(NotAnExecutorError, match="SPARK_DRIVER_URL"):
         command({**ASKED, "SPARK_DRIVER_URL": ""}, Path("/venv/pyspark"))
     done = subprocess.run(
@@ -280,7 +280,7 @@ def test_what_spark_did_not_start_is_no_executor() -> None:
     [("", True), ("--build-arg BASE=debian:13.1-slim", True),
      (f"--build-arg BASE=debian:12.15-slim@sha256:{'0' * 64}", False)],
 )  # fmt: skip
-def test_a_base_that_may_move_is_told(tmp_path: Path, arguments: str, *, told: bool) -> None:
+def test_unpinned_base_is_reported(tmp_path: Path, arguments: str, *, told: bool) -> None:
     docker = tmp_path / "docker"
     docker.write_text('#!/bin/sh\necho "$@"\n')
     docker.chmod(0o755)

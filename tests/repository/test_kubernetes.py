@@ -218,7 +218,7 @@ def test_termination_leaves_time_to_end_a_batch(objects: Objects, tmp_path: Path
         assert pod["terminationGracePeriodSeconds"] >= grace + MARGIN_SECS
 
 
-def test_pods_read_the_configuration_that_is_rendered(objects: Objects) -> None:
+def test_pods_read_the_rendered_configuration(objects: Objects) -> None:
     config = objects["ConfigMap", "blizzard-config"]["metadata"]["name"]
     assert config != "blizzard-config"  # a change of content is a change of name
     for daemon in DAEMONS:
@@ -298,7 +298,7 @@ def test_the_quota_has_room_for_the_executors(spark: Objects, tmp_path: Path) ->
     assert count * int(conf["spark.executor.cores"]) <= int(hard["requests.cpu"])
 
 
-def test_no_pod_beside_executors_takes_its_node(spark: Objects) -> None:
+def test_quota_limits_memory_and_disk_of_every_pod(spark: Objects) -> None:
     """The quota limits pods that request nothing, which the driver's rights allow to start."""
     hard = spark["ResourceQuota", "executors"]["spec"]["hard"]
     assert {"limits.memory", "limits.ephemeral-storage"} <= hard.keys()
@@ -331,7 +331,7 @@ def test_traffic_out_has_a_destination(objects: Objects) -> None:
                     assert ip_network(block["cidr"]).num_addresses == 1
 
 
-def test_nobody_asks_the_nodes_metadata_without_an_identity(objects: Objects) -> None:
+def test_pods_without_identity_cannot_reach_node_metadata(objects: Objects) -> None:
     assert objects["NetworkPolicy", "blizzard-identity"]["spec"]["egress"] == []
 
 
@@ -344,7 +344,7 @@ def test_only_the_driver_reaches_the_api_server(spark: Objects) -> None:
     assert [name for name in ports if 6443 in ports[name]] == ["blizzard-spark"]
 
 
-def test_the_rights_in_the_docs_are_those_of_the_driver(spark: Objects) -> None:
+def test_documented_rights_equal_the_drivers(spark: Objects) -> None:
     (rule,) = spark["Role", "blizzard-driver"]["rules"]
     for name in ("design/engine.md", "guides/kubernetes.md"):
         text = " ".join((FOLDER.parents[1] / "docs" / name).read_text().split())
@@ -372,13 +372,13 @@ def test_memory_has_a_limit_and_the_processor_has_none(objects: Objects) -> None
         assert set(resources["limits"]) == {"memory", "ephemeral-storage"}
 
 
-def test_local_spark_uses_the_cores_that_are_requested(tmp_path: Path) -> None:
+def test_local_spark_uses_the_requested_cores(tmp_path: Path) -> None:
     objects = rendered(FOLDER / "overlays/local")
     cores = container_of(objects, "blizzard")["resources"]["requests"]["cpu"]
     assert config_of(objects, tmp_path).spark.master == f"local[{cores}]"
 
 
-def test_driver_has_the_pod_rights_that_spark_needs_only(spark: Objects) -> None:
+def test_driver_has_only_the_pod_rights_of_spark(spark: Objects) -> None:
     (rule,) = spark["Role", "blizzard-driver"]["rules"]
     assert rule["apiGroups"] == [""]
     assert rule["resources"] == ["pods"]
@@ -491,7 +491,7 @@ def test_the_service_monitor_scrapes_both_daemons_once(objects: Objects) -> None
     assert selected == set(DAEMONS)
 
 
-def test_manifests_use_only_what_every_kustomize_understands() -> None:
+def test_manifests_use_features_of_every_kustomize() -> None:
     known = {
         *("apiVersion", "kind", "namespace", "bases", "resources", "images"),
         *("configMapGenerator", "patchesStrategicMerge"),

@@ -74,7 +74,7 @@ def test_rules_fire_when_they_should_and_not_before() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_rule_that_wakes_somebody_is_seen_firing() -> None:
+def test_every_paging_rule_fires() -> None:
     tested = yaml.safe_load((FOLDER / "alerts_test.yaml").read_text())["tests"]
     fired = {
         case["alertname"]
@@ -86,7 +86,7 @@ def test_every_rule_that_wakes_somebody_is_seen_firing() -> None:
     assert critical <= fired
 
 
-def test_every_rule_says_what_to_do() -> None:
+def test_every_rule_has_a_remedy() -> None:
     names = [rule["alert"] for rule in rules()]
     runbook = (ROOT / "docs/guides/alerts.md").read_text()
     sections = dict(re.findall(r"^### (\w+)$\n(\w+)\.", runbook, re.MULTILINE))
@@ -102,21 +102,21 @@ def test_every_rule_says_what_to_do() -> None:
         assert rule["annotations"]["runbook_url"] == f"{place}#{rule['alert'].lower()}"
 
 
-def test_rules_ask_for_metrics_that_exist() -> None:
+def test_rules_use_existing_metrics() -> None:
     asked = {name for rule in rules() for name in metrics_in(rule["expr"])}
     assert asked
     assert asked <= documented() | OF_THE_CLIENT
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_dashboards_ask_for_metrics_that_exist(path: Path) -> None:
+def test_dashboards_use_existing_metrics(path: Path) -> None:
     asked = {name for expression in expressions(path) for name in metrics_in(expression)}
     assert asked
     assert asked <= documented() | OF_THE_CLIENT
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_dashboards_ask_in_words_that_prometheus_understands(path: Path, tmp_path: Path) -> None:
+def test_dashboard_queries_are_valid_promql(path: Path, tmp_path: Path) -> None:
     found = []
     for number, expression in enumerate(expressions(path)):
         text = expression

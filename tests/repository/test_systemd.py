@@ -27,7 +27,7 @@ def unit_options(daemon: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("daemon", DAEMONS)
-def test_it_is_started_again_but_for_what_a_start_does_not_mend(daemon: str) -> None:
+def test_unit_restarts_unless_a_restart_cannot_help(daemon: str) -> None:
     unit = unit_options(daemon)
     assert (unit["Restart"], unit["StartLimitIntervalSec"]) == ("on-failure", "0")
     prevented = unit["RestartPreventExitStatus"].split()

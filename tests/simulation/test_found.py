@@ -254,7 +254,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("plan", FOUND.values(), ids=FOUND)
-def test_what_was_found_once_is_right_now(plan: Plan) -> None:
+def test_old_findings_stay_fixed(plan: Plan) -> None:
     silence()
     outcome = play(plan)
     assert not outcome.violations, outcome.story

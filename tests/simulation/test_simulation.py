@@ -88,11 +88,11 @@ def test_every_guard_is_still_where_its_patch_takes_it_away(guard: Guard) -> Non
 
 
 @pytest.mark.parametrize("name", SOON)
-def test_a_guard_that_is_taken_away_is_missed(name: str) -> None:
+def test_removed_guard_is_noticed(name: str) -> None:
     assert hunted(named(name), 1, SOON[name]).seed is not None
 
 
-def test_a_failing_plan_is_shortened_to_what_a_person_can_read() -> None:
+def test_failing_plan_is_shortened_to_a_readable_one() -> None:
     guard = named("sweep_looks")
     seed = hunted(guard, 1, 20).seed
     assert seed is not None

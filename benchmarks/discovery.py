@@ -94,7 +94,7 @@ def full_listing(endpoint: str, prefix: str) -> list[bytes]:
 
 
 def partition_listings(endpoint: str, keys: Sequence[bytes]) -> int:
-    """List each partition that the keys lie in; returns the number of files."""
+    """List each partition of the keys; return the number of files."""
     partitions = dict.fromkeys(unquote(key.rpartition(b"/")[0].decode()) for key in keys)
     with ThreadPoolExecutor(CONCURRENCY) as pool:
         listed = pool.map(lambda partition: full_listing(endpoint, f"{partition}/"), partitions)

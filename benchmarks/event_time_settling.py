@@ -75,7 +75,7 @@ def settles(folder: Path, engine: SparkEngine, partitions: int, batches: int) ->
 
 
 def above_keys(folder: Path, engine: SparkEngine, keys: int, batches: int) -> Keys:
-    """Small settles above many keys that are not let go, and what a restart takes."""
+    """Measure small batches above many stored keys, and a restart."""
     world = EventWorld(folder / "keys", engine, _UNIQUE)
     worker = world.pipeline()
     ids = itertools.count()

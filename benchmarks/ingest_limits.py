@@ -1,4 +1,4 @@
-"""The limits of a batch: what it takes to do a part of the work and nothing else.
+"""Limits of a batch: the time for one part of the work alone.
 
 No letters, no reports, no merging: each process takes its share of the files and goes through
 them, decompressing only, or making columns as well, or writing them as well.

@@ -1,4 +1,4 @@
-"""Hundreds of pipelines in one process: what they cost idle, and while all have work.
+"""Hundreds of pipelines in one process: their cost while idle and while all have work.
 
     python -m benchmarks.many_pipelines                       # 300 on a local disk
     python -m benchmarks.many_pipelines --store s3            # through an S3 API on this machine

@@ -1,4 +1,4 @@
-"""An S3 that lists from memory, to measure what discovery asks for and gets.
+"""An S3 that lists from memory, to measure the requests and answers of discovery.
 
 It knows ListObjectsV2 (``Prefix``, ``StartAfter``, ``ContinuationToken``, ``Delimiter``,
 ``MaxKeys``, ``EncodingType=url``), PUT and DELETE of empty objects, and new buckets. Keys
@@ -44,7 +44,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.~/-]")
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One page: indices of the bucket's keys, rolled-up prefixes, and where to go on."""
+    """One page: indices of the bucket's keys, rolled-up prefixes, and the next start."""
 
     found: range | list[int]
     prefixes: list[str]

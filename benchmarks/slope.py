@@ -1,4 +1,4 @@
-"""The daemon's slope: what each further batch of 100 files costs `blizzard run --once`.
+"""The daemon's slope: the cost of each further batch of 100 files of `blizzard run --once`.
 
     python -m benchmarks.slope               # batches of 100 files of 20,000 rows, one to four
     python -m benchmarks.slope --rows 2000   # smaller files

@@ -1,4 +1,4 @@
-"""The moving parts of the soak: who writes files, the daemons, what is read off them."""
+"""Parts of the soak: the writer of files, the daemons, and their metrics."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def configuration(folder: Path) -> Path:
 
 
 class Writer(threading.Thread):
-    """Drops a file into each source in turn until told to stop, and knows what must arrive."""
+    """A writer that drops a file into each source in turn, and counts the expected rows."""
 
     def __init__(self, folder: Path, files_per_sec: float) -> None:
         super().__init__(name="writer", daemon=True)

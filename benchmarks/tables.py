@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL and SQLite into Parquet: the product against what one would write by hand.
+"""Tables of PostgreSQL and SQLite into Parquet: the product against readers written by hand.
 
     python -m benchmarks.tables                  # 1.5 and 1 million rows, some ten minutes
     python -m benchmarks.tables --rows 100000    # so many and two thirds, to see that it works

@@ -9,7 +9,7 @@ _PROC = Path("/proc")
 
 
 def reset(*besides: int) -> None:
-    """Begin to count anew from what each worker, and each process ``besides``, holds now."""
+    """Restart the count from the present memory of each worker and each process ``besides``."""
     for pid in [*python_workers(), *besides]:
         try:
             (_PROC / str(pid) / "clear_refs").write_text("5")

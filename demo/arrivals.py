@@ -1,4 +1,4 @@
-"""The sample's edits in the order in which they arrive, which is not that in which they happened.
+"""The sample's edits in the order of their arrival, which differs from the order of their times.
 
 Each edit is under way for some minutes, and one in fifty for hours: a phone without a network, a
 site that was cut off. A file has what arrived in a quarter of an hour, and is named by its

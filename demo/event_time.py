@@ -31,7 +31,7 @@ PIPELINE = "edits_per_channel"
 
 
 class Demo:
-    """The rounds, told as they happen."""
+    """The rounds of the demo, printed as they happen."""
 
     def __init__(self, place: Path, console: Console) -> None:
         self.step = partial(step, console)

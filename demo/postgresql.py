@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the demo's own: below one folder, on a free port, gone with the demo.
+"""A PostgreSQL server for the demo: in one folder, on a free port, deleted with the demo.
 
 It refuses to run as root, so root starts it as another user. A shell stands between, which
 reads from a pipe and ends the server when that closes: also where the demo is killed.

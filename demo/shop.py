@@ -1,4 +1,4 @@
-"""The table that `make demo-tables` reads, and what happens to it.
+"""The table that `make demo-tables` reads, and its changes.
 
 A trigger writes each version of each row into ``history``, which the daemon knows nothing
 of: what the lake has to hold in the end.

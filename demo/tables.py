@@ -29,7 +29,7 @@ _PATIENCE_SECS = 300
 
 
 class Demo:
-    """The steps, told as they happen."""
+    """The steps of the demo, printed as they happen."""
 
     def __init__(
         self, place: Path, console: Console, server: postgresql.Server, blizzard: RunningDaemon

@@ -55,7 +55,7 @@ def in_lake(lake: Path) -> tuple[Rows, dict[str, Any]]:
 
 
 def in_database(server: Server) -> tuple[Rows, dict[str, Any]]:
-    """Every version there ever was, as the trigger noted it, and sums over the table as it is."""
+    """Return every version that the trigger noted, and sums over the present table."""
     with server.session() as session, session.cursor() as cursor:
         cursor.execute(
             "SELECT id, version, customer, amount::text, status,"

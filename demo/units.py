@@ -42,7 +42,7 @@ _ONCE = Loop(once=True, jitter_secs=0, grace_secs=0)
 
 
 class Demo:
-    """The days, told as they happen."""
+    """The days of the demo, printed as they happen."""
 
     def __init__(self, place: Path, console: Console, surveys: Surveys) -> None:
         self.step = partial(step, console)

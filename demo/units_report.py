@@ -58,7 +58,7 @@ class Lake:
         return Counter(row for file in files for row in self._read[file]), table.version()
 
     def all_rows(self) -> Rows:
-        """Every row, all files read anew."""
+        """Read all files again and return every row."""
         self._read.clear()
         return self.rows()[0]
 
@@ -121,7 +121,7 @@ def show_months(console: Console, days: Sequence[Day]) -> None:
 
 
 def show_cost(console: Console, days: Sequence[Day]) -> None:
-    """Print what was read, beside who reads everything each day."""
+    """Print the rows that were read, beside a loader that reads everything each day."""
     read, everything = sum(d.sent for d in days), sum(d.everything for d in days)
     requests = sum(d.requests for d in days)
     console.print(

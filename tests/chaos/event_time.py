@@ -173,7 +173,7 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int, joins: float) -> Co
 def _make_ids_unique(rows: Rows, names: list[str], name: str, batch: int) -> None:
     """Make ids differ between sources within a batch.
 
-    Which of two such rows is remembered, and so until when, nobody promises.
+    No rule says which of two rows with one id the query keeps, and so for how long.
     """
     turn = (names.index(name) + batch) % len(names)
     for one in rows:
@@ -198,7 +198,7 @@ def _catch_up(
 
 
 def _advanced(world: EventWorld, oracle: Oracle, draw: random.Random, now: float) -> int:
-    """Now and then an operator moves the watermark; where to (ms), 0 if nobody does."""
+    """Let an operator advance the watermark now and then; return the time (ms) or 0."""
     second = 100 + now + draw.choice([-8, 0, 7.5])
     waits = oracle.rule.kind != "never" and oracle.given.mode != "complete"
     to_ms = round((BASE.timestamp() + second) * 1000)

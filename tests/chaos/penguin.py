@@ -1,4 +1,4 @@
-"""Chaos around one table: what may go wrong goes wrong, at random.
+"""Random faults around one table.
 
 What arrives is the seed's alone. What goes wrong is drawn as requests come, of which some are
 made by threads or until a process is killed, so it is nearly the same for one seed.
@@ -63,7 +63,7 @@ DAYS = 6
 
 
 class Killed(BaseException):
-    """The process is gone; nothing handles it."""
+    """Death of the process; nothing handles it."""
 
 
 @dataclass
@@ -148,7 +148,7 @@ class Chaos:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def round(self) -> None:
-        """Files arrive, and whoever is alive gets a few turns."""
+        """Let files arrive and give each running Penguin a few turns."""
         self.write()
         jumps = [0, 5, 60, 200, 400, 1500] if self.proxy is None else [0, 1, 5, 30, 60]
         self.world.now += self.chance.choice(jumps)
@@ -192,7 +192,7 @@ class Chaos:
                 os.utime(Path(self.world.uri, path), (self.world.now, self.world.now))
 
     def turn(self, name: str, depth: int) -> None:
-        """One cycle of one Penguin, which may die of it and is then started anew."""
+        """Run one cycle of one Penguin; start it again if it dies."""
         penguin = self.penguins.get(name) or self.start(name, depth)
         self.penguins[name] = None  # not to be entered again from within its own commit
         try:

@@ -1,4 +1,4 @@
-"""The parts of the chaos run by themselves: a judge that cannot fail would prove nothing."""
+"""Tests of the chaos run's own parts: a judge that cannot fail would prove nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""libFuzzer in a process of its own, which may end of what it is given: one target."""
+"""libFuzzer with one target in its own process, which its input may end."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Findings:
         folder.mkdir(parents=True, exist_ok=True)
 
     def one(self, data: bytes) -> None:
-        """Judge some bytes, and go on where they are another case of what is known."""
+        """Judge some bytes; ignore further cases of known findings."""
         try:
             judge(self._target, data)
         except BaseException as error:  # a panic of Rust's is no Exception

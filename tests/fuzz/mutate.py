@@ -1,4 +1,4 @@
-"""Changes that chance alone seldom makes: what is JSON or a Parquet file stays one."""
+"""Mutations that keep JSON documents and Parquet files well-formed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects that the fuzzing has to find: what it does not find it would not have found either."""
+"""Planted defects: proof that the fuzzing finds such ones."""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """``check`` returns for whatever the contract allows, and raises for everything else.
+    """A target: ``check`` returns for all input that the contract allows, and raises otherwise.
 
-    ``seeds`` are bytes that get far. ``mutate`` changes some so that they stay what they are
-    (JSON, a footer with its length), or returns None where it cannot.
+    ``seeds`` are inputs that reach deep into the code. ``mutate`` changes an input and keeps its
+    form (JSON, a footer with its length), or returns None where it cannot.
     """
 
     name: str

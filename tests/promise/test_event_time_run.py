@@ -34,7 +34,7 @@ STEPS: list[list[dict[str, Any]]] = [
 
 
 class Refused:
-    """An engine that nobody may use."""
+    """An engine that must not be used."""
 
 
 def daemon(program: str, *arguments: str, kill_at: str = "") -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Grace counts from what scans saw: no time that passed unobserved may close a name.
+"""Grace periods: they count from scans; unobserved time closes no name.
 
 Every scenario lost files with an earlier release; each says what must become of them.
 """

@@ -1,4 +1,4 @@
-"""Releases that come and go, and several installations: as docs/guides/many-sources.md tells it."""
+"""Mixed releases and several installations, as in docs/guides/many-sources.md."""
 
 from __future__ import annotations
 

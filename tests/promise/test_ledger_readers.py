@@ -1,4 +1,4 @@
-"""Ledgers that are read while their owner folds them: nothing looks free that is done."""
+"""Reading a ledger while its owner merges segments: no processed name looks new."""
 
 from __future__ import annotations
 

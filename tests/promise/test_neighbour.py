@@ -1,4 +1,4 @@
-"""A user of the machine without rights gets nothing of a daemon that runs there.
+"""Another user of the machine, without rights, gets nothing from a running daemon.
 
 The daemon is a real one with secrets wherever secrets can be: options of stores, Spark's
 settings, the JVM's options, the environment, records that nobody could read.

@@ -1,4 +1,4 @@
-"""One writer per source: what operators ask for beside each other comes once, whatever is lost."""
+"""One writer per source: concurrent requests of operators bring each row once after any loss."""
 
 from __future__ import annotations
 

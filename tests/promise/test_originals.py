@@ -1,4 +1,4 @@
-"""Checkpoints of the original, taken over: against what the original would read next.
+"""Takeover of the original's checkpoints, compared with the files that the original reads next.
 
 Its rules, from its documentation: with a `partition_filter` it lists the partitions of the
 lookback, without one everything; in a partition that has a watermark it takes what sorts

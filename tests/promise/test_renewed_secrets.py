@@ -1,4 +1,4 @@
-"""A secret that is renewed in its file: either daemon ends what it does, to be started again."""
+"""A secret renewed in its file: both daemons end, to be started again."""
 
 from __future__ import annotations
 

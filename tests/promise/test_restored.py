@@ -1,4 +1,4 @@
-"""Backup and restore, as docs/guides/backup.md tells it: parts of a table's folder from a copy.
+"""Backup and restore, as in docs/guides/backup.md: parts of a table's folder from a copy.
 
 Three rounds of files are ingested and committed; then parts are put back as they were after the
 first one, or are gone. Whatever is mixed, no row is skipped and none comes twice, or the start is

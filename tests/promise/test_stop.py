@@ -1,4 +1,4 @@
-"""SIGTERM in every phase: the real processes end by themselves, with 0 and their state saved.
+"""SIGTERM in every phase: the real processes end with 0 and save their state.
 
 They are started to run for ever, so one that misses the signal fails by the
 time-out of `Scenario.call`.

@@ -1,4 +1,4 @@
-"""Whole histories of a source read by units and its table, that nobody thought up.
+"""Random histories of a source read by units, and its table.
 
 Rows come late, change and go, within grace; both daemons die at any change of theirs, also twice in
 a row; the base is gone for a while, the machine's clock is ahead for a poll; operators have units

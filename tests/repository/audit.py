@@ -1,4 +1,4 @@
-"""``make audit``: the locked packages against what is known of their versions.
+"""``make audit``: known vulnerabilities of the locked packages.
 
 Without a folder `pip-audit` asks PyPI's service, which wants a network and the service; a package
 of which nothing is told is an error there, never "no vulnerability". ``--advisories FOLDER`` is for
@@ -84,7 +84,7 @@ def newest(folder: Path) -> str:
 
 
 def main() -> int:
-    """0 if nothing is known, 1 if something is, or nobody could be asked."""
+    """Return 0 without known vulnerabilities; 1 with some, or if no source answers."""
     parser = argparse.ArgumentParser(prog="make audit ARGS=…")
     parser.add_argument("--advisories", type=Path, help="a copy of PyPA's advisory database")
     parser.add_argument("--dev", action="store_true", help="development packages as well")

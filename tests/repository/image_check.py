@@ -1,4 +1,4 @@
-"""`make image-test`: the container image is built, offline, and both daemons run in it.
+"""`make image-test`: build the container image offline and run both daemons in it.
 
 The bases are made here, of the distribution that apt is configured for, and the build has
 no network: what it needs is in the bases and in a folder of wheels. The image then runs

@@ -1,4 +1,4 @@
-"""``make pins ARGS=FOLDER``: every image that manifests name is named by its digest.
+"""``make pins ARGS=FOLDER``: check that manifests name every image by its digest.
 
 This repository has no registry and so no digest of its own: a copy of deploy/kubernetes gets
 them, and this says which are missing.

@@ -1,4 +1,4 @@
-"""The benchmark of event time judges what it measured."""
+"""Goals of the event-time benchmark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ingest benchmark judges what it measured, and measures what it says."""
+"""The ingest benchmark: its goals and its measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of tables judges what it measured, and measures what it says."""
+"""The benchmark of tables: its goals and its measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""deploy/bootstrap.sh decides right, with stand-ins for everything it runs.
+"""Decisions of deploy/bootstrap.sh, with stand-ins for all programs that it runs.
 
 Each test has a PATH of its own: stand-ins for python3, java, apt-get, apt-cache,
 sudo and id, the few real tools that the script uses, and nothing else. Stand-ins

@@ -1,4 +1,4 @@
-"""The demo as a stranger sees it, and the table it leaves, read by other engines."""
+"""The demo from a stranger's view; other engines read its table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo of event time as a stranger sees it, and what duckdb says by itself."""
+"""The event-time demo from a stranger's view, and duckdb's own results."""
 
 from __future__ import annotations
 

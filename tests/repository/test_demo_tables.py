@@ -1,4 +1,4 @@
-"""The demo of a table as a stranger sees it, and the lake that it leaves."""
+"""The demo of a table from a stranger's view, and its lake."""
 
 from __future__ import annotations
 

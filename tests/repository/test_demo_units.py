@@ -1,4 +1,4 @@
-"""The demo of work units as a stranger sees it, and what changes under them."""
+"""The demo of work units from a stranger's view, and the changes below it."""
 
 from __future__ import annotations
 

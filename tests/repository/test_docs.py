@@ -181,7 +181,7 @@ def test_every_limit_names_an_existing_test_and_key(bound: LimitLine) -> None:
 
 
 def test_every_limit_is_used_by_the_code() -> None:
-    """Each name of the module is imported by a module of the product; nothing is told beside it."""
+    """Each name of the module is imported and used by a module of the product."""
     names = {name for name, value in vars(bounds).items() if name.isupper() and type(value) is int}
     assert len(names) == len(list(named_limits())) > 30
     taken: set[str] = set()

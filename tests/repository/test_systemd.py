@@ -1,4 +1,4 @@
-"""The units of systemd: what they say about exit codes and signals, and whether systemd takes them.
+"""systemd units: their exit codes and signals, and their syntax.
 
 Where there is no systemd its own check is left out, and what the units say is looked at all the
 same.

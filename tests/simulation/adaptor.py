@@ -1,4 +1,4 @@
-"""The one place that makes the product's pipelines: from a run's settings to their parts."""
+"""Adaptor: builds the product's pipelines from a run's settings, the only place that does."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ _STANDING_STILL = frozenset(
 
 
 def _table(world: World, found: Found) -> list[str]:
-    """Read the table by its log; whatever Blizzard published is in it, or on record."""
+    """Read the table by its log: all files of Blizzard are in it or rejected."""
     sink = world.bucket(SINK)
     wrong = []
     adds: Counter[str] = Counter()
@@ -129,7 +129,7 @@ def _table(world: World, found: Found) -> list[str]:
 
 
 def _uncommitted(world: World, found: Found, known: set[str]) -> list[str]:
-    """Files of ours in the table's directory that nobody has taken and nobody tells of."""
+    """Return our files in the table's folder that are neither committed nor reported."""
     sink = world.bucket(SINK)
     wrong = []
     for path in sorted(sink.objects.keys() - known):
@@ -158,7 +158,7 @@ def _is_in(world: World, data: bytes) -> bool:
 
     A daemon that slept during a take-over leaves its output a second time.
 
-    No listing looks for files of groups, so nobody takes this one.
+    No listing looks for files of groups, so this one stays.
     """
     metadata = pq.read_schema(pa.BufferReader(data)).metadata or {}
     output_id = metadata.get(b"blizzard.output_id", b"").decode()

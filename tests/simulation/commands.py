@@ -1,4 +1,4 @@
-"""The product's own commands, run by people beside the daemons: replay, backfill, rewind."""
+"""The product's commands, run by operators beside the daemons: replay, backfill, rewind."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The model: what is promised for a file, from what was observed and from nothing else.
+"""Model of the promise for each file, from observations alone.
 
-A file is covered if it became listable no later than the grace period after the end of
-the first completed scan of ours that saw a file above it in the same order: above it in
-its own partition or, where partitions may be closed, in a partition above its own: of its
-own region, where partitions have one and no more of them are there than may be tracked.
+The promise covers a file that became listable within the grace period after the end of the first
+completed scan of ours that saw a higher file. A higher file is one in its own partition or, where
+partitions may be closed, in a higher partition. With regions, as many as may be tracked, only
+partitions of its own region count.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Covers:
         return cover
 
     def _outside(self, file: SourceFile) -> str:
-        """Why nobody looks where the file is; nothing if somebody does."""
+        """Return the reason why the file is outside of all scans; empty if it is not."""
         world = self._world
         key = partition_key(split(file.path, self._depths[file.source])[0])
         closed = world.closed.get(file.source)

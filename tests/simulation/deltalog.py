@@ -1,4 +1,4 @@
-"""The product's `DeltaLog` on the simulated store: what delta-rs does, done here.
+"""The product's `DeltaLog` on the simulated store, which replaces delta-rs.
 
 Entries are those of the Delta protocol, made with put-if-absent, and log checkpoints are
 Parquet. What decides about landing, conflicts and recovery stays the product's own.
@@ -58,7 +58,7 @@ class Table:
     removes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def apply(self, actions: list[dict[str, Any]], version: int) -> None:
-        """Go on to ``version`` by its entry."""
+        """Apply the entry of ``version``."""
         for action in actions:
             for kind, body in action.items():
                 match kind:

@@ -96,7 +96,7 @@ class Director:
         return any(not process.is_over for process in self.processes["blizzard"])
 
     def rolled_out(self, settings: Settings, what: str) -> None:
-        """Another configuration is rolled out: whoever is at work starts again with it."""
+        """Roll out another configuration: running daemons restart with it."""
         self.world.settings = settings
         self.world.note(f"operator: the configuration is changed ({what})")
         for process in self.processes["blizzard"]:
@@ -108,7 +108,7 @@ class Director:
         return self.processes[kind][-1]
 
     def calm(self) -> None:
-        """Faults end: whoever was paused wakes up, and of each daemon one is at work."""
+        """End the faults: paused processes wake up, and one process of each daemon runs."""
         world = self.world
         world.calm = True
         world.note("faults end")

@@ -1,4 +1,4 @@
-"""A plan from a seed: what an adversary would do, drawn from everything that may happen."""
+"""A plan drawn from a seed: an adversary's choice among all events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards removed one at a time: at which seed the simulator notices."""
+"""Search for the first seed at which the simulator notices a removed guard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of the table's folder are lost or put back from a copy, and people answer the refusals.
+"""Lost or restored parts of the table's folder, and the operators' answers to refusals.
 
 Whoever put the old parts there has the new ones still: a refused source gets its own back, where
 the command that the message names refuses as well.
@@ -197,7 +197,7 @@ def _replace(
 
 
 def _stopped(director: Director, *, asleep: bool = False) -> None:
-    """Daemons are stopped; ``asleep`` leaves those that sleep, of which nobody knows."""
+    """Stop the daemons; ``asleep`` leaves paused ones, which the operators overlook."""
     world = director.world
     for process in director.processes["blizzard"]:
         if process.is_over or (asleep and process.paused_until > world.now):

@@ -1,4 +1,4 @@
-"""Commands that undo and redo, beside the daemons: rollback, discard, redo; and old checkpoints.
+"""Commands that undo and redo, beside the daemons: rollback, discard, redo, old checkpoints.
 
 None of them widens what is right, but for letters that people close: what a rollback undoes is no
 excuse any more, what a redo has told is there, and a checkpoint of before ingests nothing again.

@@ -110,7 +110,7 @@ def compacted(director: Director, found: Event) -> None:
 
 
 def vacuumed(director: Director, found: Event) -> None:
-    """VACUUM: what was let go longer ago than ``kept`` seconds is deleted."""
+    """VACUUM: delete files that were removed longer than ``kept`` seconds ago."""
     world = director.world
     sink = world.bucket(SINK)
     oldest = (world.now + world.store_skew - found["kept"]) * 1000

@@ -1,7 +1,7 @@
 """Plan of a run: the settings and a list of events. Data only.
 
-A plan is drawn from a seed (`draw`). Each event stands on its own, with its own time, so
-any of them can be left out and the rest still makes sense: that is what `shrink` does.
+A plan is drawn from a seed (`draw`). Each event has its own time and depends on no other, so
+`shrink` can leave any of them out.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def event(at: float, kind: str, **what: Any) -> Event:
 
 @dataclass(frozen=True)
 class Plan:
-    """``seed`` drives what the plan leaves open: who goes on, and how long an I/O takes."""
+    """Plan of a run. ``seed`` decides the rest: the order of tasks and the time of each I/O."""
 
     seed: int
     settings: Settings

@@ -1,4 +1,4 @@
-"""Processes of the daemons: they start, wait, die, are paused, and are started again."""
+"""Processes of the daemons: they start, wait, pause, die and restart."""
 
 from __future__ import annotations
 

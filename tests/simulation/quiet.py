@@ -1,4 +1,4 @@
-"""Stands in for what the daemons tell: it keeps errors and exit codes, and nothing else."""
+"""Activity of a worker that records errors and exit codes only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges that people request: of what lies below the origin, or again of what was done.
+"""Ranges that operators request: below the origin, or a second time.
 
 What a range holds that comes again may come once more for each request, and no more often.
 """

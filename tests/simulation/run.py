@@ -1,4 +1,4 @@
-"""One run: a plan played to its end, and what is wrong with how it ended."""
+"""One run: play a plan to its end and return the violations."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Scheduler: simulated threads as greenlets, with one virtual time and one seed.
 
-A task gives up control in `Scheduler.sleep`, which every I/O calls before its effect; what
-happens between two effects nobody else can see. The one with the earliest wake-up goes on.
-Delays are drawn from the seed: mostly milliseconds, at times seconds, so that any two tasks
-meet in any order.
+A task gives up control in `Scheduler.sleep`, which every I/O calls before its effect. No other
+task sees the work between two effects. The task with the earliest wake-up runs next. Delays are
+drawn from the seed: mostly milliseconds, at times seconds, so that any two tasks meet in any order.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ MAX_STEPS = 80_000
 
 
 class Died(BaseException):
-    """The process is gone. Not an Exception, so that nothing handles it."""
+    """Death of the process. Not an Exception, so that nothing handles it."""
 
 
 class Endless(Exception):
-    """The run made `MAX_STEPS` steps: somebody goes round in circles."""
+    """The run made `MAX_STEPS` steps, so some task loops for ever."""
 
 
 class Owner:
@@ -59,7 +58,7 @@ class Task(Waitable):
 
 
 class Scheduler:
-    """The hub: it holds the time and decides who goes on."""
+    """The hub: it holds the time and chooses the next task."""
 
     def __init__(self, chance: random.Random, start: float) -> None:
         self.now = start
@@ -79,7 +78,7 @@ class Scheduler:
         return task
 
     def io(self) -> None:
-        """Let others go on for as long as an I/O takes: milliseconds, at times seconds."""
+        """Let other tasks run for the time of an I/O: milliseconds, at times seconds."""
         draw = self._chance.random()
         self.sleep(draw * 0.02 if draw < 0.985 else (draw - 0.985) * 200.0)
 
@@ -125,7 +124,7 @@ class Scheduler:
             self._push(task, self.now)
 
     def run(self, until: float) -> None:
-        """Let tasks go on until the time is ``until`` or nobody is left."""
+        """Run tasks until the time is ``until`` or no task is left."""
         queue = self._queue
         while queue and queue[0][0] <= until:
             wake, _, task = heapq.heappop(queue)
@@ -145,7 +144,7 @@ class Scheduler:
         self.now = max(self.now, until)
 
     def end(self) -> None:
-        """Let go of all tasks."""
+        """End all tasks."""
         while self._queue:
             _, _, task = heapq.heappop(self._queue)
             if not task.done and task.body is not None:

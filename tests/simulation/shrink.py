@@ -1,4 +1,4 @@
-"""A failing plan made short: what can be left out is left out, as long as it still fails."""
+"""Shortening of a failing plan: leave events out while it still fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An object store: buckets that all processes see, and each process's own client to them.
+"""Object store: buckets that all processes share, and each process's own client.
 
 A bucket is what is true. A client is how a process of the simulation gets at it, one
 request at a time: between any two effects of a process others may go on, and the fault

@@ -1,4 +1,4 @@
-"""The stage of a run: buckets, time, what was written, what was seen, what was told."""
+"""State of a run: buckets, time, files, scans, and the operators' edits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Edit:
-    """A watermark that people moved, and what they were told: it excuses that, unless undone."""
+    """A watermark that operators moved, with the announced effect, which excuses violations."""
 
     again: frozenset[str]
     skipped: frozenset[str]

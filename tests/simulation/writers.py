@@ -1,4 +1,4 @@
-"""Files that writers write, as a plan draws them: well-behaved ones, and all others."""
+"""Files of writers in a plan: well-behaved ones and all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An API of the tests: answers as a test says, and goes wrong in every way that it names.
+"""HTTP API for tests: it answers as a test says, with every kind of failure.
 
 Real sockets from a thread of this process. Two of them are two hosts for credentials: another
 port is another origin. What was asked is kept, so a test can say what was never sent.

@@ -1,4 +1,4 @@
-"""A table behind a toy connection, a lake in memory, and the real kernel between them."""
+"""A query source in memory: a table, a toy connection, the real kernel, a lake."""
 
 from __future__ import annotations
 

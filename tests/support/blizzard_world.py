@@ -105,7 +105,7 @@ class LineEngine:
 
 @contextmanager
 def overtaking(engine: Engine, does: Callable[[], object]) -> Iterator[None]:
-    """While the next job runs, another process does something; the job then goes on."""
+    """Let another process act while the next job runs."""
     ingest = engine.ingest
 
     def with_interruption(job: IngestJob) -> IngestResult:

@@ -1,4 +1,4 @@
-"""Plans a window and reads its tasks, as driver and workers do, and holds it to declared types."""
+"""Plan a window and read its tasks, as driver and workers do, in the declared types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Delta log held against the text of the protocol; written from it, not from an engine.
+"""Check of a Delta log against the text of the protocol, independent of any engine.
 
 https://github.com/delta-io/delta/blob/master/PROTOCOL.md: actions and their required
 fields, which of them one commit may have, how paths and partition values are spelled,

@@ -18,7 +18,7 @@ from blizzard_py.reading import Reading
 
 
 class DirectEngine:
-    """An `Engine` for tests of what lies around it."""
+    """An `Engine` without Spark, for tests of the code around it."""
 
     def __init__(self, *_: object, parallelism: int = 2) -> None:
         """Take what `SparkEngine` is given, to stand in its place."""

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/reference/event-time.md from what real streams do.
+"""Drawing of the pictures in docs/reference/event-time.md, from real streams.
 
     python -m tests.support.event_time_picture docs
 

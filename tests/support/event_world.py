@@ -1,7 +1,7 @@
-"""A pipeline over event time in a folder: real files, real Spark, and rows told by brute force.
+"""An event-time pipeline in a folder: real files, real Spark, and a brute-force oracle.
 
-The oracle knows nothing of Spark. It settles batch by batch what the documentation of event time
-says, over lists and dictionaries.
+The oracle does not use Spark. It computes the documented rules of event time batch by batch, over
+lists and dictionaries.
 """
 
 from __future__ import annotations

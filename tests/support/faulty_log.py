@@ -1,4 +1,4 @@
-"""A Penguin's log with something before, after or instead of what it writes."""
+"""A Penguin's log with an interruption before, after or instead of a commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same filters asked of a Delta table by each reader, and of the rows in memory."""
+"""The same filters for each reader of a Delta table and for the rows in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as other engines leave them: their logs are written by hand, as the protocol says."""
+"""Tables of other engines, with handwritten logs as the protocol says."""
 
 from __future__ import annotations
 

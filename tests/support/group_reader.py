@@ -1,4 +1,4 @@
-"""A table as whoever applies its groups in order sees it: what a committer has to come to."""
+"""A table with all groups applied in order: the state that a committer must reach."""
 
 from __future__ import annotations
 

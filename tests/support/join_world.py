@@ -1,4 +1,4 @@
-"""Joins over event time by brute force: every pair of rows that are not late is looked at.
+"""Event-time joins by brute force: every pair of rows that are not late.
 
 Nothing is ever forgotten here, so it also shows that what Spark forgets would have matched nothing.
 """
@@ -112,7 +112,7 @@ class JoinOracle(Oracle):
         left.is_matched = right.is_matched = True
 
     def _evict(self, watermark_ms: int) -> None:
-        """Rows that nobody can match any more come out alone, where the type says so."""
+        """Emit the rows that cannot match any more, where the join's type says so."""
         bound = watermark_ms * MILLI
         if self.join.type in {"left_outer", "full_outer"}:
             for one in self.left:

@@ -1,4 +1,4 @@
-"""Lakes as the daemon uses them: bound, plan through JSON, read, and keep what was published."""
+"""Reading of lakes as the daemon does: read bound, plan through JSON, read, published rows."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from blizzard_core.storage.protocol import Entry, ListingPage, order_key
 
 
 class Died(BaseException):
-    """The process is gone. Not an Exception, so that nothing handles it."""
+    """Death of the process. Not an Exception, so that nothing handles it."""
 
 
 class MemoryStorage:

@@ -16,7 +16,7 @@ CHANGES = ("put_atomic", "put_if", "rename", "delete", "delete_tree")
 
 @dataclass
 class Mortal:
-    """Ends whoever changes something on a local disk for the n-th time, before or after it."""
+    """Death at the n-th change of a local disk, before or after it."""
 
     left: int = -1
     deaths: int = 0

@@ -1,9 +1,9 @@
-"""A program that is another user of the machine, and tries what such a user can: ``-I`` this file.
+"""A program that runs as another user and tries to reach a daemon: ``-I`` this file.
 
-Started as root it becomes nobody before it reads what it shall try. Standard input is a JSON
-object (`pids`, `ports`, `sockets`, `folders`, `secrets`), standard output one with what was
-`found` and with all that was `tried`, so that nothing found means something. Only the standard
-library: a stranger brings nothing along.
+Started as root it becomes the user nobody before it reads its input. Standard input is a JSON
+object (`pids`, `ports`, `sockets`, `folders`, `secrets`). Standard output is one with all that was
+`found` and all that was `tried`, so that an empty `found` proves something. It uses the standard
+library only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Daemons with as many sources as one likes, for the page: told as the loop tells, without a store.
+"""Sample daemons for the status page, with any number of sources and without a store.
 
 python -m tests.support.page_world 300     # serves them until Ctrl-C
 """

@@ -1,4 +1,4 @@
-"""The table of features in docs/reference/penguin.md, from the contract that the tests hold.
+"""The table of features in docs/reference/penguin.md, from the tested contract.
 
 python -m tests.support.penguin_features     # writes it
 """

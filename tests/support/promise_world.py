@@ -146,11 +146,11 @@ def _three_cycles(pipeline: SourcePipeline, raised: list[Exception]) -> None:
 
 
 def take_over_between(world: World, pauses: int, wakes: int) -> bool:
-    """One daemon pauses before its call ``pauses``, and goes on before call ``wakes`` of the next.
+    """Pause a daemon before its call ``pauses``; wake it before call ``wakes`` of its successor.
 
-    The next one has taken over meanwhile; it waits until the first has ended, and
-    goes on itself. Returns whether both calls were reached. Who is told that it was
-    replaced has stopped, and what a store refuses is tried again; anything else is raised.
+    The successor takes over meanwhile. It waits until the first daemon has ended, and then runs on.
+    Return whether both calls were reached. A fenced daemon stops, and refused writes are retried;
+    any other error is raised.
     """
     waiting, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
     first_calls, second_calls = itertools.count(), itertools.count()

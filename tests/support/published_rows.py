@@ -1,4 +1,4 @@
-"""Rows of one window after another, told from those that were published before."""
+"""Rows of successive windows, without those that were published before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source whose operators request that files replace what they had, with its table in memory."""
+"""A source in memory whose requests replace rows, with its table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Outcome:
 
 
 class ReplaceWorld(RequestWorld):
-    """Rows are told apart by reading: each is `file:text`, so a file's rows are known."""
+    """A source whose rows are `file:text`, so that each row names its file."""
 
     def __init__(self, *, named: bool = True, **source: Any) -> None:
         self.named = named
@@ -85,7 +85,7 @@ class ReplaceWorld(RequestWorld):
         return list(preview(self.parts(), self.pipeline().source, state, request))
 
     def mend(self, version: str, *names: str) -> None:
-        """Write files anew, with two rows each."""
+        """Write files again, with two rows each."""
         for name in names:
             self.put(f"{DAY}/{name}.json", f"{name}:{version}", f"{name}:{version}+")
 

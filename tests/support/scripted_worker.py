@@ -36,7 +36,7 @@ class InstantStop:
 
 @dataclass
 class ScriptedWorker:
-    """A worker that returns or raises what it is told, in turn."""
+    """A worker that returns or raises the next item of a script."""
 
     script: Iterator[bool | BaseException]
     name: str = "w"

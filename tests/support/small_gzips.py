@@ -1,4 +1,4 @@
-"""Small files that become as much as they can, each ingested between two good ones.
+"""Small files that unpack to as much as possible, each ingested between two good ones.
 
 ``python -m tests.support.small_gzips CODEC FRACTION FOLDER`` ingests each in a process of its own,
 forked from one that has imported everything, and prints what that cost as a line of JSON.

@@ -1,4 +1,4 @@
-"""Draws ``docs/status-page.png``: an hour of three sources, one of which cannot be read any more.
+"""Drawing of ``docs/status-page.png``: an hour of three sources, one of them unreadable.
 
     python -m tests.support.status_picture docs/status-page.png
 
@@ -67,7 +67,7 @@ class Store(MemoryStorage):
 
 
 class Engine(LineEngine):
-    """Jobs that take their time, and that somebody may look at while they run."""
+    """Jobs that take their time; the page may be read while they run."""
 
     def __init__(self, source: Store, sink: Store, world: World) -> None:
         super().__init__(source, sink)
@@ -131,7 +131,7 @@ def arrive(raw: Store, world: World, count: int, *, bad: bool = False) -> None:
 
 
 def turn(worker: SourcePipeline) -> None:
-    """One turn, told as the loop tells it."""
+    """Play one turn, with the events of the daemon's loop."""
     worker.activity.cycle_began()
     try:
         worker.cycle(threading.Event())

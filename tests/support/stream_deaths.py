@@ -27,7 +27,7 @@ from tests.support.event_world import EventWorld
 
 
 class Death(BaseException):
-    """The process is gone; nothing handles this."""
+    """Death of the process; nothing handles it."""
 
 
 def _phase(phase: str | None) -> Callable[..., bool]:

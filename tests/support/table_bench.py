@@ -1,4 +1,4 @@
-"""The readers' bench: tables that the suite made, read by every reader, with equal rows.
+"""The readers' bench: every reader reads the tables of the test suite; the rows must be equal.
 
 After each test deltalake, pyarrow, duckdb and polars read the tables that it left: all of them
 where the test is about what stands in files and in the log, elsewhere the first of each shape.

@@ -33,7 +33,7 @@ class Drill(Scenario):
         return Path(self.place) / "lake" / "events"
 
     def start_once(self) -> int:
-        """Blizzard's exit code, and its error in ``told``; then Penguin commits what there is."""
+        """Run Blizzard once, then Penguin; return Blizzard's exit code; ``told`` is its error."""
         workers = build(load_config(self.config), DirectEngine())
         code = run(workers, ONCE, threading.Event())
         self.told = workers[0].activity.pulse.error

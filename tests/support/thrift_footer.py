@@ -1,4 +1,4 @@
-"""Parquet footers that no library would write: just enough of Thrift's compact protocol."""
+"""Parquet footers that no library writes: a part of Thrift's compact protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Parquet footer taken apart, changed and put together again, whatever sense that makes.
+"""A Parquet footer parsed, changed and written again, valid or not.
 
 A struct is a dictionary from the field's number to its type and value, a list its items'
 type and the items.

@@ -1,4 +1,4 @@
-"""Runs the shell blocks of a document, and compares the output blocks that follow them."""
+"""Run the shell blocks of a document, and compare the output blocks that follow them."""
 
 from __future__ import annotations
 

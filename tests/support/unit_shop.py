@@ -1,4 +1,4 @@
-"""Answers of surveys in SQLite, read by work units through the configuration; time stands still."""
+"""Survey answers in SQLite, read by work units from a configuration, with a fixed clock."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
-"""A source that is read as work units, and the table it is read into, as random histories.
+"""Random histories of a source read by work units, and of its table.
 
-The table keeps, by the text in `_unit`, what stretch of time each slice holds and when it was
-read; a reading that succeeds takes away what lies in its range and adds its slices, and nothing
-else does. After each run every unit's slices must lie side by side from its beginning to its
-high watermark. `Wrong` says what does not hold.
+The table keeps, by the text in `_unit`, the time range of each slice and the time of its reading.
+Only a successful reading changes it: it removes the slices in its range and adds its own. After
+each run every unit's slices must be adjacent from its start to its high watermark. `Wrong` names
+the rule that is broken.
 
-The clock by which is planned may be ahead of the time that it is, or behind; states are brought
-back that are older than the table.
+The planner's clock may be ahead or behind. States older than the table are restored.
 """
 
 from __future__ import annotations

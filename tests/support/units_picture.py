@@ -1,4 +1,4 @@
-"""Draws ``docs/units-page.png``: the units of a source as the status page shows them.
+"""Drawing of ``docs/units-page.png``: the units of a source on the status page.
 
     python -m tests.support.units_picture docs/units-page.png
 

@@ -1,4 +1,4 @@
-"""Watermarks as tests want them, without the scans and batches that lead to them."""
+"""Watermarks for tests, made without scans and batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m tests.chaos.blizzard``; see the package."""
+"""Command line of `tests.chaos.blizzard`."""
 
 from __future__ import annotations
 

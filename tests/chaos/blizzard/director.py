@@ -70,7 +70,7 @@ class Director:
         self._pause(secs)
 
     def stop(self) -> None:
-        """Both are told to stop and end with 0."""
+        """Stop both daemons; each must end with 0."""
         for daemon in (self._current, self._penguin):
             self._fleet.stop(daemon, self._long)
 
@@ -154,7 +154,7 @@ class Director:
         self._fleet.count("fenced")
 
     def _one_is_fenced(self, old: Daemon) -> None:
-        """Both run: whoever saves second ends."""
+        """Run two daemons: the second one to save must end."""
         both = (old, self._current)
         until = time.monotonic() + self._long
         while all(d.code is None for d in both) and time.monotonic() < until:

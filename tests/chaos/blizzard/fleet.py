@@ -1,4 +1,4 @@
-"""The real processes: started, signalled, and held to the exit codes that are documented."""
+"""Real processes: started, signalled, and checked for the documented exit codes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Fleet:
         self._start(program, "run", str(self.scenario.config), "--once").must_end(0, secs)
 
     def kill(self, daemon: Daemon) -> None:
-        """SIGKILL, and it is gone."""
+        """Kill the process with SIGKILL and wait for its end."""
         self.count(f"{daemon.name.split()[0]} killed")
         daemon.send(signal.SIGKILL)
         daemon.must_end(-signal.SIGKILL, 60)

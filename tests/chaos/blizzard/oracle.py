@@ -1,12 +1,10 @@
 """Check of the final state against the promise. Pure.
 
-A file is *covered* by the promise if it appeared no later than a limit after the
-first file did that sorts above it; in the newest partitions, as many as are tracked,
-only those of its own partition count, since scans start in each of them. A covered
-file is in the table once, row for row; one that is not covered is in the table or has a
-letter, exactly one of the two. A file that nobody can read has a letter, and a bad line
-of a file that is in the table has one, too. There is nothing else in the table and
-among the letters.
+The promise *covers* a file that appeared within a limit after the first file that sorts above it.
+In the newest partitions, as many as are tracked, only files of its own partition count, since
+scans start in each of them. A covered file is in the table once, row for row. Any other file is in
+the table or has a letter, and not both. An unreadable file has a letter, and so has a bad line of
+an ingested file. Table and letters hold nothing else.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def made(number: int, elapsed: float, pace: Pace, chance: random.Random) -> Plan
 
 
 class Writer(threading.Thread):
-    """Writes until it is told to end; then at once what it has held back."""
+    """A writer that runs until it is stopped, and then writes all files that it held back."""
 
     def __init__(self, put: Put, pace: Pace, seed: int) -> None:
         super().__init__(name="writer")

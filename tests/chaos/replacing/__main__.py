@@ -1,4 +1,4 @@
-"""Many histories; see `tests.chaos.replacing`."""
+"""Command line of `tests.chaos.replacing`: many histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A storage of which every request may be the last, or go without an answer."""
+"""A storage where each request may be the last one or lose its answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Killed(BaseException):
-    """The process is gone; nothing handles it."""
+    """Death of the process; nothing handles it."""
 
 
 @dataclass

@@ -140,7 +140,7 @@ class History:
             self.normal.discard(number)
 
     def turn(self, name: str, depth: int) -> None:
-        """One cycle of one Penguin, which may die of it and is then started anew."""
+        """Run one cycle of one Penguin; start it again if it dies."""
         penguin = self.penguins.get(name) or self.start(name, depth)
         self.penguins[name] = None  # not to be entered again from within its own commit
         try:

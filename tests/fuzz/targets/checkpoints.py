@@ -1,4 +1,4 @@
-"""Our own files: checkpoints, mirrors, journals, manifests, segments. Damaged, or not ours."""
+"""Our own files, damaged or foreign: checkpoints, mirrors, journals, manifests, segments."""
 
 from __future__ import annotations
 

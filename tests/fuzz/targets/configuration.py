@@ -1,4 +1,4 @@
-"""A configuration that somebody else wrote: read, or refused without a word of what is secret."""
+"""A foreign configuration: read, or refused without a secret in the message."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def configuration(data: bytes) -> None:
 
 
 def mutated(data: bytes, chance: Random) -> bytes | None:
-    """YAML by way of JSON, which it takes as it is."""
+    """Mutate YAML as JSON, which is valid YAML."""
     try:
         document = yaml.safe_load(data)
         text = json.dumps(document, default=str).encode()

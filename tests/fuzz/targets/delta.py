@@ -1,4 +1,4 @@
-"""A Delta log that somebody else wrote: entries, checkpoints, the table as delta-rs opens it."""
+"""A foreign Delta log: entries, checkpoints, and the table as delta-rs opens it."""
 
 from __future__ import annotations
 

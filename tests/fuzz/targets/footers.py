@@ -1,4 +1,4 @@
-"""Parquet files that lie in a table's directory, as Penguin looks at them."""
+"""Foreign Parquet files in a table's folder, as Penguin reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters and Penguin's quarantine: lines that whoever may write to the table may write."""
+"""Dead letters and Penguin's quarantine, which every writer of the table can write."""
 
 from __future__ import annotations
 

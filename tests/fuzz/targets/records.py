@@ -99,7 +99,7 @@ def _first_bad(parser: LineParser, chunk: bytes) -> int | None:
 
 
 def inference(data: bytes) -> None:
-    """Any sample has columns that records can be read with, or a conflict that is told."""
+    """Infer columns that can read the records, or report a conflict."""
     found = Inference(Rules(coerce_conflicts=data[:1] != b"\0", timestamps=data[:1] != b"\1"))
     lines = data[1:].split(b"\n")
     for number, line in enumerate(lines):

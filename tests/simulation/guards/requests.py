@@ -1,4 +1,4 @@
-"""Guards of what people request."""
+"""Guards of operators' requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of what is known: scans, the floor, the sweep for late files."""
+"""Guards of processed names: scans, the floor, the sweep for late files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of state that is put back or lost."""
+"""Guards of restored or lost state."""
 
 from __future__ import annotations
 

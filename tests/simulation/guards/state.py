@@ -1,4 +1,4 @@
-"""Guards of the state, and of what people do to it."""
+"""Guards of the state and of operators' edits."""
 
 from __future__ import annotations
 

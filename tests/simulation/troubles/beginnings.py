@@ -33,7 +33,7 @@ def slow_beginning(drawing: Drawing) -> None:
 
 
 def root_first(drawing: Drawing) -> None:
-    """Files at the root, then directories, and then such as sort below those, in no hurry."""
+    """Draw files at the root, then folders, and then folders that sort below those."""
     for number in range(drawing.settings.sources):
         write(drawing, drawing.now, manner="root", source=number)
     for manner in ("in_order", "in_order", "old_partition", "old_partition"):

@@ -30,7 +30,7 @@ _KINDS = {
 
 
 def with_losses(plan: Plan) -> Plan:
-    """Return the plan with a loss on top, or as it is."""
+    """Return the plan, perhaps with a loss on top."""
     chance = random.Random(plan.seed * 5 + 3)
     kinds = {each.kind for each in plan.events}
     if chance.random() >= 0.4 or kinds & _ALONE:

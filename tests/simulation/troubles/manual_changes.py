@@ -42,7 +42,7 @@ def _undone(chance: random.Random, plan: Plan, at: float) -> list[Event]:
 
 
 def _closed(chance: random.Random, plan: Plan, at: float) -> list[Event]:
-    """Letters are closed, while somebody replays them."""
+    """Draw letters that are closed while a replay of them runs."""
     source = chance.randrange(plan.settings.sources) or None
     found = [_command(chance, at, "discarded", source=source, count=chance.choice((1, 3)))]
     if chance.random() < 0.6:
@@ -93,7 +93,7 @@ RANGES = {
 
 
 def _ranges(chance: random.Random, plan: Plan, others: Sequence[Event]) -> list[Event]:
-    """Ranges are replayed, beside everything else that takes files of them.
+    """Draw replays of ranges beside all else that ingests their files.
 
     Not where somebody sleeps for longer than journals are kept, which tell what came meanwhile, nor
     where the name becomes another one.

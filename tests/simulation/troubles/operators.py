@@ -34,7 +34,7 @@ def checkpoint_lost(drawing: Drawing) -> None:
 
 
 def regraced(drawing: Drawing) -> None:
-    """Another grace period is rolled out, while files come that lie behind what was seen."""
+    """Draw another grace period while files arrive below the watermark."""
     behind(drawing, 0.0)
     drawing.add(drawing.now, "regraced", grace=drawing.chance.choice((20.0, 60.0, 120.0, 300.0)))
 

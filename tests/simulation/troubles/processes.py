@@ -114,7 +114,7 @@ def stale_sweeper(drawing: Drawing) -> None:
 
 
 def stale_folder(drawing: Drawing) -> None:
-    """One that starts is paused at the segments of names, while another folds them anew."""
+    """Draw a start that pauses at the ledger's segments while another daemon merges them."""
     at = drawing.now
     drawing.add(at, "kill", who="blizzard", secs=5.0)
     drawing.add(

@@ -40,7 +40,7 @@ def shoot(
 
 
 def straggle(drawing: Drawing, down: float) -> None:
-    """While a daemon is down files go on to appear, some below what it has seen."""
+    """Draw files that appear while a daemon is down, some below its watermark."""
     for _ in range(drawing.chance.choice((0, 1, 2))):
         at = drawing.now + 1 + min(down, drawing.settings.grace) * drawing.chance.random()
         write(drawing, at, manner="disordered" if drawing.one_in(1.5) else None)

@@ -78,7 +78,7 @@ def vacuum(drawing: Drawing) -> None:
 
 
 def restore(drawing: Drawing) -> None:
-    """RESTORE: what was added since is let go, what was let go since is added again."""
+    """Draw a RESTORE: newer files are removed, files removed since are added again."""
     at = drawing.now + 30 * drawing.chance.random()
     drawing.add(at, "restored", back=drawing.chance.choice((1, 1, 2, 5)))
 

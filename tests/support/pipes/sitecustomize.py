@@ -1,4 +1,4 @@
-"""Loaded by interpreters that have this folder in their path: pipes are files that take their time.
+"""Start-up code of interpreters with this folder in their path: pipes are slow files.
 
 The product opens regular files only. A test that has to hold a worker back puts a pipe in a
 file's place, and the worker gets what comes out of it, once it has come to its end, as a file.

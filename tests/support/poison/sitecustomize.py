@@ -1,4 +1,4 @@
-"""Loaded by interpreters that have this folder in their path: a parser that some lines kill."""
+"""Start-up code of interpreters with this folder in their path: some lines kill the parser."""
 
 import os
 import signal

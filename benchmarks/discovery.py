@@ -34,7 +34,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
-from benchmarks.discovery_cases import EDGE_WORLD, NOW, World, edge_cases
+from benchmarks.discovery_cases import EDGE_HISTORY, NOW, BucketHistory, edge_cases
 from benchmarks.s3_stand_in import Counters, StandIn, stand_in
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry, Storage
@@ -240,7 +240,7 @@ def measure_rows(
         listings: dict[tuple[int, int], tuple[Cost, Cost]] = {}
         loaded = 0
         for active in actives:
-            world = World(size, active)
+            world = BucketHistory(size, active)
             old = world.old_files()
             count = len(world.partitions)
             if count != loaded:
@@ -260,7 +260,7 @@ def measure_rows(
 # --- Where more is paid ---------------------------------------------------------------
 
 
-def measure_edges(server: StandIn, world: World) -> list[tuple[str, int, Counters]]:
+def measure_edges(server: StandIn, world: BucketHistory) -> list[tuple[str, int, Counters]]:
     """Label, new files and cost of each case."""
     old = world.old_files()
     storage = source_on(server)
@@ -362,20 +362,22 @@ def main() -> None:
             if sys.stderr.isatty():
                 done = f"{row.old:,} old, {row.active} active, {row.new} new"
                 print(f"\r{done:40}", end="", file=sys.stderr, flush=True)
-        edges = measure_edges(server, EDGE_WORLD)
+        edges = measure_edges(server, EDGE_HISTORY)
 
     print(f"\n{os.cpu_count()} cores, {CONCURRENCY} listings at once, medians of 3 polls")
     print("\nRequests, keys and answers (kB) of one poll\n")
     print(transfer_table(rows))
     print("\nSeconds of one poll, by latency per request\n")
     print(time_table(rows))
-    print(f"\nWhere more is paid: {EDGE_WORLD.old:,} old, {EDGE_WORLD.active} active partitions\n")
+    print(
+        f"\nWhere more is paid: {EDGE_HISTORY.old:,} old, {EDGE_HISTORY.active} active partitions\n"
+    )
     lines = [
         [
             label,
             f"{new:,}",
             str(cost.requests),
-            str(request_bound(EDGE_WORLD.active, new)),
+            str(request_bound(EDGE_HISTORY.active, new)),
             f"{cost.keys:,}",
         ]
         for label, new, cost in edges

@@ -19,7 +19,7 @@ NOW = NEWEST_HOUR.timestamp() + 3600
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class BucketHistory:
     """Old files in hourly partitions, of which the newest ``active`` are tracked."""
 
     old: int
@@ -76,7 +76,7 @@ def file_of(partition: str, number: int) -> str:
     return f"{partition}/part-{number:09d}.ndjson.gz"
 
 
-EDGE_WORLD = World(5_000, 8)
+EDGE_HISTORY = BucketHistory(5_000, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class EdgeCase:
     new: Sequence[str]
 
 
-def edge_cases(world: World, old: Sequence[Entry]) -> list[EdgeCase]:
+def edge_cases(world: BucketHistory, old: Sequence[Entry]) -> list[EdgeCase]:
     """Return polls around the one case with a second page: 100 names within a gap."""
     quiet = world.progress(old, in_grace=0)
     active = world.partitions[-world.active :]

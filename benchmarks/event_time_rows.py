@@ -30,7 +30,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.streaming.query import SETTINGS
-from tests.support.event_world import BASE, TUMBLING, EventWorld
+from tests.support.event_time_harness import BASE, TUMBLING, EventTimeHarness
 
 # Rows and bytes by start of the window and page.
 Windows: TypeAlias = dict[tuple[int, str], tuple[int, int]]
@@ -128,7 +128,9 @@ def _run_blizzard(
     schema = {"schema": {"fields": _FIELDS}}
     place.mkdir()
     (place / "raw").symlink_to(raw)
-    world = EventWorld(place, engine, _SETTINGS | {"emit": emit}, schema, files_per_batch=files)
+    world = EventTimeHarness(
+        place, engine, _SETTINGS | {"emit": emit}, schema, files_per_batch=files
+    )
     began = time.monotonic()
     world.drain()
     secs = time.monotonic() - began

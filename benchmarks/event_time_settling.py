@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from benchmarks.processed import rss_mb
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from tests.support.event_world import TUMBLING, EventWorld, row
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness, row
 
 # Seconds of a small settle, by the issue; of a quiet machine.
 SETTLE_GOAL = 0.6
@@ -64,7 +64,7 @@ def batch_seconds(found: list[Any]) -> list[float]:
 
 def settles(folder: Path, engine: SparkEngine, partitions: int, batches: int) -> list[float]:
     """Seconds of small settles that each close a window, the first ones left out."""
-    world = EventWorld(
+    world = EventTimeHarness(
         folder / f"settle-{partitions}", engine, TUMBLING | {"partitions": partitions}
     )
     for number in range(_WARM + batches):
@@ -76,7 +76,7 @@ def settles(folder: Path, engine: SparkEngine, partitions: int, batches: int) ->
 
 def above_keys(folder: Path, engine: SparkEngine, keys: int, batches: int) -> Keys:
     """Measure small batches above many stored keys, and a restart."""
-    world = EventWorld(folder / "keys", engine, _UNIQUE)
+    world = EventTimeHarness(folder / "keys", engine, _UNIQUE)
     worker = world.pipeline()
     ids = itertools.count()
     _put_keys(world, ids, 1)
@@ -102,7 +102,7 @@ def above_keys(folder: Path, engine: SparkEngine, keys: int, batches: int) -> Ke
     return Keys(keys, before, held, secs, restore, batch_seconds(found)[0])
 
 
-def _put_keys(world: EventWorld, ids: Iterator[int], count: int) -> None:
+def _put_keys(world: EventTimeHarness, ids: Iterator[int], count: int) -> None:
     at = row(100 + world.files)["ts"]
     world.put(
         f'{{"ts": "{at}", "seen": "{at}", "id": {one}, "page": "a", "bytes": 1}}'
@@ -112,7 +112,7 @@ def _put_keys(world: EventWorld, ids: Iterator[int], count: int) -> None:
 
 def held_over(folder: Path, engine: SparkEngine, batches: int, looks: int) -> list[Held]:
     """Measure memory at several points of one process's batches."""
-    world = EventWorld(folder / "long", engine, TUMBLING)
+    world = EventTimeHarness(folder / "long", engine, TUMBLING)
     worker = world.pipeline()
     found = []
     for look in range(1, looks + 1):
@@ -122,7 +122,7 @@ def held_over(folder: Path, engine: SparkEngine, batches: int, looks: int) -> li
     return found
 
 
-def _batches(world: EventWorld, worker: SourcePipeline, count: int) -> None:
+def _batches(world: EventTimeHarness, worker: SourcePipeline, count: int) -> None:
     for _ in range(count):
         at = 100 + 20 * world.files
         world.put([row(at, page) for page in "abcdefgh"])

@@ -62,7 +62,7 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(frozen=True)
-class World:
+class DataLocation:
     """Location of the pipelines' data, and the options to reach it."""
 
     root: str
@@ -222,7 +222,7 @@ def files_done(port: int) -> int:
     return sum(target["totals"]["files"] for target in targets)
 
 
-def measure(world: World, folder: Path, idle_secs: float, *, busy: bool) -> dict[str, float]:
+def measure(world: DataLocation, folder: Path, idle_secs: float, *, busy: bool) -> dict[str, float]:
     """Print all figures as they are measured; return those with limits."""
     ports = {daemon: free_port() for daemon in MODULES}
     config = folder / "config.yaml"
@@ -281,7 +281,7 @@ def main() -> None:
         if given.store == "s3":
             server = stack.enter_context(s3_server())
             root, options = f"s3://{server.new_bucket()}", server.options
-        world = World(root, options, given.pipelines, given.partitions)
+        world = DataLocation(root, options, given.pipelines, given.partitions)
         worst = measure(world, folder, given.idle_secs, busy=given.busy)
     over = [
         f"{name} {worst[name]:.3g} > {bound}"

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from blizzard_core.observability.status_page import PREPARED_SECS
 from blizzard_core.observability.web import Server
-from tests.support.page_world import names, panel
+from tests.support.page_samples import names, panel
 
 TIMES = 15
 CLIENTS = 20

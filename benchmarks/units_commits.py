@@ -24,7 +24,7 @@ from uuid_utils import uuid7
 from benchmarks.penguin_table import THREADS, penguin, sample_stats
 from blizzard_core.handover.groups import Group, GroupFile, encode_group, group_path
 from penguin_py.pipeline import TablePipeline
-from tests.support.penguin_world import parquet
+from tests.support.table_harness import parquet
 
 SOURCE = "bench"
 # A commit that replaces may take so many times as long as one that appends as many files.

@@ -21,8 +21,8 @@ from blizzard_core.storage.protocol import Storage
 from penguin_py.app import table_pipeline
 from penguin_py.settings import tables_of
 from tests.support.fault_proxy import fault_proxy
-from tests.support.penguin_world import parquet
 from tests.support.s3_server import s3_server
+from tests.support.table_harness import parquet
 
 # Requests that a source may add to an idle poll.
 GOAL = 1.0

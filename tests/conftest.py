@@ -14,12 +14,12 @@ import structlog
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import forget_gateway, quick_start_settings
 from tests.support.azurite_server import AzuriteServer, azurite_server
-from tests.support.event_world import CONTRARY, EAGER_SNAPSHOTS
+from tests.support.event_time_harness import CONTRARY, EAGER_SNAPSHOTS
 from tests.support.gcs_server import GcsServer, gcs_server
-from tests.support.penguin_world import WORLDS, footer_pool, unsound
 from tests.support.pipe import PIPES
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.table_bench import Bench, copied, tables_below
+from tests.support.table_harness import HARNESSES, footer_pool, unsound
 
 # Folders of tests of what stands in a table's files and in its log.
 ABOUT_READERS = {"delta", "intake", "planning", "table"}
@@ -49,12 +49,12 @@ def bench() -> Bench:
 @pytest.fixture(autouse=True)
 def sound_tables(request: pytest.FixtureRequest, bench: Bench) -> Iterator[None]:
     """Hold the tables that the test left against the protocol's text, and have them read."""
-    WORLDS.clear()
+    HARNESSES.clear()
     yield
-    assert not unsound(WORLDS)
-    broken = {world.uri for world in WORLDS if world.tampered}
-    made = {world.uri: world for world in WORLDS if world.uri not in broken}
-    WORLDS.clear()
+    assert not unsound(HARNESSES)
+    broken = {world.uri for world in HARNESSES if world.tampered}
+    made = {world.uri: world for world in HARNESSES if world.uri not in broken}
+    HARNESSES.clear()
     if request.node.get_closest_marker("unreadable_tables") is not None:
         return
     every = not ABOUT_READERS.isdisjoint(request.node.path.parts)

@@ -20,16 +20,16 @@ from typing import Any
 
 from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.event_world import (
+from tests.support.event_time_harness import (
     BASE,
     EAGER_SNAPSHOTS,
     TUMBLING,
-    EventWorld,
+    EventTimeHarness,
     Oracle,
     row,
     windows_of,
 )
-from tests.support.join_world import JoinOracle, joined_rows, joining
+from tests.support.join_oracle import JoinOracle, joined_rows, joining
 from tests.support.stream_deaths import POINTS, drain_and_die
 
 Rows = list[dict[str, Any]]
@@ -119,7 +119,7 @@ def run_stream(folder: Path, engine: SparkEngine, seed: int, joins: float) -> Co
     settings = join_of(draw) if is_join else settings_of(draw)
     sources = sources_of(draw, is_join=is_join)
     settings["policy"] = draw.choice(["min", "max"])
-    world = EventWorld(
+    world = EventTimeHarness(
         folder, engine, settings, files_per_batch=draw.choice([1, 1, 2]), sources=sources
     )
     oracle = (JoinOracle if is_join else Oracle)(settings, sources)
@@ -187,7 +187,7 @@ def _some_null(draw: random.Random, rows: Rows) -> None:
 
 
 def _catch_up(
-    oracle: Oracle, world: EventWorld, planned: list[tuple[dict[str, Rows], int]]
+    oracle: Oracle, world: EventTimeHarness, planned: list[tuple[dict[str, Rows], int]]
 ) -> None:
     """Add the planned batches to the oracle; restart it where a process began."""
     for files, advance in planned:
@@ -197,7 +197,7 @@ def _catch_up(
     planned.clear()
 
 
-def _advanced(world: EventWorld, oracle: Oracle, draw: random.Random, now: float) -> int:
+def _advanced(world: EventTimeHarness, oracle: Oracle, draw: random.Random, now: float) -> int:
     """Let an operator advance the watermark now and then; return the time (ms) or 0."""
     second = 100 + now + draw.choice([-8, 0, 7.5])
     waits = oracle.rule.kind != "never" and oracle.given.mode != "complete"
@@ -207,7 +207,7 @@ def _advanced(world: EventWorld, oracle: Oracle, draw: random.Random, now: float
     return world.advance(second)
 
 
-def _drained(world: EventWorld) -> None:
+def _drained(world: EventTimeHarness) -> None:
     """Ingest all files. Retry where Spark fails, as a daemon does."""
     for _ in range(_TRIES):
         with contextlib.suppress(EngineError):

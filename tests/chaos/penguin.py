@@ -47,8 +47,8 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from tests.support.fault_proxy import FaultProxy, Lost, fault_proxy
 from tests.support.faulty_log import around
-from tests.support.penguin_world import World, footer_pool
 from tests.support.s3_server import S3Server, s3_server
+from tests.support.table_harness import TableHarness, footer_pool
 
 JUNK = b"junk that is long enough"
 SETTINGS: dict[str, Any] = {
@@ -132,7 +132,7 @@ class Unreliable:
 class Chaos:
     """One run over a table of its own."""
 
-    world: World
+    world: TableHarness
     arrivals: random.Random  # of files alone: what comes depends on nothing that went wrong
     chance: random.Random
     faults: Faults
@@ -224,7 +224,7 @@ class Chaos:
     def settings(self) -> dict[str, Any]:
         return SETTINGS if self.proxy is None else S3_SETTINGS
 
-    def on_the_wire(self) -> World:
+    def on_the_wire(self) -> TableHarness:
         """Return the table as a Penguin reaches it."""
         if self.proxy is None:
             return self.world
@@ -317,7 +317,7 @@ def losses(seed: int, rate: float) -> Callable[[str], Lost | None]:
 def run(root: Path, rounds: int, seed: int, process_rate: float) -> dict[str, int]:
     """Run on a local disk; return the counts of events. Raises `AssertionError`."""
     with footer_pool() as pool:
-        world = World(str(root / "table"), pool, now=time.time())
+        world = TableHarness(str(root / "table"), pool, now=time.time())
         return _run(world, rounds, seed, process_rate, None)
 
 
@@ -325,14 +325,14 @@ def run_on_s3(server: S3Server, rounds: int, seed: int, process_rate: float) -> 
     """Run over HTTP, with answers lost on the way."""
     with footer_pool() as pool, fault_proxy(server.endpoint) as proxy:
         uri = f"s3://{server.new_bucket()}/lake/events"
-        world = World(uri, pool, server.options, now=time.time())
+        world = TableHarness(uri, pool, server.options, now=time.time())
         proxy.lose = losses(seed, 0.2)
         found = _run(world, rounds, seed, process_rate, proxy)
         return {**found, "requests lost on the wire": proxy.lost, "requests": len(proxy.seen)}
 
 
 def _run(
-    world: World, rounds: int, seed: int, process_rate: float, proxy: FaultProxy | None
+    world: TableHarness, rounds: int, seed: int, process_rate: float, proxy: FaultProxy | None
 ) -> dict[str, int]:
     arrivals, chance = random.Random(f"{seed} arrivals"), random.Random(seed)
     chaos = Chaos(world, arrivals, chance, Faults(chance, 0.06), process_rate, proxy=proxy)

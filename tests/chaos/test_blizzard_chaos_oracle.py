@@ -22,7 +22,7 @@ from tests.chaos.blizzard.pace import Pace
 from tests.chaos.blizzard.place import Place, local_place, s3_place
 from tests.chaos.blizzard.writer import Writer, made
 from tests.support.fault_proxy import fault_proxy
-from tests.support.ingest_world import IngestWorld, lines
+from tests.support.ingest_job_harness import IngestJobHarness, lines
 from tests.support.s3_server import S3Server
 
 LIMIT = 16.0
@@ -187,7 +187,7 @@ def test_one_job_is_slowed_down_and_the_next_is_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 def test_slow_job_can_be_cancelled(tmp_path: Path, after: bool) -> None:
-    world = IngestWorld(tmp_path / "world")
+    world = IngestJobHarness(tmp_path / "world")
     world.put("d=1/1.ndjson", lines(1))
     job = world.job("d=1/1.ndjson")
     engine = daemon.SlowEngine(tmp_path)

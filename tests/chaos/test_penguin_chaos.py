@@ -11,8 +11,8 @@ import pytest
 from blizzard_core.errors import BlizzardError
 from penguin_py.pipeline import TablePipeline
 from tests.chaos.penguin import run, run_on_s3
-from tests.support.penguin_world import World, footer_pool
 from tests.support.s3_server import S3Server
+from tests.support.table_harness import TableHarness, footer_pool
 
 
 @pytest.mark.promise("G-027")
@@ -35,7 +35,7 @@ def test_two_simultaneous_starts_commit_each_file_once(tmp_path: Path, backfill:
     """Real threads: from the creation of the table on, both are after the same files."""
     with footer_pool() as pool:
         for attempt in range(8):
-            world = World(str(tmp_path / str(attempt)), pool)
+            world = TableHarness(str(tmp_path / str(attempt)), pool)
             for number in range(6):
                 world.put(f"{number}.parquet", {"id": [number]})
             barrier = threading.Barrier(2)

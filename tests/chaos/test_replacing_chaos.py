@@ -21,9 +21,9 @@ from penguin_py.delta import writer
 from penguin_py.groups.group_planner import GroupPlanner, Removals
 from penguin_py.model import TableState
 from tests.chaos.replacing.run import run
-from tests.support.group_world import Publisher, reading, unit
-from tests.support.penguin_world import WORLDS, World, footer_pool
+from tests.support.group_publisher import Publisher, reading, unit
 from tests.support.s3_server import S3Server
+from tests.support.table_harness import HARNESSES, TableHarness, footer_pool
 
 
 # Arrow closes in destructors what a death leaves open, and nobody can catch what that raises.
@@ -43,7 +43,7 @@ def test_promise_breaks_with_commit_retries(
     monkeypatch.setattr(writer, "RETRIES", None)
     with pytest.raises(AssertionError):
         run(tmp_path, 0, rate=0, between=0.9)
-    for world in WORLDS:  # its log removes what is not active, against the protocol
+    for world in HARNESSES:  # its log removes what is not active, against the protocol
         world.tampered = True
 
 
@@ -70,10 +70,10 @@ def test_killed_processes_apply_each_group_once(
     """SIGKILL at any moment, while mixed files are rewritten for every group."""
     chance = random.Random(1)
     with footer_pool() as pool:
-        world = World(str(tmp_path / "table"), pool)
+        world = TableHarness(str(tmp_path / "table"), pool)
         if store == "s3":
             s3: S3Server = request.getfixturevalue("s3")
-            world = World(f"s3://{s3.new_bucket()}/lake/events", pool, s3.options)
+            world = TableHarness(f"s3://{s3.new_bucket()}/lake/events", pool, s3.options)
         source, expected = Publisher(world), {}
         for number in range(5):
             for key in "ab":
@@ -90,7 +90,7 @@ def test_killed_processes_apply_each_group_once(
         assert len(world.rows()) == 2
 
 
-def killed(world: World, secs: float) -> None:
+def killed(world: TableHarness, secs: float) -> None:
     """Run a real Penguin on the table and kill it with SIGKILL after so many seconds."""
     table = {"table_uri": world.uri, "storage_options": world.options, "poll_interval": "10ms"}
     document = {"tables": {"events": table}, "global": {"poll_jitter": 0}}

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.penguin_world import World
+from tests.support.table_harness import TableHarness
 
 
 @pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
+def world(tmp_path: Path, pool: Executor) -> TableHarness:
     """Files get their times from the disk, so the daemon's clock starts there, too."""
-    return World(str(tmp_path / "table"), pool, now=time.time())
+    return TableHarness(str(tmp_path / "table"), pool, now=time.time())

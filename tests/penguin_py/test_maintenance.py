@@ -10,7 +10,7 @@ import pytest
 
 from blizzard_core.errors import CommitError
 from penguin_py.delta.table import DeltaLog
-from tests.support.penguin_world import World, footer_pool
+from tests.support.table_harness import TableHarness, footer_pool
 
 HOUR = 3600.0
 
@@ -19,17 +19,17 @@ OPTIMIZE: dict[str, Any] = {"optimize": {"interval": f"{HOUR}s", "target_size_mb
 VACUUM: dict[str, Any] = {"vacuum": {"interval": f"{HOUR}s"}}
 
 
-def operations(world: World) -> list[str]:
+def operations(world: TableHarness) -> list[str]:
     return [entry["operation"] for entry in reversed(world.delta().history())]
 
 
-def parquet_files(world: World) -> list[Path]:
+def parquet_files(world: TableHarness) -> list[Path]:
     return sorted(Path(world.uri).rglob("*.parquet"))
 
 
 @pytest.mark.parametrize("pattern", [None, r".*\.parquet"])
 def test_compaction_on_its_interval_never_confuses_discovery(
-    world: World, pattern: str | None
+    world: TableHarness, pattern: str | None
 ) -> None:
     settings = OPTIMIZE if pattern is None else {**OPTIMIZE, "file_pattern": pattern}
     penguin = world.penguin(**settings)
@@ -54,7 +54,7 @@ def test_compaction_on_its_interval_never_confuses_discovery(
     assert not world.quarantined()
 
 
-def test_nothing_is_compacted_or_deleted_unless_configured(world: World) -> None:
+def test_nothing_is_compacted_or_deleted_unless_configured(world: TableHarness) -> None:
     penguin = world.penguin()
     for number in range(3):
         world.put(f"{number}.parquet", {"id": [number]})
@@ -65,7 +65,7 @@ def test_nothing_is_compacted_or_deleted_unless_configured(world: World) -> None
 
 
 def test_a_compaction_that_fails_stops_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise CommitError("no room")
@@ -81,7 +81,7 @@ def test_a_compaction_that_fails_stops_nothing(
 
 
 @pytest.mark.promise("G-178")
-def test_vacuum_deletes_what_was_let_go_and_nothing_that_waits(world: World) -> None:
+def test_vacuum_deletes_what_was_let_go_and_nothing_that_waits(world: TableHarness) -> None:
     penguin = world.penguin(**OPTIMIZE, **VACUUM)
     for number in range(3):
         world.put(f"b{number}.parquet", {"id": [number]})
@@ -107,7 +107,7 @@ def test_vacuum_deletes_what_was_let_go_and_nothing_that_waits(world: World) -> 
     assert sorted(row["id"] for row in world.rows()) == [0, 1, 2]
 
 
-def test_vacuum_leaves_what_is_not_committed_yet(world: World) -> None:
+def test_vacuum_leaves_what_is_not_committed_yet(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
     world.delta().alter.set_table_properties(
@@ -124,7 +124,7 @@ def test_vacuum_leaves_what_is_not_committed_yet(world: World) -> None:
     assert "c.parquet" in doomed
 
 
-def test_a_retention_below_the_tables_own_is_refused(world: World) -> None:
+def test_a_retention_below_the_tables_own_is_refused(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
     log = DeltaLog(world.table(), world.storage, world.pool)
@@ -135,13 +135,15 @@ def test_a_retention_below_the_tables_own_is_refused(world: World) -> None:
 
 def test_chores_need_a_table() -> None:
     with footer_pool() as pool:
-        world = World("/nonexistent/table", pool)
+        world = TableHarness("/nonexistent/table", pool)
         with pytest.raises(CommitError, match="no table"):
             DeltaLog(world.table(), world.storage, pool).optimize(1)
 
 
 @pytest.mark.parametrize("cleanup", [True, False])
-def test_expired_log_entries_are_removed_only_as_configured(world: World, cleanup: bool) -> None:
+def test_expired_log_entries_are_removed_only_as_configured(
+    world: TableHarness, cleanup: bool
+) -> None:
     settings: dict[str, Any] = {"delta_checkpoint_interval": 2, "delta_log_cleanup": cleanup}
     penguin = world.penguin(**settings)
     world.put("0.parquet", {"id": [0]})

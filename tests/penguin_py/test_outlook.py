@@ -19,7 +19,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import BEYOND
 from penguin_py.planning.batch_planner import Forecast
 from tests.support.counting_storage import CountingStorage
-from tests.support.penguin_world import World, parquet
+from tests.support.table_harness import TableHarness, parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root
 
 DAY = "date=2024-01-01"
@@ -45,8 +45,8 @@ BAD: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    found = World(str(tmp_path / "events"), pool, now=time.time())
+def world(tmp_path: Path, pool: Executor) -> TableHarness:
+    found = TableHarness(str(tmp_path / "events"), pool, now=time.time())
     found.put(f"{DAY}/a.parquet", {"id": [0]}, output_id="one")
     found.run(**BY_DATE)
     return found
@@ -57,7 +57,7 @@ def refusals(forecast: Forecast) -> dict[str, str]:
 
 
 @pytest.mark.promise("G-104")
-def test_plan_and_poll_refuse_for_the_same_reasons(world: World) -> None:
+def test_plan_and_poll_refuse_for_the_same_reasons(world: TableHarness) -> None:
     for path, (_, data) in BAD.items():
         world.put(path, data)
     world.put(f"{DAY}/c.parquet", {"id": [2], "new": [1]})
@@ -72,7 +72,7 @@ def test_plan_and_poll_refuse_for_the_same_reasons(world: World) -> None:
 
 
 @pytest.mark.promise("G-104")
-def test_a_dry_sweep_refuses_what_the_sweep_refuses(world: World) -> None:
+def test_a_dry_sweep_refuses_what_the_sweep_refuses(world: TableHarness) -> None:
     world.put(f"{DAY}/z.parquet", {"id": [9]})
     penguin = world.penguin(**BY_DATE, grace_period=0)
     for _ in range(2):  # its grace is over with the second scan, so polls pass what comes below
@@ -97,7 +97,7 @@ def test_a_dry_sweep_refuses_what_the_sweep_refuses(world: World) -> None:
     assert f"{DAY}/b-fine.parquet" in world.paths()
 
 
-def test_a_plan_knows_what_is_not_ours_and_what_is_too_old(world: World) -> None:
+def test_a_plan_knows_what_is_not_ours_and_what_is_too_old(world: TableHarness) -> None:
     world.put(f"{DAY}/f.parquet", {"id": [1]})
     _, _, told = world.penguin(**BY_DATE, own_prefixes=[]).outlook()
     assert [entry.path for entry in told.waiting] == [f"{DAY}/f.parquet"]
@@ -111,7 +111,7 @@ def test_a_plan_knows_what_is_not_ours_and_what_is_too_old(world: World) -> None
     assert refusals(told) == {f"{DAY}/f.parquet": BEYOND}
 
 
-def test_a_plan_reads_one_commits_footers_and_counts_the_rest(world: World) -> None:
+def test_a_plan_reads_one_commits_footers_and_counts_the_rest(world: TableHarness) -> None:
     for number in range(7):
         world.put(f"{DAY}/b{number}.parquet", {"id": [number]})
     storage: Any = CountingStorage(world.storage)
@@ -122,7 +122,9 @@ def test_a_plan_reads_one_commits_footers_and_counts_the_rest(world: World) -> N
     assert len([asked for asked in storage.asked if asked.startswith(f"read_range {DAY}")]) == 3
 
 
-def test_the_commands_show_each_refusal_with_its_reason(tmp_path: Path, world: World) -> None:
+def test_the_commands_show_each_refusal_with_its_reason(
+    tmp_path: Path, world: TableHarness
+) -> None:
     config = tmp_path / "c.yaml"
     block = {"table_uri": world.uri, "max_files_per_commit": 2, **BY_DATE}
     config.write_text(yaml.safe_dump({"tables": {"events": block}}))

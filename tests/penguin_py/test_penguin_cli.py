@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from blizzard_core.cli import cell, printable_lines
 from blizzard_core.text import printable
 from penguin_py.__main__ import main
-from tests.support.penguin_world import parquet
+from tests.support.table_harness import parquet
 
 
 @pytest.fixture

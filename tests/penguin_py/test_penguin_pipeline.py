@@ -30,27 +30,27 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.model import CommitConflict
 from penguin_py.planning.batch_planner import BatchPlan, BatchPlanner
 from tests.support.faulty_log import alone, around
-from tests.support.penguin_world import World, parquet
 from tests.support.s3_server import S3Server
+from tests.support.table_harness import TableHarness, parquet
 
 
 @pytest.fixture
-def s3_world(s3: S3Server, pool: Executor) -> World:
-    return World(f"s3://{s3.new_bucket()}/lake/events", pool, s3.options)
+def s3_world(s3: S3Server, pool: Executor) -> TableHarness:
+    return TableHarness(f"s3://{s3.new_bucket()}/lake/events", pool, s3.options)
 
 
 @pytest.fixture(params=["local", "s3"])
-def any_world(request: pytest.FixtureRequest, tmp_path: Path, pool: Executor) -> World:
+def any_world(request: pytest.FixtureRequest, tmp_path: Path, pool: Executor) -> TableHarness:
     if request.param == "local":
-        return World(str(tmp_path / "table"), pool)
-    found: World = request.getfixturevalue("s3_world")
+        return TableHarness(str(tmp_path / "table"), pool)
+    found: TableHarness = request.getfixturevalue("s3_world")
     return found
 
 
 BY_DATE: dict[str, Any] = {"partition_by": {"prefix_template": "date=%Y-%m-%d"}}
 
 
-def test_files_become_a_partitioned_table_and_later_ones_join_it(any_world: World) -> None:
+def test_files_become_a_partitioned_table_and_later_ones_join_it(any_world: TableHarness) -> None:
     world = any_world
     world.put("date=2024-01-01/a.parquet", {"id": [1, 2]}, output_id="p/s/1/1/0")
     world.put("date=2024-01-02/b.parquet", {"id": [3]}, output_id="p/s/1/1/1")
@@ -67,7 +67,7 @@ def test_files_become_a_partitioned_table_and_later_ones_join_it(any_world: Worl
     assert world.run(**BY_DATE) == 0  # a new process finds nothing either
 
 
-def test_a_new_table_is_one_log_entry_with_adds_and_txn(world: World) -> None:
+def test_a_new_table_is_one_log_entry_with_adds_and_txn(world: TableHarness) -> None:
     world.put("date=2024-01-01/a.parquet", {"id": [1]}, output_id="p/s/1/1/0")
     world.run(**BY_DATE)
     kinds = [next(iter(action)) for action in world.actions(0)]
@@ -81,7 +81,7 @@ def test_a_new_table_is_one_log_entry_with_adds_and_txn(world: World) -> None:
     assert world.mirror()["commit_id"] == info["commit_id"]
 
 
-def test_batches_take_the_oldest_first_up_to_the_limit(world: World) -> None:
+def test_batches_take_the_oldest_first_up_to_the_limit(world: TableHarness) -> None:
     for number in range(5):
         world.put(f"{number}.parquet", {"id": [number]})
     penguin = world.penguin(max_files_per_commit=2)
@@ -94,7 +94,7 @@ def test_batches_take_the_oldest_first_up_to_the_limit(world: World) -> None:
     assert len(world.rows()) == 5
 
 
-def test_a_stop_request_is_heard_between_commits(world: World) -> None:
+def test_a_stop_request_is_heard_between_commits(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     stop = threading.Event()
     stop.set()
@@ -102,7 +102,7 @@ def test_a_stop_request_is_heard_between_commits(world: World) -> None:
     assert not world.storage.stat("_delta_log/00000000000000000000.json")
 
 
-def test_states_go_from_initial_to_active_to_idle(world: World) -> None:
+def test_states_go_from_initial_to_active_to_idle(world: TableHarness) -> None:
     penguin = world.penguin()
     assert world.run(penguin) == 0
     assert not Path(world.uri).exists()  # looking makes nothing
@@ -116,16 +116,16 @@ def test_states_go_from_initial_to_active_to_idle(world: World) -> None:
 
 
 def test_a_missing_bucket_is_an_error_that_names_it(s3: S3Server, pool: Executor) -> None:
-    world = World("s3://not-there/lake/events", pool, s3.options)
+    world = TableHarness("s3://not-there/lake/events", pool, s3.options)
     with pytest.raises(BucketMissing, match=r"s3://not-there/lake/events.*bucket does not exist"):
         world.run()
 
 
-def test_an_empty_prefix_is_nothing_to_do(s3_world: World) -> None:
+def test_an_empty_prefix_is_nothing_to_do(s3_world: TableHarness) -> None:
     assert s3_world.run() == 0
 
 
-def test_bad_files_are_on_record_and_block_nothing(any_world: World) -> None:
+def test_bad_files_are_on_record_and_block_nothing(any_world: TableHarness) -> None:
     world = any_world
     good = parquet({"id": list(range(1000))})
     world.put("date=2024-01-01/a-junk.parquet", b"this is no parquet file at all")
@@ -162,7 +162,7 @@ def test_bad_files_are_on_record_and_block_nothing(any_world: World) -> None:
     assert len(world.quarantined()) == 12
 
 
-def test_bad_files_alone_move_the_watermark_without_a_commit(world: World) -> None:
+def test_bad_files_alone_move_the_watermark_without_a_commit(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
     world.put("b.parquet", b"junk that is long enough")
@@ -172,7 +172,7 @@ def test_bad_files_alone_move_the_watermark_without_a_commit(world: World) -> No
     assert world.run() == 0
 
 
-def test_bad_files_before_there_is_a_table_are_on_record_once(world: World) -> None:
+def test_bad_files_before_there_is_a_table_are_on_record_once(world: TableHarness) -> None:
     world.put("a.parquet", b"junk that is long enough")
     penguin = world.penguin()
     assert world.run(penguin) == 0
@@ -183,7 +183,7 @@ def test_bad_files_before_there_is_a_table_are_on_record_once(world: World) -> N
     assert world.paths() == {"b.parquet"}
 
 
-def test_rows_with_one_output_id_are_committed_once(world: World) -> None:
+def test_rows_with_one_output_id_are_committed_once(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]}, output_id="p/s/1/1/0")
     world.put("b.parquet", {"id": [1]}, output_id="p/s/1/1/0")
     world.run()
@@ -203,7 +203,7 @@ def test_rows_with_one_output_id_are_committed_once(world: World) -> None:
     assert [row["id"] for row in world.rows()] == [1, 2]
 
 
-def test_schema_merge_refuses_unreadable_changes(world: World) -> None:
+def test_schema_merge_refuses_unreadable_changes(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1], "f": [1.5]})
     world.run()
     world.put(
@@ -232,7 +232,7 @@ def test_schema_merge_refuses_unreadable_changes(world: World) -> None:
     assert "i-known.parquet" in world.paths()
 
 
-def test_partition_columns_come_from_paths_when_nobody_says(world: World) -> None:
+def test_partition_columns_come_from_paths_when_nobody_says(world: TableHarness) -> None:
     world.put("country=de/kind=a%2Fb/x.parquet", {"id": [1]})
     world.put("country=__HIVE_DEFAULT_PARTITION__/kind=c d/y.parquet", {"id": [2]})
     world.run()
@@ -244,14 +244,14 @@ def test_partition_columns_come_from_paths_when_nobody_says(world: World) -> Non
     assert world.run() == 0
 
 
-def test_a_configuration_that_contradicts_the_table_stops_it(world: World) -> None:
+def test_a_configuration_that_contradicts_the_table_stops_it(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
     with pytest.raises(StateError, match="partition_by"):
         world.run(**BY_DATE)
 
 
-def test_a_late_file_within_the_grace_period_is_committed(world: World) -> None:
+def test_a_late_file_within_the_grace_period_is_committed(world: TableHarness) -> None:
     world.now = time.time()
     world.put("b.parquet", {"id": [2]})
     penguin = world.penguin()
@@ -263,7 +263,7 @@ def test_a_late_file_within_the_grace_period_is_committed(world: World) -> None:
 
 
 def test_two_tables_do_not_know_of_each_other(tmp_path: Path, pool: Executor) -> None:
-    one, two = (World(str(tmp_path / name), pool) for name in ("one", "two"))
+    one, two = (TableHarness(str(tmp_path / name), pool) for name in ("one", "two"))
     one.put("a.parquet", {"id": [1]})
     two.put("a.parquet", b"junk that is long enough")
     two.put("b.parquet", {"id": [2]})
@@ -293,7 +293,9 @@ class Flaky:
 
 
 @pytest.mark.parametrize("error", [Unavailable("503"), AccessDenied("403")])
-def test_an_unreadable_file_waits_and_is_not_quarantined(world: World, error: Exception) -> None:
+def test_an_unreadable_file_waits_and_is_not_quarantined(
+    world: TableHarness, error: Exception
+) -> None:
     for name in "abc":
         world.put(f"{name}.parquet", {"id": [ord(name)]})
     table = world.table()
@@ -311,7 +313,7 @@ def test_an_unreadable_file_waits_and_is_not_quarantined(world: World, error: Ex
     assert not world.quarantined()
 
 
-def test_a_file_that_vanishes_after_it_was_listed_is_no_error(world: World) -> None:
+def test_a_file_that_vanishes_after_it_was_listed_is_no_error(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     world.put("b.parquet", {"id": [2]})
     table = world.table()
@@ -327,7 +329,9 @@ class Dead(BaseException):
 
 @pytest.mark.promise("G-022")
 @pytest.mark.parametrize("first", [True, False])
-def test_a_lost_answer_to_a_commit_that_landed_is_recognised(world: World, first: bool) -> None:
+def test_a_lost_answer_to_a_commit_that_landed_is_recognised(
+    world: TableHarness, first: bool
+) -> None:
     if not first:
         world.put("a.parquet", {"id": [1]})
         world.run()
@@ -348,7 +352,7 @@ def test_a_lost_answer_to_a_commit_that_landed_is_recognised(world: World, first
     assert world.run(penguin) == 1
 
 
-def test_a_commit_that_failed_is_retryable_and_computed_again(world: World) -> None:
+def test_a_commit_that_failed_is_retryable_and_computed_again(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
     world.put("b.parquet", {"id": [2]})
@@ -368,7 +372,7 @@ def test_a_commit_that_failed_is_retryable_and_computed_again(world: World) -> N
     assert len(world.rows()) == 2
 
 
-def test_an_unknown_outcome_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_outcome_says_so(world: TableHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
     world.put("b.parquet", {"id": [2]})
@@ -393,7 +397,7 @@ def test_an_unknown_outcome_says_so(world: World, monkeypatch: pytest.MonkeyPatc
     assert len(world.rows()) == 2
 
 
-def test_files_that_a_second_penguin_committed_leave_the_queue(world: World) -> None:
+def test_files_that_a_second_penguin_committed_leave_the_queue(world: TableHarness) -> None:
     for number in range(6):
         world.put(f"{number}.parquet", {"id": [number]})
     one = world.penguin(max_files_per_commit=2)
@@ -409,7 +413,7 @@ def test_files_that_a_second_penguin_committed_leave_the_queue(world: World) -> 
     assert sorted(logged) == [f"{number}.parquet" for number in range(6)]
 
 
-def test_what_others_add_right_after_the_table_was_made_is_known(world: World) -> None:
+def test_what_others_add_right_after_the_table_was_made_is_known(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     penguin = world.penguin()
     assert penguin.cycle(threading.Event())
@@ -424,7 +428,7 @@ def test_what_others_add_right_after_the_table_was_made_is_known(world: World) -
     assert sorted(world.delta_paths()) == ["a.parquet", "b.parquet"]
 
 
-def test_a_name_that_is_no_text_is_on_record_and_blocks_nothing(world: World) -> None:
+def test_a_name_that_is_no_text_is_on_record_and_blocks_nothing(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     world.put("b\udcff.parquet", {"id": [2]})
     world.put("c.parquet", {"id": [3]})
@@ -457,7 +461,7 @@ class Dying:
         self.step()
 
 
-def two_rounds(world: World, at: int) -> bool:
+def two_rounds(world: TableHarness, at: int) -> bool:
     """Two rounds of arriving files with a death at step ``at``; whether it came to that.
 
     Steps are before and after each write of ours and each Delta commit, in order.
@@ -492,7 +496,7 @@ def two_rounds(world: World, at: int) -> bool:
 def test_death_at_every_step_loses_and_doubles_nothing(tmp_path: Path, pool: Executor) -> None:
     at, died = 0, True
     while died:
-        world = World(str(tmp_path / str(at)), pool)
+        world = TableHarness(str(tmp_path / str(at)), pool)
         died = two_rounds(world, at)
         assert world.run(**BY_DATE) == 0
         assert sorted(row["id"] for row in world.rows()) == [-2, -1, 1, 2]
@@ -502,7 +506,7 @@ def test_death_at_every_step_loses_and_doubles_nothing(tmp_path: Path, pool: Exe
     assert at > 20
 
 
-def lose_commit_info(world: World) -> None:
+def lose_commit_info(world: TableHarness) -> None:
     """Another writer commits, a checkpoint is made, and the commits before it are cleaned up."""
     world.delta().alter.set_table_properties({"delta.checkpointInterval": "50"})
     delta = world.delta()
@@ -511,13 +515,13 @@ def lose_commit_info(world: World) -> None:
         world.storage.delete(f"_delta_log/{version:020d}.json")
 
 
-def lose_state(world: World) -> None:
+def lose_state(world: TableHarness) -> None:
     """Forget everything but the table itself."""
     world.storage.delete("_penguin/events_checkpoint.json")
     lose_commit_info(world)
 
 
-def test_removed_files_are_never_added_again(any_world: World) -> None:
+def test_removed_files_are_never_added_again(any_world: TableHarness) -> None:
     world = any_world
     world.now = time.time()  # what a rebuilt memory finds has to be young
     for number in range(6):
@@ -541,7 +545,7 @@ def test_removed_files_are_never_added_again(any_world: World) -> None:
     assert [row["id"] for row in world.rows()] == [0, 1, 2, 3, 5, 9]
 
 
-def test_all_three_recoveries_give_the_same_next_plan(world: World) -> None:
+def test_all_three_recoveries_give_the_same_next_plan(world: TableHarness) -> None:
     world.now = time.time()
     for number in range(4):
         world.put(f"date=2024-01-0{number % 2 + 1}/{number}.parquet", {"id": [number]})
@@ -563,7 +567,7 @@ def test_all_three_recoveries_give_the_same_next_plan(world: World) -> None:
     assert next_plan() == expected
 
 
-def test_names_done_within_the_grace_period_are_not_stored_twice(world: World) -> None:
+def test_names_done_within_the_grace_period_are_not_stored_twice(world: TableHarness) -> None:
     """The log has them; in each commitInfo again they would be megabytes."""
     world.now = time.time()
     penguin = world.penguin(**BY_DATE)
@@ -598,7 +602,7 @@ def test_names_done_within_the_grace_period_are_not_stored_twice(world: World) -
 
 
 def test_a_damaged_mirror_is_an_error_only_without_commit_info(
-    world: World,
+    world: TableHarness,
 ) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
@@ -610,7 +614,7 @@ def test_a_damaged_mirror_is_an_error_only_without_commit_info(
         world.run()
 
 
-def test_an_unreadable_log_stops_the_table(world: World) -> None:
+def test_an_unreadable_log_stops_the_table(world: TableHarness) -> None:
     world.tampered = True
     world.put("a.parquet", {"id": [1]})
     world.run()
@@ -622,7 +626,7 @@ def test_an_unreadable_log_stops_the_table(world: World) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_log_cleaned_up_past_what_was_seen_is_read_anew(world: World) -> None:
+def test_a_log_cleaned_up_past_what_was_seen_is_read_anew(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     penguin = world.penguin()
     world.run(penguin)
@@ -636,7 +640,7 @@ def test_a_log_cleaned_up_past_what_was_seen_is_read_anew(world: World) -> None:
     assert sorted(row["id"] for row in world.rows()) == [1, 2, 10, 11, 12]
 
 
-def test_a_hole_in_the_log_stops_the_table(world: World) -> None:
+def test_a_hole_in_the_log_stops_the_table(world: TableHarness) -> None:
     world.tampered = True
     for name in "abc":
         world.put(f"{name}.parquet", {"id": [1]})
@@ -647,7 +651,7 @@ def test_a_hole_in_the_log_stops_the_table(world: World) -> None:
         list(LogReader(storage, world.pool).known_paths(2))
 
 
-def test_a_log_that_disappears_while_running_stops_the_table(world: World) -> None:
+def test_a_log_that_disappears_while_running_stops_the_table(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     penguin = world.penguin()
     world.run(penguin)
@@ -659,7 +663,7 @@ def test_a_log_that_disappears_while_running_stops_the_table(world: World) -> No
         world.run(penguin)
 
 
-def test_new_columns_of_every_type(world: World) -> None:
+def test_new_columns_of_every_type(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
     moment = dt.datetime(2024, 1, 1)  # noqa: DTZ001 - timestamp_ntz has no zone
@@ -691,7 +695,9 @@ def test_new_columns_of_every_type(world: World) -> None:
 
 
 @pytest.mark.promise("G-126")
-def test_a_poll_reads_each_footer_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_poll_reads_each_footer_once(
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     big = pa.table({f"a_long_column_name_{n}": [n] for n in range(1500)})
     world.put("a.parquet", {"id": [1], "pad": ["x" * 200_000]}, compression="none")
     world.put("b.parquet", big)
@@ -710,7 +716,7 @@ def test_a_poll_reads_each_footer_once(world: World, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.promise("G-186")
-def test_mirror_and_commit_info_hold_no_secrets(s3_world: World) -> None:
+def test_mirror_and_commit_info_hold_no_secrets(s3_world: TableHarness) -> None:
     s3_world.put("a.parquet", {"id": [1]})
     s3_world.run()
     assert "test-secret" not in json.dumps([s3_world.mirror(), s3_world.actions(0)])
@@ -718,7 +724,7 @@ def test_mirror_and_commit_info_hold_no_secrets(s3_world: World) -> None:
 
 
 def test_a_file_committed_by_another_penguin_is_not_refused(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ids of all commits are read as they are then, and the log as it was before."""
     world.put("a.parquet", {"id": [1]}, output_id="p/s/1/1/0")

@@ -14,8 +14,8 @@ from blizzard_core.errors import CommitError, StateError
 from penguin_py.delta.table import DeltaLog
 from tests.support.azurite_server import AzuriteServer
 from tests.support.fault_proxy import FaultProxy, fault_proxy
-from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server
+from tests.support.table_harness import TableHarness
 
 QUIET = {"grace_period": 0, "reconcile_interval": 0, "max_tracked_partitions": 2}
 
@@ -27,10 +27,10 @@ def proxy(s3: S3Server) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def wire(s3: S3Server, proxy: FaultProxy, pool: Executor) -> World:
+def wire(s3: S3Server, proxy: FaultProxy, pool: Executor) -> TableHarness:
     """A table that is reached, by our storage and by delta-rs, through the proxy."""
     options = {**s3.options, "AWS_ENDPOINT_URL": proxy.endpoint}
-    return World(f"s3://{s3.new_bucket()}/lake/events", pool, options)
+    return TableHarness(f"s3://{s3.new_bucket()}/lake/events", pool, options)
 
 
 def of_kind(proxy: FaultProxy, pattern: str) -> list[str]:
@@ -38,7 +38,7 @@ def of_kind(proxy: FaultProxy, pattern: str) -> list[str]:
 
 
 def test_an_idle_poll_is_two_requests_and_none_of_them_delta_rss(
-    wire: World, proxy: FaultProxy
+    wire: TableHarness, proxy: FaultProxy
 ) -> None:
     for day in (1, 2):
         wire.put(f"date=2024-01-0{day}/a.parquet", {"id": [day]})
@@ -54,7 +54,7 @@ def test_an_idle_poll_is_two_requests_and_none_of_them_delta_rss(
 
 
 def test_an_idle_poll_asks_for_one_manifest_of_each_source_more(
-    wire: World, proxy: FaultProxy
+    wire: TableHarness, proxy: FaultProxy
 ) -> None:
     wire.put("date=2024-01-01/a.parquet", {"id": [1]})
     table = replace(wire.table(**QUIET), source_ids=("p_one", "p_two"))
@@ -67,7 +67,7 @@ def test_an_idle_poll_asks_for_one_manifest_of_each_source_more(
     assert len(of_kind(proxy, r"_blizzard/groups/p_(one|two)/0{19}1\.json")) == 2
 
 
-def test_each_footer_costs_one_request(wire: World, proxy: FaultProxy) -> None:
+def test_each_footer_costs_one_request(wire: TableHarness, proxy: FaultProxy) -> None:
     wire.put("date=2024-01-01/0.parquet", {"id": [0]})
     penguin = wire.penguin(**QUIET)
     others = []
@@ -82,7 +82,7 @@ def test_each_footer_costs_one_request(wire: World, proxy: FaultProxy) -> None:
     assert others[0] == others[1] <= 14, others
 
 
-def test_a_lost_commit_answer_over_http_is_harmless(wire: World, proxy: FaultProxy) -> None:
+def test_a_lost_commit_answer_over_http_is_harmless(wire: TableHarness, proxy: FaultProxy) -> None:
     wire.put("a.parquet", {"id": [1]})
     penguin = wire.penguin()
     wire.run(penguin)
@@ -100,7 +100,7 @@ def test_a_lost_commit_answer_over_http_is_harmless(wire: World, proxy: FaultPro
 
 
 def test_a_table_created_concurrently_gets_its_files_once(
-    wire: World, proxy: FaultProxy, s3: S3Server
+    wire: TableHarness, proxy: FaultProxy, s3: S3Server
 ) -> None:
     wire.put("a.parquet", {"id": [1]})
     rival = replace(wire, options=s3.options).penguin()
@@ -125,7 +125,7 @@ def test_a_table_created_concurrently_gets_its_files_once(
 def test_azure_serves_a_table_from_commit_to_recovery(
     azurite: AzuriteServer, pool: Executor
 ) -> None:
-    world = World(f"az://{azurite.new_container()}/lake/events", pool, azurite.options)
+    world = TableHarness(f"az://{azurite.new_container()}/lake/events", pool, azurite.options)
     world.put("date=2024-01-01/a.parquet", {"id": [1]}, output_id="one")
     world.put("date=2024-01-01/b.parquet", b"junk that is long enough")
     assert world.run() == 1
@@ -148,7 +148,7 @@ def test_azure_takes_commit_after_commit(
     azurite: AzuriteServer, pool: Executor, monkeypatch: pytest.MonkeyPatch, interval: int | None
 ) -> None:
     monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", azurite.address)
-    world = World(f"az://{azurite.new_container()}/lake/events", pool, azurite.options)
+    world = TableHarness(f"az://{azurite.new_container()}/lake/events", pool, azurite.options)
     settings = {} if interval is None else {"delta_checkpoint_interval": interval}
     penguin = world.penguin(**settings)
     for number in range(12):
@@ -166,7 +166,7 @@ def test_azure_says_what_to_do_where_startfrom_is_ignored(
 ) -> None:
     """Azurite before 3.37, at an address that delta-rs was not told."""
     monkeypatch.delenv("AZURITE_BLOB_STORAGE_URL", raising=False)
-    world = World(f"az://{azurite.new_container()}/lake/events", pool, azurite.options)
+    world = TableHarness(f"az://{azurite.new_container()}/lake/events", pool, azurite.options)
     penguin = world.penguin()
     for number in range(2):
         world.put(f"{number}.parquet", {"id": [number]})

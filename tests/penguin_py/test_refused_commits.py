@@ -15,12 +15,12 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.model import CommitPlan
 from penguin_py.pipeline import TablePipeline
 from tests.support.faulty_log import Around
-from tests.support.penguin_world import World
+from tests.support.table_harness import TableHarness
 
 
 @pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    found = World(str(tmp_path / "table"), pool)
+def world(tmp_path: Path, pool: Executor) -> TableHarness:
+    found = TableHarness(str(tmp_path / "table"), pool)
     found.put("0000.parquet", {"id": [0]})
     found.run()
     return found
@@ -34,7 +34,7 @@ Panic.__name__ = "PanicException"
 
 
 def failing(
-    world: World, error: Callable[[], BaseException], spoils: Callable[[CommitPlan], bool]
+    world: TableHarness, error: Callable[[], BaseException], spoils: Callable[[CommitPlan], bool]
 ) -> tuple[TablePipeline, list[int]]:
     """A Penguin whose commits fail where ``spoils``; and how many files each try had."""
     table, storage = world.table(), world.storage
@@ -57,7 +57,7 @@ def named(*paths: str) -> Callable[[CommitPlan], bool]:
 
 @pytest.mark.parametrize("error", [lambda: DeltaError("no such thing"), lambda: Panic("gave up")])
 def test_the_file_that_spoils_a_commit_is_isolated(
-    world: World, error: Callable[[], BaseException]
+    world: TableHarness, error: Callable[[], BaseException]
 ) -> None:
     paths = [f"{number:04d}.parquet" for number in range(1, 101)]
     for number, path in enumerate(paths, 1):
@@ -77,7 +77,7 @@ def test_the_file_that_spoils_a_commit_is_isolated(
     assert not tries
 
 
-def test_a_spoiling_file_is_not_tried_again_by_the_next_batch(world: World) -> None:
+def test_a_spoiling_file_is_not_tried_again_by_the_next_batch(world: TableHarness) -> None:
     for number in range(1, 41):
         world.put(f"{number:04d}.parquet", {"id": [number]})
     penguin, tries = failing(world, lambda: DeltaError("no"), named("0001.parquet"))
@@ -87,7 +87,7 @@ def test_a_spoiling_file_is_not_tried_again_by_the_next_batch(world: World) -> N
     assert tries == [40, 20, 10, 5, 2, 1, 1, 0, 2, 4, 8, 16, 9]
 
 
-def test_a_table_without_commits_stops_the_daemon(world: World) -> None:
+def test_a_table_without_commits_stops_the_daemon(world: TableHarness) -> None:
     for number in range(1, 4):
         world.put(f"{number:04d}.parquet", {"id": [number]})
     penguin, tries = failing(world, lambda: DeltaError("never"), lambda _plan: True)
@@ -107,7 +107,7 @@ def test_a_table_without_commits_stops_the_daemon(world: World) -> None:
         DeltaError("Kernel error: Error interacting with object store: Generic S3 error"),
     ],
 )
-def test_store_errors_and_conflicts_blame_no_file(world: World, error: Exception) -> None:
+def test_store_errors_and_conflicts_blame_no_file(world: TableHarness, error: Exception) -> None:
     for number in range(1, 4):
         world.put(f"{number:04d}.parquet", {"id": [number]})
     down = [True]
@@ -124,7 +124,7 @@ def test_store_errors_and_conflicts_blame_no_file(world: World, error: Exception
 
 
 def test_a_path_with_a_repeated_column_starts_no_table(tmp_path: Path, pool: Executor) -> None:
-    world = World(str(tmp_path / "new"), pool)
+    world = TableHarness(str(tmp_path / "new"), pool)
     world.put("a=1/A=2/x.parquet", {"id": [1]})
     world.put("b=1/x.parquet", {"id": [2]})
     world.run()
@@ -133,7 +133,7 @@ def test_a_path_with_a_repeated_column_starts_no_table(tmp_path: Path, pool: Exe
 
 
 def test_a_file_that_spoils_the_first_commit_is_quarantined(tmp_path: Path, pool: Executor) -> None:
-    world = World(str(tmp_path / "new"), pool)
+    world = TableHarness(str(tmp_path / "new"), pool)
     for number in range(4):
         world.put(f"{number}.parquet", {"id": [number]})
     penguin, _ = failing(world, lambda: DeltaError("no"), named("1.parquet"))

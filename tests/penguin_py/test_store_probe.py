@@ -20,8 +20,8 @@ from penguin_py.app import probe_path, probe_store
 from penguin_py.intake.reconcile import BEYOND
 from penguin_py.pipeline import TablePipeline
 from tests.support.fault_proxy import FaultProxy, fault_proxy
-from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server
+from tests.support.table_harness import TableHarness
 
 DAY = 86_400.0
 CONDITIONS = frozenset({"if-match", "if-none-match"})
@@ -34,12 +34,12 @@ def proxy(s3: S3Server) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-def wire(s3: S3Server, proxy: FaultProxy, pool: Executor) -> World:
+def wire(s3: S3Server, proxy: FaultProxy, pool: Executor) -> TableHarness:
     options = {**s3.options, "AWS_ENDPOINT_URL": proxy.endpoint}
-    return World(f"s3://{s3.new_bucket()}/lake/events", pool, options)
+    return TableHarness(f"s3://{s3.new_bucket()}/lake/events", pool, options)
 
 
-def started(world: World, **settings: Any) -> TablePipeline:
+def started(world: TableHarness, **settings: Any) -> TablePipeline:
     """As the product puts it together."""
     return app.table_pipeline(world.table(**settings), world.pool)
 
@@ -48,7 +48,9 @@ def started(world: World, **settings: Any) -> TablePipeline:
 
 
 @pytest.mark.promise("G-028")
-def test_a_store_that_ignores_conditions_is_refused_at_once(wire: World, proxy: FaultProxy) -> None:
+def test_a_store_that_ignores_conditions_is_refused_at_once(
+    wire: TableHarness, proxy: FaultProxy
+) -> None:
     proxy.dropped = CONDITIONS
     wire.put("a.parquet", {"id": [1]})
     for _ in range(2):  # the object that is left of the first time proves nothing
@@ -64,7 +66,7 @@ def test_a_store_that_ignores_conditions_is_refused_at_once(wire: World, proxy: 
 
 
 @pytest.mark.promise("G-028")
-def test_no_take_over_where_conditions_are_ignored(wire: World, proxy: FaultProxy) -> None:
+def test_no_take_over_where_conditions_are_ignored(wire: TableHarness, proxy: FaultProxy) -> None:
     path = "_blizzard/x_checkpoint.json"
     for dropped in ("If-None-Match", "If-Match"):  # the second finds a file, and replaces it
         proxy.dropped = frozenset({dropped.lower()})
@@ -73,7 +75,7 @@ def test_no_take_over_where_conditions_are_ignored(wire: World, proxy: FaultProx
             file.take(lambda document, _where: document, lambda: {"a": 0})
 
 
-def test_a_store_is_put_to_the_test_once(wire: World, proxy: FaultProxy) -> None:
+def test_a_store_is_put_to_the_test_once(wire: TableHarness, proxy: FaultProxy) -> None:
     storage = wire.storage
     proxy.seen.clear()
     version = storage.put_if("state", b"1", None)
@@ -88,7 +90,9 @@ def test_a_store_is_put_to_the_test_once(wire: World, proxy: FaultProxy) -> None
     assert other.put_if("state", b"2", version) == version
 
 
-def test_a_start_asks_three_times_whoever_asked_before(wire: World, proxy: FaultProxy) -> None:
+def test_a_start_asks_three_times_whoever_asked_before(
+    wire: TableHarness, proxy: FaultProxy
+) -> None:
     for requests in (4, 3, 3):  # the first write is followed by both conditions that fail
         proxy.seen.clear()
         probe_store(wire.storage, "events", StoreClock(time.time, time.monotonic))
@@ -108,7 +112,9 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.promise("G-029")
-def test_a_clock_that_is_ahead_makes_no_file_of_others_old(wire: World, wrong: list[float]) -> None:
+def test_a_clock_that_is_ahead_makes_no_file_of_others_old(
+    wire: TableHarness, wrong: list[float]
+) -> None:
     wire.put("ours.parquet", {"id": [1]}, output_id="one")
     wire.put("theirs.parquet", {"id": [2]})
     wrong[0] = 30 * DAY
@@ -118,7 +124,7 @@ def test_a_clock_that_is_ahead_makes_no_file_of_others_old(wire: World, wrong: l
 
 @pytest.mark.promise("G-029")
 def test_a_clock_that_is_behind_makes_no_file_young(
-    wire: World, proxy: FaultProxy, wrong: list[float]
+    wire: TableHarness, proxy: FaultProxy, wrong: list[float]
 ) -> None:
     """One that the log may have had and forgotten."""
     wire.put("z.parquet", {"id": [1]})
@@ -133,7 +139,7 @@ def test_a_clock_that_is_behind_makes_no_file_young(
 
 @pytest.mark.promise("G-030")
 def test_a_sweep_uses_the_stores_corrected_clock(
-    wire: World, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+    wire: TableHarness, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed = 0.0
     monkeypatch.setattr(app, "elapsed", lambda: time.monotonic() + passed)

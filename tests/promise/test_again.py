@@ -6,12 +6,12 @@ from blizzard_core.storage.clock import StoreClock, elapsed
 from blizzard_core.watermark.scan import FLAT_KEYS
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.ingest.publish import OutputIdGenerator
-from tests.support.blizzard_world import World
-from tests.support.letter_world import LetterWorld
+from tests.support.letter_harness import FailedFilesHarness
+from tests.support.pipeline_harness import PipelineHarness
 
 
 def test_reset_source_ingests_replayed_files_again() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.mend()
     world.replay()
     before = world.rows()
@@ -28,7 +28,7 @@ def test_reset_source_ingests_replayed_files_again() -> None:
 
 
 def test_keys_without_files_set_no_depth() -> None:
-    world = World()
+    world = PipelineHarness()
     world.source.page_keys = 1000
     for number in range(FLAT_KEYS + 100):
         world.put(f"manifest-{number:05}.csv", "no file of the source")
@@ -41,7 +41,7 @@ def test_keys_without_files_set_no_depth() -> None:
 
 
 def test_late_verdicts_do_not_count_as_failures_of_the_pipeline() -> None:
-    world = World(late_sweep_interval="1000s", grace_period="1s")
+    world = PipelineHarness(late_sweep_interval="1000s", grace_period="1s")
     world.errors = {"max_failures": 3}
     world.put("d=1/5.ndjson", "r")
     pipeline = world.drain()

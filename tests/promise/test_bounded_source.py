@@ -31,12 +31,12 @@ from blizzard_py.state.checkpoint_file import load_state
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import tables_of
-from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying
-from tests.support.penguin_world import footer_pool
-from tests.support.promise_world import poll, polls, sweeps
-from tests.support.request_world import ingest_files, preview_files, submit
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import poll, polls, sweeps
+from tests.support.request_harness import ingest_files, preview_files, submit
+from tests.support.table_harness import footer_pool
 
 # Days of June 2025; the live source begins with the 14th, two days before its start.
 OLD, NEW = ("08", "09", "10", "13"), ("14", "15")
@@ -44,10 +44,10 @@ LOOKBACK = {"prefix_template": "date=%Y-%m-%d", "lookback": 1}
 PAST = {"to": "date=2025-06-13"}
 
 
-class NeighbourSource(World):
+class NeighbourSource(PipelineHarness):
     """Another source over the files of a world, into the same table."""
 
-    def __init__(self, world: World, name: str = "history", **source: Any) -> None:
+    def __init__(self, world: PipelineHarness, name: str = "history", **source: Any) -> None:
         super().__init__(id=f"events_{name}", grace_period="1s", **source)
         self.source, self.sink, self.dlq = world.source, world.sink, world.dlq
         self.engine, self.name, self.of = world.engine, name, world
@@ -61,9 +61,9 @@ class NeighbourSource(World):
         return f"_blizzard/events_{self.name}_checkpoint.json"
 
 
-def june(**live: Any) -> World:
+def june(**live: Any) -> PipelineHarness:
     """Return a live source with files of the days before and after its start."""
-    world = World(**{"partition_filter": LOOKBACK, "grace_period": "1s", **live})
+    world = PipelineHarness(**{"partition_filter": LOOKBACK, "grace_period": "1s", **live})
     for day in (*OLD, *NEW):
         world.put(f"date=2025-06-{day}/1.json", day)
     return world

@@ -31,16 +31,16 @@ from blizzard_py.state.processed_set import segments_to_json
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.source_state import Batch, SourceState
 from blizzard_py.state.transitions import begin_batch, ended, prepare_batch
-from tests.support.blizzard_world import World
 from tests.support.memory_store import MemoryStorage
-from tests.support.promise_world import at, one_cycle, poll
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import at, one_cycle, poll
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 
 
 def test_a_checkpoint_stays_small_without_sweeps() -> None:
     # Hundreds of hourly partitions go by, and no late sweep ever cleans up behind them.
-    world = World(late_sweep_interval=0, max_tracked_partitions=2, grace_period="10s")
+    world = PipelineHarness(late_sweep_interval=0, max_tracked_partitions=2, grace_period="10s")
     pipeline = None
     sizes = []
     begin = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
@@ -61,7 +61,7 @@ def test_a_checkpoint_stays_small_without_sweeps() -> None:
 class Counted:
     """Counter of the LIST requests that a source answers."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: PipelineHarness) -> None:
         self.requests = 0
         self._real = world.source.list_range
         world.source.list_range = self
@@ -80,7 +80,9 @@ def hour(number: int) -> str:
 @pytest.mark.parametrize("restarts", [True, False])
 def test_cold_start_of_3000_partitions_costs_64_lists_a_poll(*, restarts: bool) -> None:
     # History in 3,000 partitions; polls follow within and beyond the grace period.
-    world = World(checkpoint=CheckpointSettings(interval_files=500), late_sweep_interval=0)
+    world = PipelineHarness(
+        checkpoint=CheckpointSettings(interval_files=500), late_sweep_interval=0
+    )
     world.source.page_keys = 1000
     for number in range(3000):
         at(world, f"{hour(number)}/{number % 7}-3f2a9c51.ndjson", "r", 1e6)
@@ -238,7 +240,7 @@ def test_discovery_memory_is_bounded_by_the_scan(count: int) -> None:
 def test_a_set_of_names_keeps_16_bytes_of_each_between_polls() -> None:
     # 50,000 names done, and a poll that finds nothing new.
     count = 50_000
-    world = World(use_watermark=False)
+    world = PipelineHarness(use_watermark=False)
     listing = Listing(0)
     world.source = listing
     pipeline = world.pipeline()
@@ -266,7 +268,7 @@ def _loaded(sink: MemoryStorage, segments: Any) -> ProcessedTracker:
 
 
 def test_unreadable_source_is_not_tried_file_by_file() -> None:
-    world = World(checkpoint=CheckpointSettings(interval_files=2))
+    world = PipelineHarness(checkpoint=CheckpointSettings(interval_files=2))
     for number in range(40):
         world.put(f"d=1/{number:02}.ndjson", f"r{number}")
         world.engine.flaky[f"d=1/{number:02}.ndjson"] = 1
@@ -284,7 +286,7 @@ def test_a_set_tracked_source_takes_so_many_files_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("blizzard_py.sources.files.discovery.SCAN_FILES", 10)
-    world = World(use_watermark=False, checkpoint=CheckpointSettings(interval_files=5))
+    world = PipelineHarness(use_watermark=False, checkpoint=CheckpointSettings(interval_files=5))
     for number in range(40):
         world.put(f"{number:02}.ndjson", f"r{number}")
     pipeline = world.pipeline()
@@ -297,7 +299,7 @@ def test_a_set_tracked_source_takes_so_many_files_at_a_time(
 def test_source_without_directories_is_flat_with_enough_files() -> None:
     # No scan ever finds a thousand at once, and each poll would list all there are.
     checkpoint = CheckpointSettings(interval_files=5000)
-    world = World(grace_period="1m", checkpoint=checkpoint)
+    world = PipelineHarness(grace_period="1m", checkpoint=checkpoint)
     world.source.page_keys = world.sink.page_keys = 1000
     pipeline = None
     for hour in range(4):

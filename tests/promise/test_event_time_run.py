@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.engines.spark.gateway import quick_start_settings
 from penguin_py.__main__ import main as penguin
-from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness, Oracle, row, windows_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,7 +50,7 @@ def daemon(program: str, *arguments: str, kill_at: str = "") -> subprocess.Compl
     )
 
 
-def written(world: EventWorld) -> tuple[Path, dict[str, Any]]:
+def written(world: EventTimeHarness) -> tuple[Path, dict[str, Any]]:
     """Write the configuration to a file; return its path and content."""
     config = world.root / "config.yaml"
     document = {
@@ -67,7 +67,7 @@ def written(world: EventWorld) -> tuple[Path, dict[str, Any]]:
 @pytest.mark.timeout(900)  # a loaded machine takes ten times as long
 def test_a_killed_process_and_a_killed_jvm_change_nothing(tmp_path: Path) -> None:
     """Follow the start of docs/reference/event-time.md; the JVM dies in a micro-batch."""
-    world = EventWorld(tmp_path, Refused())  # type: ignore[arg-type]  # only for its files
+    world = EventTimeHarness(tmp_path, Refused())  # type: ignore[arg-type]  # only for its files
     config, _ = written(world)
     oracle = Oracle(TUMBLING)
     for rows in STEPS[:3]:

@@ -12,8 +12,8 @@ import pytest
 from blizzard_core.daemon import Loop, run
 from blizzard_core.errors import Conflict, FencedError, StateError, Unavailable
 from blizzard_py.job import FinishedFile, IngestJob, IngestResult
-from tests.support.blizzard_world import LineEngine, World
-from tests.support.promise_world import (
+from tests.support.pipeline_harness import LineEngine, PipelineHarness
+from tests.support.promise_scenarios import (
     COMMIT_POINT,
     killed,
     letter_paths,
@@ -27,9 +27,9 @@ from tests.support.promise_world import (
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 
 
-def left_publishing() -> World:
+def left_publishing() -> PipelineHarness:
     """Return a source whose batch is committed; the process died before it published."""
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "r1")
     world.put("d=1/2.ndjson", "r2", "?bad")
 
@@ -40,9 +40,9 @@ def left_publishing() -> World:
     return world
 
 
-def late_found(late_files: str) -> World:
+def late_found(late_files: str) -> PipelineHarness:
     """Return a source with a due sweep, a late and a new file; both fail once."""
-    world = World(
+    world = PipelineHarness(
         late_sweep_interval="1000s",
         max_tracked_partitions=1,
         grace_period="1s",
@@ -62,11 +62,11 @@ def late_found(late_files: str) -> World:
     return world
 
 
-def late_ingested() -> World:
+def late_ingested() -> PipelineHarness:
     return late_found("ingest")
 
 
-def verdict_left_publishing() -> World:
+def verdict_left_publishing() -> PipelineHarness:
     """Return a source with a committed late outcome whose letter was not written."""
     world = late_found("quarantine")
 
@@ -110,7 +110,7 @@ def test_paused_start_changes_nothing_of_its_successor(scene: Any) -> None:
 def test_late_commit_point_is_refused(lands: int) -> None:
     # The save times out on the client and is applied by the store at any later change, while
     # the same process recovers already.
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "r1")
     world.put("d=1/2.ndjson", "r2")
     put_if = world.sink.put_if
@@ -160,7 +160,7 @@ def test_missing_outputs_are_an_error() -> None:
 class Verdict(LineEngine):
     """Condemns what an old schema does not take, or takes it."""
 
-    def __init__(self, world: World, *, takes: bool) -> None:
+    def __init__(self, world: PipelineHarness, *, takes: bool) -> None:
         super().__init__(world.source, world.sink)
         self.takes = takes
 
@@ -174,9 +174,9 @@ class Verdict(LineEngine):
         return self.source.read(path).decode().splitlines()
 
 
-def rolled_over(row: str, *, old_takes: bool, new_takes: bool) -> World:
+def rolled_over(row: str, *, old_takes: bool, new_takes: bool) -> PipelineHarness:
     """Play a rolling update with another schema: the old daemon's job ends after the new one's."""
-    world = World()
+    world = PipelineHarness()
     world.put("date=2024-01-01/1.json", row, *["y"] * 20)
     world.now += 60
     old_engine, new_engine = Verdict(world, takes=old_takes), Verdict(world, takes=new_takes)
@@ -196,7 +196,7 @@ def rolled_over(row: str, *, old_takes: bool, new_takes: bool) -> World:
     return world
 
 
-def of_interest(world: World) -> list[str]:
+def of_interest(world: PipelineHarness) -> list[str]:
     return [row for row in world.rows() if row != "y"]
 
 
@@ -219,15 +219,15 @@ def test_replaced_daemon_keeps_letters_of_its_successor() -> None:
     # The same both ways for single records of a file that is ingested otherwise.
     taken = rolled_over("?x", old_takes=False, new_takes=True)
     assert of_interest(taken) == ["x"]
-    assert World.records(taken) == []
+    assert PipelineHarness.records(taken) == []
     kept = rolled_over("?x", old_takes=True, new_takes=False)
     assert of_interest(kept) == []
-    assert World.records(kept) == [[("date=2024-01-01/1.json", "?x")]]
+    assert PipelineHarness.records(kept) == [[("date=2024-01-01/1.json", "?x")]]
 
 
 def test_daemon_ends_with_3_when_its_source_is_taken_over() -> None:
     # One of two sources is fenced: the process must end, or nothing restarts the source.
-    world, other = World(), World()
+    world, other = PipelineHarness(), PipelineHarness()
     world.put("d=1/1.ndjson", "r1")
     workers = [world.pipeline(), other.pipeline()]
     workers[0].cycle(threading.Event())
@@ -244,7 +244,7 @@ def test_daemon_ends_with_3_when_its_source_is_taken_over() -> None:
 
 def test_stale_daemon_names_takeover_by_a_newer_release() -> None:
     # The file that it finds is of a format that it does not know; the remedy is to stop.
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "r1")
     pipeline = poll(world)
     world.put("d=1/2.ndjson", "r2")
@@ -261,7 +261,7 @@ def test_stale_daemon_names_takeover_by_a_newer_release() -> None:
 
 def test_keys_of_a_newer_release_are_preserved() -> None:
     # A rollback: the older release would save the checkpoint without what it does not know.
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "r1")
     poll(world)
     document = {**world.checkpoint(), "leases": {"d=1": 7}}

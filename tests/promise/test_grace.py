@@ -12,8 +12,8 @@ import pytest
 
 from blizzard_core.settings.sources import PartitionFilter
 from blizzard_py.job import IngestJob, IngestResult
-from tests.support.blizzard_world import World
-from tests.support.promise_world import (
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import (
     DAY,
     at,
     disk,
@@ -26,9 +26,9 @@ from tests.support.promise_world import (
 )
 
 
-def started() -> World:
+def started() -> PipelineHarness:
     """Two files of a partition are done, then a third one comes."""
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/100.ndjson", "r100")
     world.put("d=1/105.ndjson", "r105")
     poll(world)
@@ -74,7 +74,7 @@ def test_file_is_ingested_after_a_long_job(secs: int) -> None:
 
 def test_file_is_ingested_during_backlog_of_another_partition() -> None:
     # A cold start whose batches take longer than the grace period altogether.
-    world = World()
+    world = PipelineHarness()
     world.put("region=eu/100.ndjson", "eu100")
     world.put("region=eu/105.ndjson", "eu105")
     for number in range(12):
@@ -98,7 +98,7 @@ def test_file_is_ingested_during_backlog_of_another_partition() -> None:
 
 def test_long_sweep_ends_no_grace_period() -> None:
     # A late sweep lists for longer than the grace period; a straggler comes meanwhile.
-    world = World(late_sweep_interval="1000s")
+    world = PipelineHarness(late_sweep_interval="1000s")
     for number in range(10):
         world.put(f"d=1/{number + 100}.ndjson", f"r{number}")
     pipeline = poll(world)
@@ -129,7 +129,7 @@ def test_long_sweep_ends_no_grace_period() -> None:
 @pytest.mark.parametrize("dies", [False, True])
 def test_young_file_is_ingested_after_any_death(grace: int, *, dies: bool) -> None:
     # The first of three names is still being written; recovery knows nothing of it.
-    world = World(min_age="1m", grace_period=f"{grace}s")
+    world = PipelineHarness(min_age="1m", grace_period=f"{grace}s")
     age = 100 + (90_000 if grace else 0)
     at(world, "d=1/2.ndjson", "r2", age)
     at(world, "d=1/3.ndjson", "r3", age)
@@ -145,9 +145,9 @@ def test_young_file_is_ingested_after_any_death(grace: int, *, dies: bool) -> No
 HOURLY = PartitionFilter(prefix_template="date=%Y-%m-%d/hour=%H", lookback=1)
 
 
-def hourly(**source: object) -> World:
+def hourly(**source: object) -> PipelineHarness:
     """Ten seconds before the hour turns, with a file in the oldest hour that is looked at."""
-    world = World(partition_filter=HOURLY, **source)
+    world = PipelineHarness(partition_filter=HOURLY, **source)
     world.now = dt.datetime(2024, 1, 28, 11, 59, 50, tzinfo=dt.UTC).timestamp()
     world.put("date=2024-01-28/hour=10/a.ndjson", "a")
     return world
@@ -176,7 +176,7 @@ def test_a_cold_starts_floor_does_not_pass_a_young_file() -> None:
 
 def test_source_with_root_files_first_gets_partitions_later() -> None:
     # A manifest at the root is all that the first poll sees; hours of data follow out of order.
-    world = World()
+    world = PipelineHarness()
     world.put("manifest.json", "m")
     pipeline = poll(world)
     world.now += 400
@@ -196,7 +196,7 @@ def test_source_with_root_files_first_gets_partitions_later() -> None:
 @pytest.mark.parametrize("age", [0.0, 3 * DAY, -3 * DAY])
 def test_copied_file_with_old_time_is_ingested_within_grace(tmp_path: Path, age: float) -> None:
     # `cp -p`, `rsync -t`, `tar x`: names appear out of order, with times of long ago or ahead.
-    world = World()
+    world = PipelineHarness()
     copied = disk(world, tmp_path / "raw")
     copied("d=1/b.ndjson", age)
     pipeline = poll(world)
@@ -213,7 +213,7 @@ def test_copied_file_with_old_time_is_ingested_within_grace(tmp_path: Path, age:
 def test_used_partition_is_scanned_when_its_time_is_ahead(
     change: str,
 ) -> None:
-    world = World(grace_period="1h")
+    world = PipelineHarness(grace_period="1h")
     tomorrow = dt.datetime.fromtimestamp(world.now + DAY, dt.UTC).strftime("date=%Y-%m-%d")
     at(world, "date=2024-01-01/1.json", "today's")
     at(world, f"{tomorrow}/5.json", "5")

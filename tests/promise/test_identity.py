@@ -19,9 +19,9 @@ from blizzard_core.settings.sources import PartitionFilter, SourceSettings
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import ListingPage
 from blizzard_py.app.wiring import source_pipeline
-from tests.support.blizzard_world import World
 from tests.support.memory_store import MemoryStorage
-from tests.support.promise_world import DAY, letter_paths, one_cycle, poll, polls, sweeps
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import DAY, letter_paths, one_cycle, poll, polls, sweeps
 from tests.support.s3_server import S3Server
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
@@ -37,7 +37,7 @@ def test_depth_other_than_the_templates_is_refused() -> None:
 
 def test_hours_below_a_lookback_come_once() -> None:
     # A template of two components, a lookback of two hours, and six hours of files.
-    world = World(partition_filter=PartitionFilter(prefix_template=HOURS, lookback=2))
+    world = PipelineHarness(partition_filter=PartitionFilter(prefix_template=HOURS, lookback=2))
     world.now = dt.datetime(2024, 1, 28, 10, tzinfo=dt.UTC).timestamp()
     pipeline = None
     for hour in range(10, 16):
@@ -50,7 +50,7 @@ def test_hours_below_a_lookback_come_once() -> None:
 
 def test_other_location_under_same_checkpoint_is_refused() -> None:
     # The URI of a source is changed between two starts; its watermarks are of the old place.
-    world = World()
+    world = PipelineHarness()
     world.put("d=2024-01-28/5.ndjson", "old")
     poll(world)
     before = world.sink.read(CHECKPOINT)
@@ -73,7 +73,7 @@ def test_other_location_under_same_checkpoint_is_refused() -> None:
 @pytest.mark.parametrize("names", [("events", "eu_raw"), ("events_eu", "raw")])
 def test_two_sources_whose_names_make_one_state_do_not_share_it(names: tuple[str, str]) -> None:
     # `events/eu_raw` and `events_eu/raw`, in two files of two teams.
-    world = World()
+    world = PipelineHarness()
     live = world.parts()
     first = replace(live, pipeline="events", source_name="eu_raw")
     second = replace(live, pipeline=names[0], source_name=names[1])
@@ -91,7 +91,7 @@ def test_two_sources_whose_names_make_one_state_do_not_share_it(names: tuple[str
 
 def test_tracking_cannot_change_while_a_file_waits() -> None:
     # No watermark is shown yet, but a file is done.
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "r1")
     world.put("d=1/2.ndjson", "r2")
     world.engine.flaky["d=1/1.ndjson"] = 2
@@ -108,7 +108,7 @@ def test_tracking_cannot_change_while_a_file_waits() -> None:
 @pytest.mark.parametrize("tracking", [True, False])
 def test_repeated_key_of_a_listing_comes_once(*, tracking: bool) -> None:
     # Pages of a store overlap by one key.
-    world = World(use_watermark=tracking)
+    world = PipelineHarness(use_watermark=tracking)
     for number in range(1, 8):
         world.put(f"d=1/{number}.ndjson", f"r{number}")
     real = world.source.list_range
@@ -139,7 +139,7 @@ def test_a_key_with_an_empty_component_is_a_file_of_its_own(
         "/d=1/x.json",
         "d=1/a.json",
     ]
-    world = World(partition_depth=depth)
+    world = PipelineHarness(partition_depth=depth)
     pipeline = None
     for key in keys:
         world.put(key, key)
@@ -152,7 +152,7 @@ def test_a_key_with_an_empty_component_is_a_file_of_its_own(
 
 def test_closed_partitions_keep_keys_with_empty_components() -> None:
     # One partition is tracked, and a key with an empty component comes before and after.
-    world = World(partition_depth=1, max_tracked_partitions=1, grace_period="1s")
+    world = PipelineHarness(partition_depth=1, max_tracked_partitions=1, grace_period="1s")
     world.put("/a.json", "slash a")
     pipeline = None
     for number in range(5):
@@ -167,7 +167,7 @@ def test_closed_partitions_keep_keys_with_empty_components() -> None:
 
 def test_version_like_key_is_read_as_itself(s3: S3Server) -> None:
     # S3 clients cut a key at `?versionId=` and would read another object in its place.
-    world = World()
+    world = PipelineHarness()
     source = open_storage(f"s3://{s3.new_bucket()}/raw", s3.options)
     keys = ["d=1/a.ndjson", "d=1/a.ndjson?versionId=1.ndjson", "d=1/b.ndjson?versionId=null.ndjson"]
     for key in keys:
@@ -190,7 +190,7 @@ ROOT_ONLY = {
 
 def test_checkpoint_of_the_original_with_root_files_continues() -> None:
     # The only partition of it is the root.
-    world = World()
+    world = PipelineHarness()
     world.put("aaa.json", "done before")
     world.put("app.json", "done before, too")
     world.put("new.json", "new")
@@ -199,7 +199,7 @@ def test_checkpoint_of_the_original_with_root_files_continues() -> None:
     assert world.rows() == ["new"]
 
 
-def originals(world: World, *days: str) -> None:
+def originals(world: PipelineHarness, *days: str) -> None:
     """Write a checkpoint as the original does: watermarks of some partitions, no floor."""
     document = {
         "schema_version": 1,
@@ -214,7 +214,7 @@ def originals(world: World, *days: str) -> None:
 @pytest.mark.parametrize("state", ["Active", "Idle"])
 def test_checkpoint_of_the_original_keeps_partition_filter(state: str, sweeps_secs: float) -> None:
     # The original looked at the days of its lookback only; old days hold what it did long ago.
-    world = World(
+    world = PipelineHarness(
         partition_filter=PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=2),
         late_sweep_interval=f"{sweeps_secs}s",
     )
@@ -257,7 +257,7 @@ def test_checkpoint_of_the_original_keeps_partition_filter(state: str, sweeps_se
 
 def test_checkpoint_of_the_original_without_filter_continues() -> None:
     # Without a lookback the original looked everywhere above its watermarks.
-    world = World()
+    world = PipelineHarness()
     for day in ("26", "27", "28"):
         world.put(f"date=2024-01-{day}/5.json", f"done {day}")
         world.put(f"date=2024-01-{day}/6.json", f"new {day}")

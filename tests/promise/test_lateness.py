@@ -16,10 +16,10 @@ import pytest
 from blizzard_core.errors import AccessDenied, StorageError
 from blizzard_core.settings.sources import PartitionFilter
 from blizzard_core.storage.protocol import ListingPage, order_key
-from tests.support.blizzard_world import World
 from tests.support.checkpoint_edits import set_to
-from tests.support.letter_world import FIRST, SECOND, LetterWorld
-from tests.support.promise_world import (
+from tests.support.letter_harness import FIRST, SECOND, FailedFilesHarness
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import (
     DAY,
     at,
     killed,
@@ -29,10 +29,10 @@ from tests.support.promise_world import (
     polls,
     sweeps,
 )
-from tests.support.request_world import submit
+from tests.support.request_harness import submit
 
 
-def minutes(world: World) -> None:
+def minutes(world: PipelineHarness) -> None:
     """Run a daemon for eight minutes, a file each, so that it passes the first name."""
     pipeline = poll(world)
     for number in range(8):
@@ -45,7 +45,7 @@ def minutes(world: World) -> None:
 @pytest.mark.parametrize("late_files", ["quarantine", "ingest"])
 def test_late_file_is_reported_or_ingested_whatever_its_time(age: float, late_files: str) -> None:
     # A multipart upload carries the time of its beginning, a replica that of its original.
-    world = World(late_files=late_files)
+    world = PipelineHarness(late_files=late_files)
     at(world, "d=1/100.ndjson", "100")
     minutes(world)
     at(world, "d=1/090.ndjson", "late", age)
@@ -59,7 +59,7 @@ def test_late_file_is_reported_or_ingested_whatever_its_time(age: float, late_fi
 @pytest.mark.parametrize("ahead", [10 * DAY, 3650 * DAY])
 def test_a_file_dated_ahead_of_now_hides_no_late_file(ahead: float) -> None:
     # One object with a time of the future: an NFS client's clock, `touch -d`.
-    world = World(late_files="quarantine")
+    world = PipelineHarness(late_files="quarantine")
     at(world, "d=1/100.ndjson", "100")
     at(world, "d=1/050.ndjson", "050", -ahead)
     minutes(world)
@@ -73,7 +73,7 @@ def test_a_file_dated_ahead_of_now_hides_no_late_file(ahead: float) -> None:
 @pytest.mark.parametrize("behind", [-600.0, 600.0, 86_400.0])
 def test_wrong_machine_clock_hides_no_late_file(behind: float) -> None:
     # Our clock and that of the store differ by minutes or a day.
-    world = World(late_files="quarantine")
+    world = PipelineHarness(late_files="quarantine")
     for store in (world.source, world.sink, world.dlq):
         store.clock = lambda: world.now - behind
     world.put("d=1/100.ndjson", "100")
@@ -88,7 +88,7 @@ def test_wrong_machine_clock_hides_no_late_file(behind: float) -> None:
 def test_file_below_the_start_is_ingested_once_by_backfill(rounds: int) -> None:
     # A file appears below where the live daemon began; sweeps later a backfill takes its range.
     template = PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=2)
-    world = World(partition_filter=template, late_files="ingest")
+    world = PipelineHarness(partition_filter=template, late_files="ingest")
     world.now = dt.datetime(2024, 1, 28, 12, tzinfo=dt.UTC).timestamp()
     world.put("date=2024-01-19/1.json", "history")
     world.put("date=2024-01-28/1.json", "live")
@@ -111,7 +111,7 @@ def test_file_below_the_start_is_ingested_once_by_backfill(rounds: int) -> None:
 def test_a_watermark_set_by_hand_brings_no_queued_file_twice() -> None:
     # A late file waits for another try when `checkpoint set` makes it new again.
     day = "date=2024-01-01"
-    world = World(grace_period="1s", late_files="ingest", late_sweep_interval="1000s")
+    world = PipelineHarness(grace_period="1s", late_files="ingest", late_sweep_interval="1000s")
     world.put(f"{day}/2.json", "2")
     world.put("date=2024-01-02/1.json", "x")
     pipeline = poll(world)
@@ -137,8 +137,10 @@ def test_replay_after_journal_pruning_doubles_nothing(
 ) -> None:
     # Quarantined files are mended where they lie; sweeps pass, the journal is pruned weeks
     # later, and only then their letters are replayed.
-    monkeypatch.setattr(World, "begins", time.time() - 1000)  # ids of batches carry the real time
-    world = LetterWorld(late_files="ingest", late_sweep_interval="1000s")
+    monkeypatch.setattr(
+        PipelineHarness, "begins", time.time() - 1000
+    )  # ids of batches carry the real time
+    world = FailedFilesHarness(late_files="ingest", late_sweep_interval="1000s")
     world.now += 100
     world.put("date=2024-01-01/70.json", "x")
     world.put("date=2024-01-02/3.json", "y")
@@ -158,9 +160,9 @@ def test_replay_after_journal_pruning_doubles_nothing(
     assert world.rows() == expected
 
 
-def closed(**source: object) -> World:
+def closed(**source: object) -> PipelineHarness:
     """Three partitions of which two are closed, and a sweep every 1,000 seconds."""
-    world = World(
+    world = PipelineHarness(
         late_sweep_interval="1000s", max_tracked_partitions=1, grace_period="1s", **source
     )
     for number in range(1, 4):
@@ -219,7 +221,7 @@ def test_sweep_reports_a_file_once_after_any_death(dies: int) -> None:
 
 def test_partitions_below_a_time_are_never_odd() -> None:
     """``date=…/run=<id>``: four new partitions an hour, all of them are looked at."""
-    world = World()
+    world = PipelineHarness()
     pipeline = world.pipeline()
     for number in range(4 * 48):
         day = dt.datetime.fromtimestamp(world.now, dt.UTC).strftime("%Y-%m-%d")

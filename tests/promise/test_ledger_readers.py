@@ -6,13 +6,13 @@ import pytest
 
 from blizzard_core.settings.sources import CheckpointSettings
 from blizzard_py.ingest.publish import OutputIdGenerator
-from tests.support.blizzard_world import World
-from tests.support.promise_world import DAY, at, gated, poll, polls
-from tests.support.request_world import preview_files
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import DAY, at, gated, poll, polls
+from tests.support.request_harness import preview_files
 
 
 def test_reader_of_a_ledger_being_merged_sees_no_loss() -> None:
-    world = World(use_watermark=False, checkpoint=CheckpointSettings(interval_files=1))
+    world = PipelineHarness(use_watermark=False, checkpoint=CheckpointSettings(interval_files=1))
     for number in range(3):
         at(world, f"d=1/{number}.ndjson", "old")
     polls(world, poll(world), 3)
@@ -45,7 +45,7 @@ def test_names_merged_during_a_ledger_read_stay_processed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A daemon that was down for a month starts while a command asks what was done."""
-    world = World()
+    world = PipelineHarness()
     names = OutputIdGenerator()
     for place in ("blizzard_py.ingest.source_pipeline", "blizzard_py.sources.files.late_files"):
         monkeypatch.setattr(f"{place}.uuid7", lambda: names.fresh(1, world.now)[0])

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blizzard_core.settings.sources import PartitionFilter
-from tests.support.blizzard_world import World
+from tests.support.pipeline_harness import PipelineHarness
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 TODAY = dt.datetime(2024, 1, 28, 12, tzinfo=dt.UTC)
@@ -32,7 +32,7 @@ def rows_after_takeover(
 ) -> list[str]:
     """Return the rows after some days of polls from the original's checkpoint."""
     known = PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=lookback)
-    world = World(partition_filter=known if lookback else None)
+    world = PipelineHarness(partition_filter=known if lookback else None)
     world.now = TODAY.timestamp()
     for day, names in files.items():
         for name in names:

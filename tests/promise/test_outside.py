@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from blizzard_core.settings.sources import CheckpointSettings
-from tests.support.blizzard_world import World
-from tests.support.promise_world import DAY, at, letter_paths, one_cycle, poll, polls, sweeps
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import DAY, at, letter_paths, one_cycle, poll, polls, sweeps
 
 TODAY = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
 
@@ -33,7 +33,7 @@ def test_66_tiny_objects_close_no_partition_in_use(
 ) -> None:
     # Somebody puts objects of one byte into more directories than are tracked, all of which
     # sort above the real ones.
-    world = World()
+    world = PipelineHarness()
     world.now = TODAY
     world.put("date=2026-11-20/a.json", "20a")
     world.put("date=2026-11-21/a.json", "21a")
@@ -62,7 +62,7 @@ def test_odd_directories_do_not_close_real_partitions(
     name: Callable[[int], str],
 ) -> None:
     # The same objects lie there before the first poll.
-    world = World()
+    world = PipelineHarness()
     world.now = TODAY
     for number in range(66):
         world.put(name(number), "evil")
@@ -78,7 +78,7 @@ def test_odd_directories_do_not_close_real_partitions(
 
 def test_partition_ahead_of_time_is_ingested_in_its_time() -> None:
     # A writer's clock is ten days ahead; the partition is left alone, and not for ever.
-    world = World(max_ahead="2d")
+    world = PipelineHarness(max_ahead="2d")
     world.now = TODAY
     world.put("date=2026-11-21/a.json", "21a")
     world.put("date=2026-12-01/a.json", "ahead")
@@ -95,7 +95,7 @@ def test_partition_ahead_of_time_is_ingested_in_its_time() -> None:
 
 def test_file_dated_ahead_is_ingested_and_delays_nothing() -> None:
     # `min_age`, and a first name that stays young for ten years by its time.
-    world = World(min_age="10s", checkpoint=CheckpointSettings(interval_files=100))
+    world = PipelineHarness(min_age="10s", checkpoint=CheckpointSettings(interval_files=100))
     at(world, "d=1/000.ndjson", "from the future", -3650 * DAY)
     pipeline = None
     for day in range(4):
@@ -113,7 +113,7 @@ def test_file_dated_ahead_is_ingested_and_delays_nothing() -> None:
 
 def test_file_that_fails_for_a_minute_is_retried() -> None:
     # Tries without a pause between them are used up in seconds.
-    world = World()
+    world = PipelineHarness()
     world.errors = {"max_retries": 3}
     world.engine.flaky["d=1/000.ndjson"] = 10**6
     world.put("d=1/000.ndjson", "slow")
@@ -132,7 +132,7 @@ def test_file_that_fails_for_a_minute_is_retried() -> None:
 @pytest.mark.parametrize("whose", ["machine", "store"])
 def test_clock_wrong_once_stops_no_sweep_and_no_floor(whose: str, years: int) -> None:
     # For two polls a clock is ten years off; then it is right for six hours.
-    world = World(
+    world = PipelineHarness(
         late_sweep_interval="1000s",
         max_tracked_partitions=2,
         grace_period="100s",

@@ -20,7 +20,7 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from penguin_py.settings import tables_of
 from tests.support.direct_engine import DirectEngine
-from tests.support.penguin_world import footer_pool
+from tests.support.table_harness import footer_pool
 
 FIELDS = [
     {"name": "id", "type": "int64", "nullable": False},

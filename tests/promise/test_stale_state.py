@@ -25,9 +25,9 @@ from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.batch_records import BatchRecords
 from blizzard_py.ingest.batch_runner import BatchRunner
 from blizzard_py.ingest.publish import OutputIdGenerator
-from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
-from tests.support.promise_world import one_cycle, poll
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import one_cycle, poll
 from tests.support.table_drill import ALL, CHECKPOINT, ONCE, Drill
 
 STATE = "_blizzard"
@@ -439,9 +439,9 @@ def test_swapped_states_of_two_tables_are_not_replayed(tmp_path: Path) -> None:
 DAY = "date=2024-01-01"
 
 
-def slept(folder: Path) -> World:
+def slept(folder: Path) -> PipelineHarness:
     """Return a source whose daemon slept while its successor published, with the old checkpoint."""
-    world = World()
+    world = PipelineHarness()
     world.sink = world.engine.sink = LocalStorage(str(folder))
     world.put(f"{DAY}/1.json", "1")
     sleeper = poll(world)
@@ -488,7 +488,7 @@ def killed(*_arguments: object) -> None:
 def test_unrecorded_second_attempt_doubles_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: str
 ) -> None:
-    world = World()
+    world = PipelineHarness()
     world.sink = world.engine.sink = LocalStorage(str(tmp_path))
     world.put(f"{DAY}/1.json", "1")
     poll(world)

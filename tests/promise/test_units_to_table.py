@@ -32,7 +32,7 @@ from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 from tests.support.memory_store import Died
 from tests.support.mortal_disk import Mortal
-from tests.support.penguin_world import World
+from tests.support.table_harness import TableHarness
 from tests.support.unit_shop import ID, WHERE, UnitShop
 
 SEEDS = range(8)
@@ -46,7 +46,7 @@ class History:
     shop: UnitShop
     draw: random.Random
     mortal: Mortal
-    lake: World
+    lake: TableHarness
     rows: int = 0
     theirs: int = 0
     told: list[str] = field(default_factory=list)
@@ -272,7 +272,7 @@ def test_table_converges_to_the_database(
         partition=draw.choice(["none", "daily", "weekly", "monthly"]),
         values={"name": "survey", "list": "a,b"} if draw.random() < 0.5 else None,
     )
-    history = History(shop, draw, mortal, World(str(shop.lake), pool))
+    history = History(shop, draw, mortal, TableHarness(str(shop.lake), pool))
     history.play(30)
     history.finish()
     *_, found = seen = list(history.versions())

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import discovery
 from benchmarks.discovery import measure_edges, request_bound
-from benchmarks.discovery_cases import EDGE_WORLD, NOW, World, edge_cases
+from benchmarks.discovery_cases import EDGE_HISTORY, NOW, BucketHistory, edge_cases
 from benchmarks.s3_stand_in import StandIn, stand_in
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry
@@ -144,7 +144,7 @@ def test_poll_cost_is_bounded_and_independent_of_history(
     requests = {}
     storage = discovery.source_on(server)
     for size in (1_000, 20_000):
-        world = World(size, active)
+        world = BucketHistory(size, active)
         old = world.old_files()
         fresh = world.new_files(new)
         discovery.load(server, [*old, *(Entry(path, 0, NOW) for path in fresh)])
@@ -154,7 +154,7 @@ def test_poll_cost_is_bounded_and_independent_of_history(
 
 
 def test_a_second_page_is_paid_from_100_names_in_a_gap_on(server: StandIn) -> None:
-    world = EDGE_WORLD
+    world = EDGE_HISTORY
     tracked = world.active
     expected = {
         "nothing new, nothing within grace": tracked,

@@ -11,11 +11,11 @@ from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import gaps
 from tests.simulation import adaptor
 from tests.simulation.plan import source_uri
-from tests.simulation.world import SINK, World
+from tests.simulation.world import SINK, SimulatedWorld
 from tests.support.stored_progress import progress_from_json
 
 
-def violations(world: World) -> list[str]:
+def violations(world: SimulatedWorld) -> list[str]:
     """Return the numbers that exceed their documented limits once all work is done."""
     # A watermark set by hand lists what is in grace, so that the journal brings nothing back;
     # a rebuilt checkpoint lists what is done above files that are not.
@@ -34,7 +34,7 @@ def violations(world: World) -> list[str]:
     return wrong
 
 
-def _source(world: World, number: int, document: dict[str, Any]) -> Iterator[str]:
+def _source(world: SimulatedWorld, number: int, document: dict[str, Any]) -> Iterator[str]:
     name = adaptor.source_id(world.settings, number)
     scans = world.scans[source_uri(number)]
     last = scans[-1] if scans else None

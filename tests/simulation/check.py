@@ -18,7 +18,7 @@ from tests.simulation.engine import ROWS, rows_of
 from tests.simulation.other_writers import is_theirs
 from tests.simulation.plan import DAY, source_uri
 from tests.simulation.store import Bucket
-from tests.simulation.world import DLQ, SINK, SourceFile, Version, World
+from tests.simulation.world import DLQ, SINK, SimulatedWorld, SourceFile, Version
 
 if TYPE_CHECKING:
     from tests.simulation.director import Director
@@ -63,7 +63,7 @@ class Found:
     pending: set[tuple[str, str]] = field(default_factory=set)
 
 
-def violations(world: World, director: Director) -> list[str]:
+def violations(world: SimulatedWorld, director: Director) -> list[str]:
     """Return all violations, a line each: its kind, a colon, its subject."""
     found = Found()
     wrong = [f"crash: {problem}" for problem in world.problems]
@@ -98,7 +98,7 @@ _STANDING_STILL = frozenset(
 # -- what is there ------------------------------------------------------------------------
 
 
-def _table(world: World, found: Found) -> list[str]:
+def _table(world: SimulatedWorld, found: Found) -> list[str]:
     """Read the table by its log: all files of Blizzard are in it or rejected."""
     sink = world.bucket(SINK)
     wrong = []
@@ -128,7 +128,7 @@ def _table(world: World, found: Found) -> list[str]:
     return wrong + _uncommitted(world, found, adds.keys() | refused)
 
 
-def _uncommitted(world: World, found: Found, known: set[str]) -> list[str]:
+def _uncommitted(world: SimulatedWorld, found: Found, known: set[str]) -> list[str]:
     """Return our files in the table's folder that are neither committed nor reported."""
     sink = world.bucket(SINK)
     wrong = []
@@ -145,7 +145,7 @@ def _uncommitted(world: World, found: Found, known: set[str]) -> list[str]:
     return wrong
 
 
-def _forgot(world: World) -> bool:
+def _forgot(world: SimulatedWorld) -> bool:
     """Return whether Penguin lost its state since its last sweep, so that old files wait.
 
     With a clock that is put back, or without its mirror.
@@ -153,7 +153,7 @@ def _forgot(world: World) -> bool:
     return world.settings.store_skew > DAY or bool(world.counts["mirrors lost"])
 
 
-def _is_in(world: World, data: bytes) -> bool:
+def _is_in(world: SimulatedWorld, data: bytes) -> bool:
     """Return whether the file's output is committed.
 
     A daemon that slept during a take-over leaves its output a second time.
@@ -178,7 +178,7 @@ def _is_unfit(sink: Bucket) -> bool:
     return any(why in text for text in blocked.values() for why in told)
 
 
-def open_letters(world: World) -> Counter[str]:
+def open_letters(world: SimulatedWorld) -> Counter[str]:
     """Return the number of open letters of whole files, by the file's URI."""
     found = Found()
     _letters(world, found)
@@ -200,7 +200,7 @@ def _on_record(sink: Bucket, found: Found) -> set[str]:
     return refused
 
 
-def _letters(world: World, found: Found) -> None:
+def _letters(world: SimulatedWorld, found: Found) -> None:
     # What a rename has copied stays where it was, and counts for nothing there.
     left = tuple(f"{adaptor.PIPELINE}_s{number}/" for number in world.settings.carried)
     letters = world.bucket(DLQ).objects
@@ -223,7 +223,7 @@ def _letters(world: World, found: Found) -> None:
                 found.kept[letter["path"]] += bool(letter.get("kept"))
 
 
-def _journals(world: World, found: Found) -> None:
+def _journals(world: SimulatedWorld, found: Found) -> None:
     for number in range(world.settings.sources):
         stem = f"_blizzard/journal/{adaptor.source_id(world.settings, number)}"
         for path, held in world.bucket(SINK).objects.items():
@@ -238,7 +238,7 @@ def _journals(world: World, found: Found) -> None:
                         found.again.add(key)
 
 
-def _is_by_name(world: World, number: int, batch: Mapping[str, Any]) -> bool:
+def _is_by_name(world: SimulatedWorld, number: int, batch: Mapping[str, Any]) -> bool:
     """Return whether a batch is of a request for files or a range: of letters it does not know."""
     request = batch.get("request")
     source_id = adaptor.source_id(world.settings, number)
@@ -246,7 +246,7 @@ def _is_by_name(world: World, number: int, batch: Mapping[str, Any]) -> bool:
     return held is not None and not json.loads(held.data)["select"].get("letters")
 
 
-def _states(world: World, found: Found) -> None:
+def _states(world: SimulatedWorld, found: Found) -> None:
     """Check the checkpoints for unfinished work."""
     for number in range(world.settings.sources):
         uri = source_uri(number)
@@ -267,7 +267,7 @@ def _states(world: World, found: Found) -> None:
 # -- one file -----------------------------------------------------------------------------
 
 
-def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[str]:
+def _file(world: SimulatedWorld, file: SourceFile, cover: Cover, found: Found) -> list[str]:
     """Compare the outcome of one source file with its promise."""
     name = f"{file.source}/{file.path}"
     came = [v for v in file.versions if any(found.rows[row] for row in v.rows)]
@@ -289,7 +289,7 @@ def _file(world: World, file: SourceFile, cover: Cover, found: Found) -> list[st
     return [*wrong, *_without_rows(world, file, cover, found)]
 
 
-def _without_rows(world: World, file: SourceFile, cover: Cover, found: Found) -> list[str]:
+def _without_rows(world: SimulatedWorld, file: SourceFile, cover: Cover, found: Found) -> list[str]:
     """Return the violations of a file without rows in the table."""
     key, name = (file.source, file.path), f"{file.source}/{file.path}"
     wrong = []
@@ -330,7 +330,7 @@ def _rows(
     return wrong
 
 
-def _is_reported(world: World, file: SourceFile, cover: Cover, found: Found) -> bool:
+def _is_reported(world: SimulatedWorld, file: SourceFile, cover: Cover, found: Found) -> bool:
     """Return whether an operator can find out the outcome of a file without rows."""
     name = f"{file.source}/{file.path}"
     if (
@@ -346,7 +346,9 @@ def _is_reported(world: World, file: SourceFile, cover: Cover, found: Found) -> 
     return bool(found.put_away[name]) or (reported and world.settings.late_files == "report")
 
 
-def _records(world: World, file: SourceFile, number: int, found: Found, cover: Cover) -> list[str]:
+def _records(
+    world: SimulatedWorld, file: SourceFile, number: int, found: Found, cover: Cover
+) -> list[str]:
     """Check that each bad record of an ingested file has a letter."""
     wrong = []
     key = (file.source, file.path)

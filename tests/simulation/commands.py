@@ -24,7 +24,7 @@ from tests.simulation.engine import ROWS
 from tests.simulation.faults import Shot
 from tests.simulation.plan import Event, source_uri
 from tests.simulation.processes import Process, drained
-from tests.simulation.world import SINK, Edit, World
+from tests.simulation.world import SINK, Edit, SimulatedWorld
 
 if TYPE_CHECKING:
     from tests.simulation.director import Director
@@ -182,7 +182,7 @@ def ingest(director: Director, found: Event, process: Process) -> None:
     requested(process, number, RequestOrder("reingest", files), found.get("how", "followed"))
 
 
-def _chosen(world: World, found: Event, uri: str) -> list[str]:
+def _chosen(world: SimulatedWorld, found: Event, uri: str) -> list[str]:
     """Return the files of a command, the same at each repetition; at times one of them twice."""
     if found.at not in world.chosen:
         there = sorted(world.bucket(uri).objects)
@@ -252,7 +252,7 @@ def rebuild(director: Director, found: Event, process: Process) -> None:
     world.counts["checkpoints rebuilt"] += 1
 
 
-def _excuse(world: World, number: int, rebuilt: Rebuilt) -> None:
+def _excuse(world: SimulatedWorld, number: int, rebuilt: Rebuilt) -> None:
     """Record the files that a rebuild reports as done without a trace, or as dropped."""
     uri = source_uri(number)
     world.accepted.update((uri, path) for path in rebuilt.said)
@@ -264,7 +264,7 @@ def _excuse(world: World, number: int, rebuilt: Rebuilt) -> None:
     )
 
 
-def _passed(world: World, number: int) -> str | None:
+def _passed(world: SimulatedWorld, number: int) -> str | None:
     """Return the point up to which the table has a source's rows; the table decides."""
     uri = source_uri(number)
     held = world.bucket(SINK).objects

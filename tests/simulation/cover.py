@@ -19,7 +19,7 @@ from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import partition_key, split
 from tests.simulation import adaptor
 from tests.simulation.plan import DAY, FLAT_KEYS, TEMPLATES, source_uri
-from tests.simulation.world import SINK, SourceFile, World
+from tests.simulation.world import SINK, SimulatedWorld, SourceFile
 from tests.simulation.writers import REGIONS
 
 # What names may say beyond now and still be taken.
@@ -41,18 +41,18 @@ class Cover:
     why: str = ""
 
 
-def _final(world: World, number: int, key: str) -> Any:
+def _final(world: SimulatedWorld, number: int, key: str) -> Any:
     """Return a value of the source's final checkpoint; None if there is none."""
     held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, number))
     return None if held is None else json.loads(held.data).get(key)
 
 
-def _is_depth_found(world: World) -> bool:
+def _is_depth_found(world: SimulatedWorld) -> bool:
     """Return whether sources may be flat although folders appear later."""
     return FLAT_KEYS < world.settings.scan_files < 1000
 
 
-def _depth_found(world: World, number: int) -> int:
+def _depth_found(world: SimulatedWorld, number: int) -> int:
     if _is_depth_found(world):
         # By each source from what came there first, one way or the other.
         found = _final(world, number, "partition_depth")
@@ -63,7 +63,7 @@ def _depth_found(world: World, number: int) -> int:
 class Covers:
     """The promise for all files of a run."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         # Also of the other place that a wrong configuration names.
         self._depths = {

@@ -7,7 +7,7 @@ from tests.simulation.faults import Shot
 from tests.simulation.plan import Event, Settings, source_uri
 from tests.simulation.processes import RESTART_SECS, Process
 from tests.simulation.scheduler import Owner
-from tests.simulation.world import SourceFile, Version, World
+from tests.simulation.world import SimulatedWorld, SourceFile, Version
 
 # Who looks after the daemons does so this often, and once faults have ended.
 LOOK_SECS = 5.0
@@ -19,7 +19,7 @@ KINDS = ("blizzard", "penguin")
 class Director:
     """Applies the plan's events. Not part of what is tested."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         self.world = world
         self.processes: dict[str, list[Process]] = {kind: [] for kind in KINDS}
         self.down: dict[str, tuple[float, bool]] = {}

@@ -20,7 +20,7 @@ from blizzard_core.errors import NotFound, StorageError
 from blizzard_py.job import FinishedFile, IngestJob, IngestResult, StagedBadRecords, StagedOutput
 from tests.simulation.scheduler import Owner
 from tests.simulation.store import Client
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 
 _SCHEMA = pa.schema([pa.field("row", pa.string())])
 
@@ -77,7 +77,7 @@ class Engine:
 
     def __init__(
         self,
-        world: World,
+        world: SimulatedWorld,
         executors: Owner,
         clients: Mapping[str, Client],
         sink: Client,

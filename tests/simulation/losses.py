@@ -17,7 +17,7 @@ from tests.simulation import adaptor, commands, other_writers
 from tests.simulation.deltalog import checkpoint
 from tests.simulation.plan import Event, event, source_uri
 from tests.simulation.store import Bucket, Object
-from tests.simulation.world import DLQ, SINK, World
+from tests.simulation.world import DLQ, SINK, SimulatedWorld
 
 if TYPE_CHECKING:
     from tests.simulation.director import Director
@@ -45,7 +45,7 @@ class Copy:
     letters: dict[str, Object]
 
 
-def copy_of(world: World) -> Copy:
+def copy_of(world: SimulatedWorld) -> Copy:
     """Return a copy of what is there now; objects are replaced and never changed."""
     sink = world.bucket(SINK)
     return Copy(dict(sink.objects), dict(sink.written), dict(world.bucket(DLQ).objects))
@@ -114,7 +114,7 @@ def part_lost(director: Director, found: Event) -> None:
     _to_mend(director, found, told, partial(_found_again, director, before, there))
 
 
-def _with_letters(world: World) -> Iterator[tuple[str, str]]:
+def _with_letters(world: SimulatedWorld) -> Iterator[tuple[str, str]]:
     """Yield the files that have dead letters of their own."""
     for path, held in world.bucket(DLQ).objects.items():
         if path.endswith(".ndjson") and not path.endswith(".records.ndjson"):
@@ -126,7 +126,7 @@ def _with_letters(world: World) -> Iterator[tuple[str, str]]:
                         yield root, uri.removeprefix(f"{root}/")
 
 
-def _committed(world: World, number: int) -> bool:
+def _committed(world: SimulatedWorld, number: int) -> bool:
     record = f"{FENCE}{adaptor.source_id(world.settings, number)}.json"
     held = world.bucket(SINK).objects.get(record)
     return held is not None and bool(json.loads(held.data).get("number"))

@@ -23,7 +23,7 @@ from tests.simulation.plan import Event, event, source_uri
 from tests.simulation.processes import Process
 from tests.simulation.quiet import Quiet
 from tests.simulation.scheduler import Executor
-from tests.simulation.world import DLQ, SINK, World
+from tests.simulation.world import DLQ, SINK, SimulatedWorld
 
 if TYPE_CHECKING:
     from tests.simulation.director import Director
@@ -80,7 +80,7 @@ def discarded(_director: Director, found: Event, process: Process) -> None:
     world.counts["letters closed"] += len(chosen)
 
 
-def _files_of(world: World, path: str) -> frozenset[str]:
+def _files_of(world: SimulatedWorld, path: str) -> frozenset[str]:
     held = world.bucket(DLQ).objects.get(path)
     lines = [] if held is None else held.data.splitlines()
     return frozenset(json.loads(line)["path"] for line in lines)

@@ -12,7 +12,7 @@ from blizzard_core.storage.protocol import is_hidden, order_key
 from blizzard_core.watermark.paths import partition_key, split
 from tests.simulation import adaptor, commands, losses, manual_changes, other_writers
 from tests.simulation.plan import Event, event, source_uri
-from tests.simulation.world import SINK, World
+from tests.simulation.world import SINK, SimulatedWorld
 
 if TYPE_CHECKING:
     from tests.simulation.director import Director
@@ -85,7 +85,7 @@ def checkpoint_lost(director: Director, found: Event) -> None:
     world.after(found["secs"], remedies[remedy])
 
 
-def _has_batches(world: World, number: int) -> bool:
+def _has_batches(world: SimulatedWorld, number: int) -> bool:
     """Return whether a source has done anything yet."""
     held = world.bucket(SINK).objects.get(adaptor.checkpoint_path(world.settings, number))
     totals = {} if held is None else json.loads(held.data).get("totals", {})

@@ -20,7 +20,7 @@ from penguin_py.intake.naming import is_grouped
 from tests.simulation.deltalog import Table
 from tests.simulation.engine import parquet, rows_of
 from tests.simulation.plan import Event
-from tests.simulation.world import SINK, World
+from tests.simulation.world import SINK, SimulatedWorld
 
 if TYPE_CHECKING:
     from tests.simulation.director import Director
@@ -174,7 +174,7 @@ def log_cut(director: Director, found: Event) -> None:
         world.after(found["secs"], partial(_let_go, world))
 
 
-def _let_go(world: World) -> None:
+def _let_go(world: SimulatedWorld) -> None:
     """Follow the refusal's advice: build the table again from the files that exist."""
     sink = world.bucket(SINK)
     for path in [p for p in sink.objects if p.startswith("_penguin/")]:
@@ -186,7 +186,7 @@ def _let_go(world: World) -> None:
 # -- the log ------------------------------------------------------------------------------
 
 
-def table_of(world: World, version: int | None = None) -> Table:
+def table_of(world: SimulatedWorld, version: int | None = None) -> Table:
     """Return the table as of a version, from all entries that ever were."""
     table = Table()
     for path, text in world.log_entries().items():
@@ -196,7 +196,7 @@ def table_of(world: World, version: int | None = None) -> Table:
     return table
 
 
-def _rows(world: World, table: Table) -> Counter[str]:
+def _rows(world: SimulatedWorld, table: Table) -> Counter[str]:
     found: Counter[str] = Counter()
     for path in table.adds:
         found.update(rows_of(world.bucket(SINK).get(unquote(path)).data))
@@ -209,18 +209,20 @@ def _version(path: str) -> int:
     return int(digits) if digits.isdigit() else sys.maxsize
 
 
-def _remove(world: World, path: str, *, data_change: bool) -> dict[str, Any]:
+def _remove(world: SimulatedWorld, path: str, *, data_change: bool) -> dict[str, Any]:
     at = int((world.now + world.store_skew) * 1000)
     return {"remove": {"path": path, "deletionTimestamp": at, "dataChange": data_change}}
 
 
-def _added(world: World, body: dict[str, Any], *, data_change: bool) -> dict[str, Any]:
+def _added(world: SimulatedWorld, body: dict[str, Any], *, data_change: bool) -> dict[str, Any]:
     held = world.bucket(SINK).get(unquote(body["path"]))
     known = {"modificationTime": int(held.modified * 1000), "size": len(held.data), **body}
     return {"add": {**known, "dataChange": data_change}}
 
 
-def _land(world: World, table: Table, operation: str, actions: list[dict[str, Any]]) -> None:
+def _land(
+    world: SimulatedWorld, table: Table, operation: str, actions: list[dict[str, Any]]
+) -> None:
     info = {"commitInfo": {"timestamp": int(world.now * 1000), "operation": operation}}
     data = "".join(json.dumps(action) + "\n" for action in [info, *actions]).encode()
     world.bucket(SINK).put_if(delta_json.commit_path(table.version + 1), data, None)

@@ -22,7 +22,7 @@ from blizzard_py.sources.files.late_files import LateFiles
 from tests.simulation.plan import FLAT_KEYS
 from tests.simulation.processes import Process
 from tests.simulation.scheduler import Executor
-from tests.simulation.world import Scan, World
+from tests.simulation.world import Scan, SimulatedWorld
 from tests.support.memory_store import MemoryStorage
 
 # Those of the product, and nobody else's, have their threads replaced.
@@ -30,7 +30,7 @@ _PACKAGES = ("blizzard_core.", "blizzard_py.", "penguin_py.")
 
 
 @contextmanager
-def patched(world: World) -> Iterator[None]:
+def patched(world: SimulatedWorld) -> Iterator[None]:
     """Patch the product's modules for a run."""
     scheduler = world.scheduler
     made = [0, 0]
@@ -74,7 +74,7 @@ def patched(world: World) -> Iterator[None]:
         yield
 
 
-def _compact(world: World, document: Any) -> bytes:
+def _compact(world: SimulatedWorld, document: Any) -> bytes:
     """Return a checkpoint's bytes without indentation, which would take half of a run."""
     # The names that an original's checkpoint had are the newest of their partitions, one each.
     recent = document.get("recent", {}).values()
@@ -126,7 +126,7 @@ def _replacing(names: dict[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def _watching(world: World) -> Iterator[None]:
+def _watching(world: SimulatedWorld) -> Iterator[None]:
     """Write down when scans of the sources completed, and what new files they saw."""
     real = discovery.scan
 

@@ -17,7 +17,7 @@ from tests.simulation.plan import Settings, source_uri
 from tests.simulation.quiet import Quiet
 from tests.simulation.scheduler import Executor, Owner
 from tests.simulation.store import Client
-from tests.simulation.world import DLQ, SINK, World
+from tests.simulation.world import DLQ, SINK, SimulatedWorld
 
 # How much longer daemons wait between polls once faults have ended.
 CALM = 6.0
@@ -27,7 +27,7 @@ RESTART_SECS = 10.0
 class Stop:
     """The stop event of a process. Waiting is virtual."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         self._set = False
 
@@ -46,7 +46,7 @@ class Stop:
 class Process(Owner):
     """One incarnation of a daemon."""
 
-    def __init__(self, world: World, kind: str, number: int) -> None:
+    def __init__(self, world: SimulatedWorld, kind: str, number: int) -> None:
         super().__init__(f"{kind}-{number}")
         self.world = world
         self.kind = kind

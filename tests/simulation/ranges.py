@@ -12,7 +12,7 @@ from blizzard_py.app.submit import RequestOrder
 from blizzard_py.state.checkpoint_file import read_state
 from tests.simulation.plan import Event
 from tests.simulation.processes import Process
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def chosen(found: Event) -> Range:
     return Range(first, last)
 
 
-def is_second_reading(world: World, found: Event) -> bool:
+def is_second_reading(world: SimulatedWorld, found: Event) -> bool:
     """Return whether a range is ingested a second time; once for each event."""
     anew = bool(found.get("anew")) and not world.deeds[f"anew {found.at}"]
     world.deeds[f"anew {found.at}"] += 1

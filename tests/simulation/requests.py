@@ -14,10 +14,10 @@ from tests.simulation.faults import Faults
 from tests.simulation.plan import source_uri
 from tests.simulation.scheduler import Owner
 from tests.simulation.store import Client
-from tests.simulation.world import SINK, World
+from tests.simulation.world import SINK, SimulatedWorld
 
 
-def violations(world: World) -> Iterator[str]:
+def violations(world: SimulatedWorld) -> Iterator[str]:
     """Yield the requests that never ended, and files that an ended one left behind.
 
     Notes the files that their reports call ingested, or in from before.
@@ -31,7 +31,7 @@ def violations(world: World) -> Iterator[str]:
 
 
 def _of_source(
-    world: World, number: int, mailbox: Mailbox, sink: Client, name: str
+    world: SimulatedWorld, number: int, mailbox: Mailbox, sink: Client, name: str
 ) -> Iterator[str]:
     state = read_state(sink, name)
     if state is None:
@@ -54,7 +54,7 @@ def _of_source(
         _note(world, source_uri(number), mailbox, request_id)
 
 
-def _note(world: World, uri: str, mailbox: Mailbox, request_id: str) -> None:
+def _note(world: SimulatedWorld, uri: str, mailbox: Mailbox, request_id: str) -> None:
     """Record a request's outcome of each file, and the rows that may come twice or stay open."""
     lines = {line.path: line.state for line in mailbox.report(request_id)}
     came = {(uri, path) for path, told in lines.items() if told == "ingested"}

@@ -13,7 +13,7 @@ from tests.simulation.guards import Guard
 from tests.simulation.patches import patched
 from tests.simulation.plan import Plan
 from tests.simulation.scheduler import Endless, Owner
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 
 # What a file that cannot be read waits at most before it is tried again, and some polls.
 LONGEST_PAUSE_SECS = 1200.0
@@ -39,7 +39,7 @@ class Outcome:
 def play(plan: Plan, without: Guard | None = None) -> Outcome:
     """Play a plan to its end and check it, ``without`` a guard of the product."""
     began = time.perf_counter()
-    world = World(plan)
+    world = SimulatedWorld(plan)
     director = Director(world)
     scheduler = world.scheduler
     looks = Owner("supervisor")

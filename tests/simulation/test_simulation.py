@@ -17,7 +17,7 @@ from tests.simulation.report import COMMAND, failure
 from tests.simulation.run import play
 from tests.simulation.shrink import shrunk
 from tests.simulation.troubles.manual_changes import by_hand
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 from tests.support.scenario import ROOT
 
 FIXED = range(1, 96)
@@ -83,7 +83,7 @@ def test_the_promise_holds_while_people_undo_and_redo() -> None:
 
 @pytest.mark.parametrize("guard", GUARDS, ids=[guard.name for guard in GUARDS])
 def test_every_guard_is_still_where_its_patch_takes_it_away(guard: Guard) -> None:
-    with guard.patch(World(draw(1))):
+    with guard.patch(SimulatedWorld(draw(1))):
         pass
 
 

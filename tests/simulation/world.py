@@ -65,7 +65,7 @@ class Edit:
     said: tuple[str, str]
 
 
-class World:
+class SimulatedWorld:
     """Shared state of a run."""
 
     def __init__(self, plan: Plan) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.checkpoint_edit import Effect
 from blizzard_py.edits.checkpoint_store import CheckpointStore
-from tests.support.blizzard_world import World
+from tests.support.pipeline_harness import PipelineHarness
 
 DAY = "date=2024-01-01"
 
 
-def ingested() -> World:
-    world = World(grace_period="1s")
+def ingested() -> PipelineHarness:
+    world = PipelineHarness(grace_period="1s")
     for name in ("1", "2", "3"):
         world.put(f"{DAY}/{name}.json", name)
     world.put("date=2024-01-02/1.json", "x")
@@ -19,11 +19,11 @@ def ingested() -> World:
     return world
 
 
-def store(world: World) -> CheckpointStore:
+def store(world: PipelineHarness) -> CheckpointStore:
     return CheckpointStore(world.sink, "events_main")
 
 
-def set_to(world: World, name: str, partition: str = DAY) -> Effect:
+def set_to(world: PipelineHarness, name: str, partition: str = DAY) -> Effect:
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
     after = checkpoint_edit.with_watermark(seen.state, partition, name)

@@ -22,7 +22,7 @@ import zstandard
 from blizzard_core.settings.sources import OnBadRecord
 from blizzard_py.job import FieldSpec, FinishedFile
 from blizzard_py.kernels import task
-from tests.support.ingest_world import IngestWorld, by_path, specs
+from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
 
 Fate = Literal["ingested", "record", "file"]
 
@@ -256,7 +256,7 @@ class Outcome:
 
 def ingest(folder: Path, on_bad_record: OnBadRecord = "quarantine_record") -> Outcome:
     """Ingest the whole corpus in one task."""
-    world = IngestWorld(folder, fields=FIELDS, metadata=("_source_file", "_source_line"))
+    world = IngestJobHarness(folder, fields=FIELDS, metadata=("_source_file", "_source_line"))
     world.on_bad_record = on_bad_record
     for number, case in enumerate(CASES):
         world.put(name_of(number), case.file)

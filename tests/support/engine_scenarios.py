@@ -16,11 +16,11 @@ import pytest
 from blizzard_core.errors import Cancelled
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.job import IngestResult
-from tests.support.ingest_world import STAGING, IngestWorld, by_path, lines, specs
+from tests.support.ingest_job_harness import STAGING, IngestJobHarness, by_path, lines, specs
 from tests.support.pipe import Pipe, holders
 
 
-def ingests_a_batch(engine: SparkEngine, world: IngestWorld) -> None:
+def ingests_a_batch(engine: SparkEngine, world: IngestJobHarness) -> None:
     """Several tasks, a bad file, names and ids as ever."""
     for number in range(6):
         world.put(f"{number}.ndjson", lines(*range(number * 100, (number + 1) * 100)))
@@ -33,7 +33,7 @@ def ingests_a_batch(engine: SparkEngine, world: IngestWorld) -> None:
     assert by_path(result)["zz.gz"].stage == "decompress"
 
 
-def transforms_a_batch(engine: SparkEngine, world: IngestWorld) -> None:
+def transforms_a_batch(engine: SparkEngine, world: IngestJobHarness) -> None:
     world.put("a.ndjson", lines(1, 2, 2, 3))
     world.deduplicate_by = ("id",)
     world.transform = "SELECT id * 2 AS id FROM source WHERE id > 1"
@@ -42,7 +42,7 @@ def transforms_a_batch(engine: SparkEngine, world: IngestWorld) -> None:
     assert result.rows_dropped == 2
 
 
-def refuses_statements(engine: SparkEngine, world: IngestWorld) -> list[str]:
+def refuses_statements(engine: SparkEngine, world: IngestJobHarness) -> list[str]:
     """Return the errors for a syntax error, an aggregate, a random number and a foreign table."""
     said = []
     for statement in (
@@ -59,7 +59,7 @@ def refuses_statements(engine: SparkEngine, world: IngestWorld) -> list[str]:
     return said
 
 
-def cancels_the_first_job(engine: SparkEngine, world: IngestWorld) -> None:
+def cancels_the_first_job(engine: SparkEngine, world: IngestJobHarness) -> None:
     job = dataclasses.replace(world.job("stuck.ndjson"), output_prefix="to/cancel/1/1")
     with ThreadPoolExecutor(1) as pool, Pipe(world, "stuck.ndjson") as pipe:
         stuck = pool.submit(engine.ingest, job)
@@ -70,7 +70,7 @@ def cancels_the_first_job(engine: SparkEngine, world: IngestWorld) -> None:
         pipe.wait_for_no_reader()
 
 
-def cancels_the_second_job(engine: SparkEngine, world: IngestWorld) -> None:
+def cancels_the_second_job(engine: SparkEngine, world: IngestJobHarness) -> None:
     _make_long(world, 20_000, 20_000)
     job = dataclasses.replace(world.job(), output_prefix="to/cancel/2/1")
     with ThreadPoolExecutor(1) as pool:
@@ -81,7 +81,7 @@ def cancels_the_second_job(engine: SparkEngine, world: IngestWorld) -> None:
             running.result()
 
 
-def survives_a_killed_worker(engine: SparkEngine, world: IngestWorld) -> None:
+def survives_a_killed_worker(engine: SparkEngine, world: IngestJobHarness) -> None:
     world.put("a.ndjson", lines(1, 2))
     with ThreadPoolExecutor(1) as pool, Pipe(world, "b.ndjson") as pipe:
         running = pool.submit(engine.ingest, world.job("b.ndjson"))
@@ -92,7 +92,9 @@ def survives_a_killed_worker(engine: SparkEngine, world: IngestWorld) -> None:
     assert {file.outcome for file in result.files} == {"ingested"}
 
 
-def survives_a_killed_worker_of_the_second_job(engine: SparkEngine, world: IngestWorld) -> None:
+def survives_a_killed_worker_of_the_second_job(
+    engine: SparkEngine, world: IngestJobHarness
+) -> None:
     _make_long(world, 2500, 2500)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(engine.ingest, world.job())
@@ -119,7 +121,7 @@ def the_package_comes_along(engine: SparkEngine) -> None:
     assert rows[1]["path"].endswith("blizzard.zip/blizzard_py/__init__.py")
 
 
-def _make_long(world: IngestWorld, records: int, rows_of_each: int) -> None:
+def _make_long(world: IngestJobHarness, records: int, rows_of_each: int) -> None:
     """Set a transform that makes ``records`` times ``rows_of_each`` rows, and writes all the time.
 
     Spark holds all the rows that one record becomes, so a few records must not make them all.
@@ -131,7 +133,7 @@ def _make_long(world: IngestWorld, records: int, rows_of_each: int) -> None:
     world.transform = f"SELECT id * a AS n FROM source {many} AS a"
 
 
-def _wait_for_second(world: IngestWorld, running: Future[IngestResult]) -> set[int]:
+def _wait_for_second(world: IngestJobHarness, running: Future[IngestResult]) -> set[int]:
     """Wait for the workers that write outputs; return their process ids."""
     outputs = Path(world.table, STAGING, "0")
     while not (found := holders(outputs)):

@@ -17,7 +17,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.event_world import BASE, TUMBLING, EventWorld, row, seconds
+from tests.support.event_time_harness import BASE, TUMBLING, EventTimeHarness, row, seconds
 
 # Newest rows, rows behind them, and one that is late: the table of the page's first part.
 WINDOWS: Sequence[Mapping[str, Sequence[float]]] = (
@@ -60,7 +60,7 @@ def streamed(
 ) -> Seen:
     """Let batches come one by one through a pipeline, and look at what became of them."""
     names = sorted({name for batch in batches for name in batch})
-    world = EventWorld(folder, engine, TUMBLING | dict(settings or {}))
+    world = EventTimeHarness(folder, engine, TUMBLING | dict(settings or {}))
     world.sources = {name: {} for name in names}
     brought: dict[tuple[str, int], tuple[str, float]] = {}
     for batch in batches:

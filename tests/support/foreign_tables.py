@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.support.penguin_world import World
+from tests.support.table_harness import TableHarness
 
 # Features that readers need as well.
 FOR_READERS = {
@@ -43,12 +43,12 @@ def metadata(**more: Any) -> dict[str, Any]:
     }
 
 
-def make(world: World, protocol: dict[str, Any], **more: Any) -> None:
+def make(world: TableHarness, protocol: dict[str, Any], **more: Any) -> None:
     """Make a table without files, with the given declarations."""
     commit(world, 0, {"protocol": protocol}, {"metaData": metadata(**more)})
 
 
-def commit(world: World, version: int, *actions: dict[str, Any]) -> None:
+def commit(world: TableHarness, version: int, *actions: dict[str, Any]) -> None:
     """Write the log's entry of this version, as another engine."""
     info = {"timestamp": 1_700_000_000_000, "operation": "TEST"}
     text = "".join(f"{json.dumps(action)}\n" for action in ({"commitInfo": info}, *actions))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.blizzard_world import World
+from tests.support.pipeline_harness import PipelineHarness
 
 HOURS = {
     "date=1/hour=00/1.ndjson": ["a1", "?1", "a2", "?2"],
@@ -15,8 +15,8 @@ HOURS = {
 ROWS = sorted(row for rows in HOURS.values() for row in rows if row != "bad" and row[0] != "?")
 
 
-def world_with_hours(**source: object) -> World:
-    world = World(**source)
+def source_with_hours(**source: object) -> PipelineHarness:
+    world = PipelineHarness(**source)
     for path, rows in HOURS.items():
         world.put(path, *rows)
     return world

@@ -6,12 +6,12 @@ from typing import Any
 
 from blizzard_core.settings.sources import FileUnits
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from tests.support.replace_world import ReplaceWorld
+from tests.support.replace_harness import ReplaceHarness
 
 DAY_SECS = 86_400.0
 
 
-class OfferedWorld(ReplaceWorld):
+class OfferedFilesHarness(ReplaceHarness):
     """Three files were taken; a server may put them there again."""
 
     def __init__(self, days: float = 7, *, named: bool = True, **source: Any) -> None:

@@ -22,7 +22,7 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from tests.support.penguin_world import World
+from tests.support.table_harness import TableHarness
 
 Rows = list[tuple[Any, ...]]
 
@@ -97,7 +97,7 @@ READERS: dict[str, Callable[[DeltaTable], pa.Table]] = {
 }
 
 
-def assert_all_read(world: World, expected: Rows | None = None) -> Rows:
+def assert_all_read(world: TableHarness, expected: Rows | None = None) -> Rows:
     """Every reader sees the same rows; returns them."""
     return same_rows(world.delta(), expected)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from blizzard_py.job import IngestResult
-from tests.support.ingest_world import IngestWorld
+from tests.support.ingest_job_harness import IngestJobHarness
 
 PIPES = str(Path(__file__).parent / "pipes")
 
@@ -25,7 +25,7 @@ class Pipe:
     The test holds both ends, so no attempt ever sees an end of file too early.
     """
 
-    def __init__(self, world: IngestWorld, name: str) -> None:
+    def __init__(self, world: IngestJobHarness, name: str) -> None:
         world.source.mkdir(exist_ok=True)
         self._path = world.source / name
         os.mkfifo(self._path)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from blizzard_py.job import FinishedFile, IngestJob, IngestResult
-from tests.support.blizzard_world import LineEngine
 from tests.support.memory_store import MemoryStorage
+from tests.support.pipeline_harness import LineEngine
 
 
 class RecordEngine(LineEngine):

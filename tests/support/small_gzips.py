@@ -22,7 +22,7 @@ import zstandard
 from blizzard_core.settings.schema import UnexpectedFields
 from blizzard_py.job import FieldSpec, PartitionRule
 from blizzard_py.kernels.decode.child_process import prepare_process
-from tests.support.ingest_world import IngestWorld, by_path, specs
+from tests.support.ingest_job_harness import IngestJobHarness, by_path, specs
 
 PACKED_BYTES = 8 << 10
 # As many as a gzip of that size can have, and twice as many for codecs that know better.
@@ -112,7 +112,7 @@ def cost_of(name: str, codec: str, fraction: str, folder: str) -> None:
     """Ingest one of them in this process, and print what that cost."""
     prepare_process()
     packed, kind = contents(name, codec)
-    world = IngestWorld(
+    world = IngestJobHarness(
         Path(folder),
         fields=kind.fields,
         max_bad_fraction=float(fraction),

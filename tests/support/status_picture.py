@@ -26,15 +26,15 @@ from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FieldSpec, IngestJob, IngestResult, IngestSettings, Place
 from blizzard_py.sources.context import SourceContext, Stores
-from tests.support.blizzard_world import LineEngine
 from tests.support.browser import chromium
 from tests.support.memory_store import MemoryStorage
+from tests.support.pipeline_harness import LineEngine
 
 BEGIN = 1_800_000_000.0
 ROWS = 2_400
 
 
-class World:
+class StatusPictureHarness:
     """The time, and a chance that falls the same way each time."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Store(MemoryStorage):
 
     page_keys = 1000
 
-    def __init__(self, uri: str, world: World) -> None:
+    def __init__(self, uri: str, world: StatusPictureHarness) -> None:
         super().__init__(uri, world.clock)
         self.page_keys = 1000
         self.closed = False
@@ -69,7 +69,7 @@ class Store(MemoryStorage):
 class Engine(LineEngine):
     """Jobs that take their time; the page may be read while they run."""
 
-    def __init__(self, source: Store, sink: Store, world: World) -> None:
+    def __init__(self, source: Store, sink: Store, world: StatusPictureHarness) -> None:
         super().__init__(source, sink)
         self.world = world
         self.looked: threading.Event | None = None
@@ -83,7 +83,7 @@ class Engine(LineEngine):
         return super().ingest(job)
 
 
-def source(name: str, world: World) -> tuple[SourcePipeline, Store, Engine]:
+def source(name: str, world: StatusPictureHarness) -> tuple[SourcePipeline, Store, Engine]:
     pipeline, _, part = name.partition("/")
     raw, lake = Store(f"s3://raw/{name}", world), Store(f"s3://lake/{pipeline}", world)
     engine = Engine(raw, lake, world)
@@ -117,7 +117,7 @@ def source(name: str, world: World) -> tuple[SourcePipeline, Store, Engine]:
     return source_pipeline(parts), raw, engine
 
 
-def arrive(raw: Store, world: World, count: int, *, bad: bool = False) -> None:
+def arrive(raw: Store, world: StatusPictureHarness, count: int, *, bad: bool = False) -> None:
     """Files of the last minute."""
     row = "x" * 40
     for number in range(count):
@@ -143,7 +143,9 @@ def turn(worker: SourcePipeline) -> None:
         worker.activity.waiting(60)
 
 
-def hour(world: World, sources: dict[str, tuple[SourcePipeline, Store, Engine]]) -> None:
+def hour(
+    world: StatusPictureHarness, sources: dict[str, tuple[SourcePipeline, Store, Engine]]
+) -> None:
     usual = {"events/asia": 24, "events/europe": 46, "clicks/web": 9}
     for minute in range(62):
         for name, (worker, raw, _engine) in sources.items():
@@ -157,7 +159,7 @@ def hour(world: World, sources: dict[str, tuple[SourcePipeline, Store, Engine]])
 
 def main(target: Path) -> None:
     log.configure("error")
-    world = World()
+    world = StatusPictureHarness()
     sources = {n: source(n, world) for n in ("events/asia", "events/europe", "clicks/web")}
     panel = Panel("blizzard", [w.activity for w, _, _ in sources.values()], world.clock)
     hour(world, sources)

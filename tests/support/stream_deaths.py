@@ -23,7 +23,7 @@ from blizzard_py.streaming import query
 from blizzard_py.streaming.jobs import StreamJobs
 from blizzard_py.streaming.query import StreamQuery
 from blizzard_py.streaming.state_archive import StateArchive
-from tests.support.event_world import EventWorld
+from tests.support.event_time_harness import EventTimeHarness
 
 
 class Death(BaseException):
@@ -102,7 +102,7 @@ def dying_at(point: str, calls: int = 0) -> Iterator[threading.Event]:
         yield died
 
 
-def drain_and_die(world: EventWorld, point: str, calls: int = 0) -> bool:
+def drain_and_die(world: EventTimeHarness, point: str, calls: int = 0) -> bool:
     """Drain by a new process that dies at the point; whether it did."""
     worker = world.pipeline()
     try:

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from blizzard_core.errors import StorageError
 from blizzard_core.storage.protocol import Entry, Storage
 from tests.support.penguin_readers import by_dataset, by_spark, rows_of, same_rows
-from tests.support.penguin_world import World
+from tests.support.table_harness import TableHarness
 
 # What is larger is a test of sizes, and is not read.
 LARGEST_BYTES = 16 << 20
@@ -87,7 +87,7 @@ def tables_below(root: Path) -> list[Path]:
 
 
 @contextmanager
-def copied(worlds: Iterable[World], wanted: Callable[[Path], bool]) -> Iterator[list[Path]]:
+def copied(worlds: Iterable[TableHarness], wanted: Callable[[Path], bool]) -> Iterator[list[Path]]:
     """Tables in buckets, on a disk, if they are wanted by their logs.
 
     Servers that have gone with their test took theirs along.

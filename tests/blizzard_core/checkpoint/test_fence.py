@@ -19,9 +19,9 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.app.wiring import build
 from blizzard_py.job import IngestJob, IngestResult
-from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import MemoryStorage
+from tests.support.pipeline_harness import PipelineHarness
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario, ndjson
 
@@ -209,7 +209,7 @@ def test_a_writer_that_is_not_understood_is_refused(writer: object) -> None:
 
 
 def test_a_replaced_pipeline_stops_at_its_commit_point() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "r1")
     old = world.pipeline()
     ingest = world.engine.ingest
@@ -231,9 +231,9 @@ def test_a_replaced_pipeline_stops_at_its_commit_point() -> None:
     assert world.sink.objects == before
 
 
-def swept() -> World:
+def swept() -> PipelineHarness:
     """A source whose checkpoint lists a segment of its ledger."""
-    world = World(late_sweep_interval="1m")
+    world = PipelineHarness(late_sweep_interval="1m")
     world.put("d=1/1.ndjson", "r1")
     first = world.drain()
     world.now += 61
@@ -242,7 +242,7 @@ def swept() -> World:
     return world
 
 
-def lose_segments(world: World) -> None:
+def lose_segments(world: PipelineHarness) -> None:
     for path in [path for path in world.sink.objects if path.endswith(".digests")]:
         world.sink.delete(path)
 
@@ -260,7 +260,7 @@ def test_a_replaced_daemon_says_so_and_not_that_state_is_lost() -> None:
 
 @pytest.mark.promise("G-021")
 def test_a_daemon_is_fenced_after_its_successor_published() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("date=2024-01-01/1.json", "a")
     old = world.pipeline()
 

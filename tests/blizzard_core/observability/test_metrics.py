@@ -24,12 +24,11 @@ from blizzard_py.app.status_page.commands import source_commands
 from blizzard_py.sources.activity import OUTCOMES, STEPS
 from penguin_py import metrics as penguin_metrics
 from penguin_py.delta.table import DeltaLog
-from tests.support.blizzard_world import World
 from tests.support.faulty_log import around
 from tests.support.memory_store import MemoryStorage
-from tests.support.penguin_world import World as Lake
-from tests.support.penguin_world import footer_pool
-from tests.support.request_world import RequestWorld
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.request_harness import RequestHarness
+from tests.support.table_harness import TableHarness, footer_pool
 
 DOCS = Path(__file__).parents[3] / "docs/reference/metrics.md"
 
@@ -113,7 +112,7 @@ def test_names_of_the_original_are_kept() -> None:
 
 
 def test_a_request_is_counted_and_on_the_page_while_it_runs() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     worker = world.drain()
     of = {"target": "events/main"}
     assert value("blizzard_requests", **of, state="running") == 0
@@ -139,7 +138,7 @@ def test_a_request_is_counted_and_on_the_page_while_it_runs() -> None:
 
 
 def test_files_that_are_left_apart_are_a_gauge_and_on_the_page() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("date=2025-06-15/a.json", "1")
     world.put("date=9999-12-31/a.json", "2")
     worker = world.drain()
@@ -153,7 +152,7 @@ def test_files_that_are_left_apart_are_a_gauge_and_on_the_page() -> None:
 
 
 def test_a_drained_source_has_counted_everything() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("date=2024-01-01/a.json", "1", "2")
     world.put("date=2024-01-01/b.json", "bad")
     world.put("date=2024-01-01/c.json", "3")
@@ -189,7 +188,7 @@ def test_a_drained_source_has_counted_everything() -> None:
 
 
 def test_bad_records_of_ingested_files_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("a.json", "1", "2")
     read = world.engine.read
 
@@ -207,14 +206,14 @@ def test_every_step_of_a_batch_is_timed() -> None:
     of = {"target": "events/main"}
     name = "blizzard_batch_step_duration_seconds_count"
     counts = Counts(*((name, {**of, "step": step}) for step in STEPS))
-    world = World()
+    world = PipelineHarness()
     world.put("a.json", "1")
     world.drain()
     assert counts.moved() == [1] * len(STEPS)
 
 
 def test_a_source_has_few_enough_series_for_hundreds_of_them() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("a.json", "1")
     world.drain()
     samples = (sample for family in REGISTRY.collect() for sample in family.samples)
@@ -223,7 +222,7 @@ def test_a_source_has_few_enough_series_for_hundreds_of_them() -> None:
 
 
 def test_lag_is_the_age_of_the_oldest_waiting_file() -> None:
-    world = World()
+    world = PipelineHarness()
     of = {"target": "events/main"}
     world.engine.flaky["a.json"] = 1
     world.put("a.json", "1")
@@ -242,7 +241,7 @@ def test_lag_is_the_age_of_the_oldest_waiting_file() -> None:
 
 
 def test_files_too_young_to_take_wait_as_well() -> None:
-    world = World(min_age="1m")
+    world = PipelineHarness(min_age="1m")
     world.put("a.json", "1")
     world.now += 10
     world.pipeline().cycle(threading.Event())
@@ -251,7 +250,7 @@ def test_files_too_young_to_take_wait_as_well() -> None:
 
 
 def test_a_refused_save_is_counted() -> None:
-    world = World()
+    world = PipelineHarness()
     counts = Counts(("blizzard_checkpoint_failures_total", {"target": "events/main"}))
     first = world.pipeline()
     first.cycle(threading.Event())
@@ -263,7 +262,7 @@ def test_a_refused_save_is_counted() -> None:
 
 
 def test_what_is_not_known_yet_is_not_a_number() -> None:
-    world = World()
+    world = PipelineHarness()
     world.pipeline()
     assert math.isnan(value("blizzard_checkpoint_age_seconds", target="events/main"))
     assert math.isnan(value("blizzard_last_poll_age_seconds", target="events/main"))
@@ -274,7 +273,7 @@ def test_what_is_not_known_yet_is_not_a_number() -> None:
 def test_penguin_counts_commits_rows_refusals_and_evolution(tmp_path: Path) -> None:
     of = {"target": "counted"}
     with footer_pool() as pool:
-        lake = Lake(str(tmp_path), pool)
+        lake = TableHarness(str(tmp_path), pool)
         penguin = lake.penguin("counted")
         counts = Counts(
             ("penguin_files_discovered_total", of),
@@ -306,7 +305,7 @@ def test_penguin_counts_commits_rows_refusals_and_evolution(tmp_path: Path) -> N
 def test_a_lost_race_is_counted_as_a_conflict(tmp_path: Path) -> None:
     of = {"target": "raced"}
     with footer_pool() as pool:
-        lake = Lake(str(tmp_path), pool)
+        lake = TableHarness(str(tmp_path), pool)
         lake.put("a.parquet", {"x": [1]})
         lake.run(name="raced")
         table, storage = lake.table("raced"), lake.storage

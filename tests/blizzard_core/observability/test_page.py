@@ -20,7 +20,7 @@ from blizzard_core.observability.status_page import ResponseCache
 from blizzard_core.observability.web import Server
 from blizzard_core.storage.clock import elapsed
 from blizzard_core.text import printable, shell_word
-from tests.support import page_world
+from tests.support import page_samples
 from tests.support.browser import chromium
 from tests.support.hostile_texts import HOSTILE
 from tests.support.http_answer import Answer
@@ -32,7 +32,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}}
 @pytest.fixture(scope="module")
 def many() -> Iterator[Server]:
     """300 sources."""
-    panel = page_world.panel(300)
+    panel = page_samples.panel(300)
     with panel.providers.open(), Server("127.0.0.1:0", panel) as server:
         yield server
 
@@ -74,7 +74,7 @@ def test_an_overview_is_short_and_made_once_a_second(many: Server) -> None:
     assert len(json.loads(body)["targets"]) == 300
     assert len(body) < 500_000
     made: list[int] = []
-    clock = page_world.Clock()
+    clock = page_samples.Clock()
     prepared = ResponseCache(clock)
     for clock.now in (10.0, 10.5, 10.9, 11.1):
         prepared.get("x", lambda: made.append(1))
@@ -110,7 +110,7 @@ def test_a_question_is_bounded_in_length_and_in_who_asks(many: Server) -> None:
 
 
 def test_who_asks_too_much_at_once_is_told_to_wait() -> None:
-    panel = page_world.panel(1)
+    panel = page_samples.panel(1)
     with Server("127.0.0.1:0", panel) as server:  # nobody answers: the providers is closed
         statuses = [Answer(server.port, f"/story.json?uri={n}").status for n in range(4)]
         assert statuses == [200, 200, 429, 429]
@@ -200,7 +200,7 @@ def test_no_sources_and_a_few(browser: Browser) -> None:
         (0, "There is no source in the configuration"),
         (3, "All 3 sources are well"),
     ):
-        panel = page_world.panel(count, trouble=False)
+        panel = page_samples.panel(count, trouble=False)
         with Server("127.0.0.1:0", panel) as server, seen(browser, server) as page:
             expect(page.locator("#verdict")).to_contain_text(said)
             expect(page.locator(".card")).to_have_count(count)
@@ -208,7 +208,7 @@ def test_no_sources_and_a_few(browser: Browser) -> None:
 
 
 def test_a_few_can_be_lines_as_well(browser: Browser) -> None:
-    panel = page_world.panel(5)
+    panel = page_samples.panel(5)
     with Server("127.0.0.1:0", panel) as server, seen(browser, server) as page:
         expect(page.locator(".card")).to_have_count(5)
         page.locator("#views button", has_text="Compact").click()
@@ -235,7 +235,7 @@ def test_a_source_page_has_history_penguin_and_commands(browser: Browser, many: 
 
 
 def test_a_query_over_event_time_has_its_course(browser: Browser, many: Server) -> None:
-    with seen(browser, many, f"#/target/{page_world.WINDOWED}") as page:
+    with seen(browser, many, f"#/target/{page_samples.WINDOWED}") as page:
         expect(page.locator(".chart.course")).to_have_count(1, timeout=60_000)
         text = page.locator(".chart.course").inner_text()
         assert "watermark 2027-01-15T08:" in text
@@ -281,7 +281,7 @@ def test_a_pasted_uri_is_a_question(browser: Browser, many: Server) -> None:
 
 def test_a_command_is_copied_as_it_is(browser: Browser) -> None:
     odd = f"blizzard explain  {shell_word('a  b')} {shell_word('x' + chr(27) + '[201~')}"
-    panel = page_world.panel(
+    panel = page_samples.panel(
         1, providers_=PageProviders(commands=lambda _target: [Command("why", odd)])
     )
     with Server("127.0.0.1:0", panel) as server:
@@ -289,22 +289,22 @@ def test_a_command_is_copied_as_it_is(browser: Browser) -> None:
         with browser.new_context() as opened:
             opened.grant_permissions(["clipboard-read"], origin=origin)
             page = opened.new_page()
-            page.goto(f"{origin}/#/target/{page_world.names(1)[0]}")
+            page.goto(f"{origin}/#/target/{page_samples.names(1)[0]}")
             page.locator(".command button").click()
             expect(page.locator(".command button")).to_have_text("Copied")
             assert page.evaluate("navigator.clipboard.readText()") == odd
 
 
 def test_hostile_text_is_text_wherever_it_is_shown(browser: Browser) -> None:
-    clock = page_world.Clock()
-    world = page_world.providers(clock)
+    clock = page_samples.Clock()
+    world = page_samples.providers(clock)
 
     def read_story(uri: str) -> dict[str, Any]:
         text = "".join(HOSTILE)
-        return {**page_world.story(uri), "reason": text, "source": None, "partition": text}
+        return {**page_samples.story(uri), "reason": text, "source": None, "partition": text}
 
     def past(name: str) -> dict[str, Any]:
-        found = page_world.past(name, clock)
+        found = page_samples.past(name, clock)
         failed = [
             {**found["failed"][0], "path": text, "uri": text, "error": text} for text in HOSTILE
         ]
@@ -318,9 +318,9 @@ def test_hostile_text_is_text_wherever_it_is_shown(browser: Browser) -> None:
         return BackgroundCache("hostile", read, clock, elapsed, 9)
 
     providers = replace(world, story=lookups(read_story), history=lookups(past))
-    panel = page_world.panel(1, providers_=providers)
+    panel = page_samples.panel(1, providers_=providers)
     with panel.providers.open(), Server("127.0.0.1:0", panel) as server:
-        with seen(browser, server, f"#/target/{page_world.names(1)[0]}") as page:
+        with seen(browser, server, f"#/target/{page_samples.names(1)[0]}") as page:
             expect(page.locator(".sheet")).not_to_have_count(0, timeout=60_000)
             shown = page.inner_text("#one")
             for text in HOSTILE:

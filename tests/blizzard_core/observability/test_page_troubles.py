@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 
 from blizzard_core.observability.background_cache import CachedDocument
 from blizzard_core.observability.web import Server
-from tests.support import page_world
+from tests.support import page_samples
 from tests.support.browser import chromium
 
 ONE = "#/target/orders-00/america"
@@ -26,7 +26,7 @@ Change = Callable[[dict[str, Any]], object]
 @pytest.fixture(scope="module")
 def few() -> Iterator[Server]:
     """Three sources."""
-    panel = page_world.panel(3, trouble=False)
+    panel = page_samples.panel(3, trouble=False)
     with panel.providers.open(), Server("127.0.0.1:0", panel) as server:
         yield server
 
@@ -97,10 +97,10 @@ def test_times_and_counts_that_cannot_be_are_shown_as_such(browser: Browser, few
 
 def test_a_letter_without_a_date_does_not_hide_a_files_story(browser: Browser) -> None:
     letter = {"stage": "parse", "error": "bad", "object": "dlq/x", "timestamp": "yesterday"}
-    providers = page_world.providers(
-        page_world.Clock(), lambda uri: {**page_world.story(uri), "dead_letter": letter}
+    providers = page_samples.providers(
+        page_samples.Clock(), lambda uri: {**page_samples.story(uri), "dead_letter": letter}
     )
-    panel = page_world.panel(1, providers_=providers)
+    panel = page_samples.panel(1, providers_=providers)
     with (
         panel.providers.open(),
         Server("127.0.0.1:0", panel) as server,
@@ -199,7 +199,7 @@ def test_a_failed_read_is_shown_beside_the_last_result(browser: Browser, few: Se
         [target] = document["targets"]
         told = [*target["beside"]["document"]]
         torn = {**told[0], "name": "torn", "odd": "is no JSON", "version": None}
-        found = CachedDocument(page_world.BEGIN, [*told, torn], error)
+        found = CachedDocument(page_samples.BEGIN, [*told, torn], error)
         target["beside"] = found.to_json()
 
     with seen(browser, few, ONE) as page:

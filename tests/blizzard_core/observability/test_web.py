@@ -28,29 +28,30 @@ from blizzard_core.observability.web import Server, served
 from blizzard_core.text import printable
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.job import FinishedFile
-from tests.support.blizzard_world import World
 from tests.support.browser import Visit, chromium, visited
 from tests.support.hostile_texts import HOSTILE
 from tests.support.http_answer import Answer
 from tests.support.own_process import free_port
-from tests.support.penguin_world import World as Lake
-from tests.support.penguin_world import footer_pool
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.table_harness import TableHarness, footer_pool
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> PipelineHarness:
+    return PipelineHarness()
 
 
 @contextmanager
-def serving(world: World, *workers: SourcePipeline) -> Iterator[tuple[Server, SourcePipeline]]:
+def serving(
+    world: PipelineHarness, *workers: SourcePipeline
+) -> Iterator[tuple[Server, SourcePipeline]]:
     chosen = workers or (world.pipeline(),)
     panel = Panel("blizzard", [w.activity for w in chosen], lambda: world.now)
     with Server("127.0.0.1:0", panel) as server:
         yield server, chosen[0]
 
 
-def test_health_and_readiness_over_a_sources_life(world: World) -> None:
+def test_health_and_readiness_over_a_sources_life(world: PipelineHarness) -> None:
     with serving(world) as (server, worker):
         assert Answer(server.port, "/health").json == {"status": "ok", "reasons": []}
         before = Answer(server.port, "/ready")
@@ -73,7 +74,7 @@ def test_health_and_readiness_over_a_sources_life(world: World) -> None:
         assert Answer(server.port, "/health").status == 200
 
 
-def test_a_loop_that_hangs_is_not_alive(world: World) -> None:
+def test_a_loop_that_hangs_is_not_alive(world: PipelineHarness) -> None:
     with serving(world) as (server, worker):
         worker.activity.waiting(60)
         world.now += 121
@@ -82,7 +83,7 @@ def test_a_loop_that_hangs_is_not_alive(world: World) -> None:
         assert "no sign of life for 121 s" in dead.json["reasons"][0]["reason"]
 
 
-def test_an_unreadable_state_is_said(world: World) -> None:
+def test_an_unreadable_state_is_said(world: PipelineHarness) -> None:
     world.sink.put_atomic("_blizzard/events_main_checkpoint.json", b"{ damaged")
     with serving(world) as (server, worker):
         code = run_worker(worker, Loop(once=False, jitter_secs=0, grace_secs=0), threading.Event())
@@ -93,7 +94,7 @@ def test_an_unreadable_state_is_said(world: World) -> None:
         assert "events_main_checkpoint.json" in answer.json["reasons"][0]["reason"]
 
 
-def test_only_reading_and_only_what_is_there(world: World) -> None:
+def test_only_reading_and_only_what_is_there(world: PipelineHarness) -> None:
     with serving(world) as (server, _):
         for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
             assert Answer(server.port, "/", method).status == 405
@@ -103,7 +104,7 @@ def test_only_reading_and_only_what_is_there(world: World) -> None:
         assert (head.status, head.body) == (200, "")
 
 
-def test_every_answer_has_strict_headers(world: World) -> None:
+def test_every_answer_has_strict_headers(world: PipelineHarness) -> None:
     with serving(world) as (server, _):
         for path in ("/", "/status.json", "/metrics", "/health", "/ready", "/missing"):
             headers = Answer(server.port, path).headers
@@ -120,7 +121,7 @@ def test_every_answer_has_strict_headers(world: World) -> None:
             assert "aiohttp" not in headers["Server"]
 
 
-def test_metrics_are_what_prometheus_reads(world: World) -> None:
+def test_metrics_are_what_prometheus_reads(world: PipelineHarness) -> None:
     with serving(world) as (server, _):
         plain = Answer(server.port, "/metrics")
         assert plain.headers["Content-Type"].startswith("text/plain")
@@ -143,7 +144,7 @@ def test_metrics_are_what_prometheus_reads(world: World) -> None:
         "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.3",
     ],
 )
-def test_whatever_a_scraper_accepts_it_gets_metrics(world: World, accept: str) -> None:
+def test_whatever_a_scraper_accepts_it_gets_metrics(world: PipelineHarness, accept: str) -> None:
     with serving(world) as (server, _):
         answer = Answer(server.port, "/metrics", Accept=accept)
     assert answer.status == 200
@@ -153,7 +154,7 @@ def test_whatever_a_scraper_accepts_it_gets_metrics(world: World, accept: str) -
 
 
 def test_metrics_are_made_once_a_second_however_many_ask(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: PipelineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
     monkeypatch.setattr(
@@ -166,7 +167,7 @@ def test_metrics_are_made_once_a_second_however_many_ask(
     assert made == [1]
 
 
-def test_a_client_that_says_nothing_keeps_nobody_waiting(world: World) -> None:
+def test_a_client_that_says_nothing_keeps_nobody_waiting(world: PipelineHarness) -> None:
     with serving(world) as (server, _):
         silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(200)]
         try:
@@ -179,7 +180,7 @@ def test_a_client_that_says_nothing_keeps_nobody_waiting(world: World) -> None:
 
 
 def test_excess_connections_cut_off_the_longest_silent_one(
-    world: World,
+    world: PipelineHarness,
 ) -> None:
     with serving(world) as (server, _):
         first = open_unfinished_request(server.port)
@@ -229,7 +230,7 @@ def answer_to(wire: socket.socket) -> bytes:
 
 
 def test_a_request_during_a_connection_flood_is_answered(
-    world: World,
+    world: PipelineHarness,
 ) -> None:
     panel = Panel("blizzard", [], lambda: world.now)
     found = Server("127.0.0.1:0", panel)
@@ -244,7 +245,7 @@ def test_a_request_during_a_connection_flood_is_answered(
             wire.close()
 
 
-def test_probes_are_answered_beside_a_flood(world: World) -> None:
+def test_probes_are_answered_beside_a_flood(world: PipelineHarness) -> None:
     with serving(world) as (server, _):
         others: list[socket.socket] = []
         try:
@@ -266,7 +267,7 @@ def open_connections(port: int) -> int:
 
 
 def test_what_is_no_request_learns_nothing_of_the_server(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: PipelineHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     long = b"GET / HTTP/1.1\r\nX: " + b"A" * 9000 + b"\r\n\r\n"
     odd = b"GET / HTTP/1.1\r\na b: c\r\n\r\n"
@@ -297,7 +298,7 @@ def test_what_is_no_request_learns_nothing_of_the_server(
     ],
 )
 def test_on_this_machine_alone_other_names_are_refused(
-    world: World, host: str, status: int
+    world: PipelineHarness, host: str, status: int
 ) -> None:
     with serving(world) as (server, _):
         assert Answer(server.port, "/status.json", Host=host).status == status
@@ -307,7 +308,7 @@ def test_on_this_machine_alone_other_names_are_refused(
 
 
 def test_an_address_in_use_is_reported_at_once(
-    world: World,
+    world: PipelineHarness,
 ) -> None:
     panel = Panel("blizzard", [], lambda: world.now)
     port = free_port()
@@ -335,7 +336,7 @@ def test_the_page_has_no_way_out_of_its_policy() -> None:
     assert len(body) < 66_000
 
 
-def hostile_source(world: World, text: str) -> SourcePipeline:
+def hostile_source(world: PipelineHarness, text: str) -> SourcePipeline:
     """A source with this text wherever text can be."""
     worker = world.pipeline()
     name = text.replace("/", "_")
@@ -348,7 +349,7 @@ def hostile_source(world: World, text: str) -> SourcePipeline:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_is_escaped_in_the_status_document(world: World, text: str) -> None:
+def test_hostile_text_is_escaped_in_the_status_document(world: PipelineHarness, text: str) -> None:
     worker = hostile_source(world, text)
     with serving(world, worker) as (server, _):
         answer = Answer(server.port, "/status.json")
@@ -372,7 +373,7 @@ def strings(document: Any) -> Iterator[str]:
             yield from strings(value)
 
 
-def test_no_credentials_in_the_status_document(world: World) -> None:
+def test_no_credentials_in_the_status_document(world: PipelineHarness) -> None:
     with serving(world) as (server, worker):
         worker.activity.cycle_failed(Unavailable("GET https://x/?sig=geheimgeheim: 503"))
         worker.activity.gave_up(
@@ -391,7 +392,7 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
-def test_the_page_shows_a_source_that_is_well(browser: Browser, world: World) -> None:
+def test_the_page_shows_a_source_that_is_well(browser: Browser, world: PipelineHarness) -> None:
     world.put("date=2024-01-01/a.json", "1", "2")
     with serving(world, world.drain()) as (server, _), visited(browser, server.port) as visit:
         expect(visit.page).to_have_title("Blizzard")
@@ -403,7 +404,7 @@ def test_the_page_shows_a_source_that_is_well(browser: Browser, world: World) ->
         assert visit.page.locator("#verdict.ok").count() == 1
 
 
-def test_a_new_batch_appears_by_itself(browser: Browser, world: World) -> None:
+def test_a_new_batch_appears_by_itself(browser: Browser, world: PipelineHarness) -> None:
     with serving(world) as (server, worker), visited(browser, server.port) as visit:
         assert "Last batches" not in visit.text()
         world.put("a.json", "1", "2", "3")
@@ -413,7 +414,9 @@ def test_a_new_batch_appears_by_itself(browser: Browser, world: World) -> None:
         assert row.locator("td").nth(2).inner_text() == "3"
 
 
-def test_what_is_wrong_comes_first_with_what_to_do(browser: Browser, world: World) -> None:
+def test_what_is_wrong_comes_first_with_what_to_do(
+    browser: Browser, world: PipelineHarness
+) -> None:
     well, broken = world.pipeline(), world.pipeline()
     well.cycle(threading.Event())
     broken.activity.name = "zz/broken"
@@ -429,7 +432,7 @@ def test_what_is_wrong_comes_first_with_what_to_do(browser: Browser, world: Worl
         expect(visit.page).to_have_title("✖ Blizzard")
 
 
-def test_hostile_text_is_shown_as_text(browser: Browser, world: World) -> None:
+def test_hostile_text_is_shown_as_text(browser: Browser, world: PipelineHarness) -> None:
     worker = world.pipeline()
     for text in HOSTILE:
         worker.activity.gave_up([FinishedFile(text, "quarantined", error=text, stage=text)])
@@ -445,7 +448,9 @@ def test_hostile_text_is_shown_as_text(browser: Browser, world: World) -> None:
         assert visit.page.locator("#targets script, #targets img").count() == 0
 
 
-def test_a_daemon_that_is_gone_is_said_and_found_again(browser: Browser, world: World) -> None:
+def test_a_daemon_that_is_gone_is_said_and_found_again(
+    browser: Browser, world: PipelineHarness
+) -> None:
     worker = world.drain()
     panel = Panel("blizzard", [worker.activity], lambda: world.now)
     with browser.new_context() as context:
@@ -460,7 +465,7 @@ def test_a_daemon_that_is_gone_is_said_and_found_again(browser: Browser, world: 
 
 def test_penguins_page_shows_commits_and_refusals(browser: Browser, tmp_path: Any) -> None:
     with footer_pool() as pool:
-        lake = Lake(str(tmp_path), pool)
+        lake = TableHarness(str(tmp_path), pool)
         penguin = lake.penguin("orders")
         lake.put("a.parquet", {"x": [1, 2, 3]})
         lake.put("b.parquet", b"no parquet")
@@ -475,7 +480,7 @@ def test_penguins_page_shows_commits_and_refusals(browser: Browser, tmp_path: An
             assert "The one table is to look at" in text
 
 
-def test_what_a_status_document_costs_is_bounded(world: World) -> None:
+def test_what_a_status_document_costs_is_bounded(world: PipelineHarness) -> None:
     worker = world.pipeline()
     for number in range(300):
         worker.activity.gave_up(

@@ -25,7 +25,7 @@ KEYS = ["acme/1.ndjson", "acme/2.ndjson", "acme-corp/1.ndjson"]
 
 
 @dataclass
-class ServerWorld:
+class S3ServerHarness:
     proxy: FaultProxy
     uri: str
     options: dict[str, str]
@@ -38,10 +38,10 @@ class ServerWorld:
 
 
 @pytest.fixture
-def world(s3: S3Server) -> Iterator[ServerWorld]:
+def world(s3: S3Server) -> Iterator[S3ServerHarness]:
     with fault_proxy(s3.endpoint) as proxy:
         options = {**s3.options, "AWS_ENDPOINT_URL": proxy.endpoint}
-        yield ServerWorld(proxy, f"s3://{s3.new_bucket()}/raw", options)
+        yield S3ServerHarness(proxy, f"s3://{s3.new_bucket()}/raw", options)
 
 
 def take(storage: Storage) -> FencedFile:
@@ -67,7 +67,7 @@ def conditional(code: tuple[int, str], *numbers: int) -> Callable[..., tuple[int
 @pytest.mark.parametrize("ignored", ["If-Match", "If-None-Match"])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_store_that_ignores_one_condition_is_refused(
-    world: ServerWorld, ignored: str, is_there: bool
+    world: S3ServerHarness, ignored: str, is_there: bool
 ) -> None:
     if is_there:
         take(world.storage)
@@ -77,7 +77,7 @@ def test_a_store_that_ignores_one_condition_is_refused(
     assert not caught.value.retryable
 
 
-def test_conditions_are_tried_once_for_a_storage(world: ServerWorld) -> None:
+def test_conditions_are_tried_once_for_a_storage(world: S3ServerHarness) -> None:
     file = take(world.storage)
     file.save({"a": 1})
     file.save({"a": 2})
@@ -87,7 +87,7 @@ def test_conditions_are_tried_once_for_a_storage(world: ServerWorld) -> None:
 
 @pytest.mark.promise("G-110")
 @pytest.mark.parametrize("number", range(5))
-def test_one_conflict_with_nobody_is_tried_again(world: ServerWorld, number: int) -> None:
+def test_one_conflict_with_nobody_is_tried_again(world: S3ServerHarness, number: int) -> None:
     world.proxy.refuse = conditional((409, "ConditionalRequestConflict"), number)
     file = take(world.storage)
     file.save({"a": 1})
@@ -95,7 +95,7 @@ def test_one_conflict_with_nobody_is_tried_again(world: ServerWorld, number: int
     assert json.loads(world.storage.read(PATH))["a"] == 2
 
 
-def test_conflicts_without_end_are_no_other_writer(world: ServerWorld) -> None:
+def test_conflicts_without_end_are_no_other_writer(world: S3ServerHarness) -> None:
     file = take(world.storage)
     world.proxy.refuse = conditional((409, "ConditionalRequestConflict"))
     with pytest.raises(Unavailable, match="changed the object just then"):
@@ -105,7 +105,7 @@ def test_conflicts_without_end_are_no_other_writer(world: ServerWorld) -> None:
 
 
 @pytest.mark.promise("G-109")
-def test_what_a_store_lacks_is_said_at_once(world: ServerWorld) -> None:
+def test_what_a_store_lacks_is_said_at_once(world: S3ServerHarness) -> None:
     world.proxy.refuse = conditional((501, "NotImplemented"))
     with pytest.raises(StorageError, match="does not implement what is asked of it") as caught:
         take(world.storage)
@@ -124,7 +124,7 @@ def moved_to_the_end(data: bytes) -> bytes:
 
 
 @pytest.mark.promise("G-108")
-def test_a_listing_out_of_order_raises_and_names_both_keys(world: ServerWorld) -> None:
+def test_a_listing_out_of_order_raises_and_names_both_keys(world: S3ServerHarness) -> None:
     for key in KEYS:
         world.storage.put_atomic(key, b"x")
     assert len([e for page in world.storage.list_range("", None) for e in page.entries]) == 3
@@ -182,7 +182,7 @@ def emptied(data: bytes) -> bytes:
     return re.sub(rb"<IsTruncated>\w+</IsTruncated>", more, kept)
 
 
-def test_a_listing_that_asks_for_itself_ends(world: ServerWorld, gcs: GcsServer) -> None:
+def test_a_listing_that_asks_for_itself_ends(world: S3ServerHarness, gcs: GcsServer) -> None:
     world.proxy.relist = emptied
     with pytest.raises(Unavailable, match="empty page that names itself"):
         list(world.storage.list_range("", None))

@@ -35,7 +35,7 @@ TRANSIENT: list[Fault] = [429, 500, 503, "cut"]
 
 
 @dataclass
-class FaultWorld:
+class FaultyStoreHarness:
     proxy: FaultProxy
     uri: str
     options: dict[str, str]
@@ -77,7 +77,7 @@ def seeded(request: pytest.FixtureRequest) -> Seeded:
 
 
 @pytest.fixture
-def world(seeded: Seeded, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultWorld]:
+def world(seeded: Seeded, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyStoreHarness]:
     monkeypatch.setattr(s3, "FIRST_PAGE_KEYS", 5)
     monkeypatch.setattr(s3, "PAGE_KEYS", 10)
     monkeypatch.setattr(gcs, "FIRST_PAGE_KEYS", 5)
@@ -85,7 +85,9 @@ def world(seeded: Seeded, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultWorl
     monkeypatch.setattr(azure, "PAGE_NAMES", 10)
     with fault_proxy(seeded.server.endpoint) as proxy:
         endpoint = proxy.endpoint + urlsplit(seeded.server.endpoint).path
-        found = FaultWorld(proxy, seeded.uri, {**seeded.server.options, seeded.option: endpoint})
+        found = FaultyStoreHarness(
+            proxy, seeded.uri, {**seeded.server.options, seeded.option: endpoint}
+        )
         record_waits(monkeypatch, found.naps)
         yield found
 
@@ -121,13 +123,13 @@ def from_on(number: int, fault: Fault) -> Callable[[int], Fault | None]:
     return lambda n: fault if n >= number else None
 
 
-def test_without_faults_the_proxy_changes_nothing(world: FaultWorld) -> None:
+def test_without_faults_the_proxy_changes_nothing(world: FaultyStoreHarness) -> None:
     assert listed(world.open()) == NAMES
     assert (world.proxy.listings, world.naps) == (REQUESTS, [])
 
 
 @pytest.mark.parametrize("fault", TRANSIENT)
-def test_a_page_that_fails_once_is_asked_for_again(world: FaultWorld, fault: Fault) -> None:
+def test_a_page_that_fails_once_is_asked_for_again(world: FaultyStoreHarness, fault: Fault) -> None:
     storage = world.open()
     for page in range(REQUESTS):
         world.proxy.arm(only(page, fault))
@@ -140,7 +142,9 @@ def test_a_page_that_fails_once_is_asked_for_again(world: FaultWorld, fault: Fau
 
 
 @pytest.mark.parametrize("fault", TRANSIENT)
-def test_a_failing_page_fails_the_listing_in_limited_time(world: FaultWorld, fault: Fault) -> None:
+def test_a_failing_page_fails_the_listing_in_limited_time(
+    world: FaultyStoreHarness, fault: Fault
+) -> None:
     storage = world.open()
     for page in range(REQUESTS):
         world.naps.clear()
@@ -154,7 +158,7 @@ def test_a_failing_page_fails_the_listing_in_limited_time(world: FaultWorld, fau
     assert listed(storage) == NAMES
 
 
-def test_a_refused_page_fails_the_listing_at_once(world: FaultWorld) -> None:
+def test_a_refused_page_fails_the_listing_at_once(world: FaultyStoreHarness) -> None:
     storage = world.open()
     for page in range(REQUESTS):
         world.proxy.arm(from_on(page, 403))
@@ -163,21 +167,21 @@ def test_a_refused_page_fails_the_listing_at_once(world: FaultWorld) -> None:
         assert (world.proxy.listings, world.naps) == (page + 1, [])
 
 
-def test_a_page_that_never_comes_is_given_up_and_asked_for_again(world: FaultWorld) -> None:
+def test_a_page_that_never_comes_is_given_up_and_asked_for_again(world: FaultyStoreHarness) -> None:
     world.proxy.arm(only(2, "hang"))
     assert listed(world.open(Patience(read_secs=1))) == NAMES
     # A page that a busy machine is late with is asked for again as well.
     assert world.proxy.listings >= REQUESTS + 1
 
 
-def test_a_store_that_keeps_hanging_fails_the_listing(world: FaultWorld) -> None:
+def test_a_store_that_keeps_hanging_fails_the_listing(world: FaultyStoreHarness) -> None:
     world.proxy.arm(from_on(0, "hang"))
     with pytest.raises(Unavailable, match=world.uri):
         listed(world.open(Patience(read_secs=0.5, retry_secs=3)))
     assert 1 < world.proxy.listings <= 5
 
 
-def test_a_store_that_is_not_there_is_unavailable(world: FaultWorld) -> None:
+def test_a_store_that_is_not_there_is_unavailable(world: FaultyStoreHarness) -> None:
     nowhere = "http://127.0.0.1:9"  # the port of "discard", which nothing serves
     options = {
         name: nowhere + urlsplit(value).path if value.startswith("http://") else value
@@ -188,7 +192,7 @@ def test_a_store_that_is_not_there_is_unavailable(world: FaultWorld) -> None:
 
 
 @pytest.mark.promise("G-009")
-def test_a_failed_scan_loses_nothing_for_the_next_one(world: FaultWorld) -> None:
+def test_a_failed_scan_loses_nothing_for_the_next_one(world: FaultyStoreHarness) -> None:
     storage = open_storage(f"{world.uri.removesuffix('/x')}/scanned", world.options)
     old = [f"date={day}/{number}" for day in (1, 2, 3) for number in range(3)]
     new = ["date=1/9", "date=2/9", "date=4/0"]

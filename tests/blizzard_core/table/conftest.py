@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.penguin_world import World
+from tests.support.table_harness import TableHarness
 
 
 @pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
+def world(tmp_path: Path, pool: Executor) -> TableHarness:
     """The clock is the disk's: a file beside a log that is there must not look old."""
-    found = World(str(tmp_path / "table"), pool)
+    found = TableHarness(str(tmp_path / "table"), pool)
     Path(found.uri).mkdir()
     found.now = Path(found.uri).stat().st_mtime
     return found

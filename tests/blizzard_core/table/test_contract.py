@@ -13,7 +13,7 @@ from blizzard_core.table.contract import FEATURES, TableDeclaration, objections
 from tests.support.foreign_tables import field, make, with_features
 from tests.support.penguin_features import stored, table
 from tests.support.penguin_readers import assert_all_read, by_scan, rows_of
-from tests.support.penguin_world import World
+from tests.support.table_harness import TableHarness
 
 
 def test_the_documented_table_is_the_contract() -> None:
@@ -21,7 +21,7 @@ def test_the_documented_table_is_the_contract() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, feature in FEATURES.items() if feature.takes])
-def test_a_feature_that_is_taken_is_committed_beside(world: World, name: str) -> None:
+def test_a_feature_that_is_taken_is_committed_beside(world: TableHarness, name: str) -> None:
     make(world, with_features(name))
     world.put("a.parquet", {"x": [1]})
     world.put("b.parquet", {"x": [2], "new": [2]})
@@ -37,7 +37,9 @@ def test_a_feature_that_is_taken_is_committed_beside(world: World, name: str) ->
 )
 @pytest.mark.parametrize("readers", [False, True])
 @pytest.mark.unreadable_tables("not all readers know the feature, and nothing is committed")
-def test_a_feature_that_is_not_is_refused_by_name(world: World, name: str, readers: bool) -> None:
+def test_a_feature_that_is_not_is_refused_by_name(
+    world: TableHarness, name: str, readers: bool
+) -> None:
     protocol = with_features(name)
     if readers:
         protocol |= {"minReaderVersion": 3, "readerFeatures": [name]}
@@ -102,7 +104,7 @@ RULES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_rule_that_files_might_break_is_refused_by_name(world: World, rule: str) -> None:
+def test_a_rule_that_files_might_break_is_refused_by_name(world: TableHarness, rule: str) -> None:
     more, told = RULES[rule]
     make(world, {"minReaderVersion": 1, "minWriterVersion": 4}, **more)
     world.put("a.parquet", {"x": [-1]})
@@ -111,7 +113,7 @@ def test_a_rule_that_files_might_break_is_refused_by_name(world: World, rule: st
 
 
 def test_a_dead_compaction_is_recognised_without_a_creation_time(
-    world: World,
+    world: TableHarness,
 ) -> None:
     """``createdTime`` is optional: without it no file is older than the table."""
     make(world, {"minReaderVersion": 1, "minWriterVersion": 2})
@@ -141,7 +143,7 @@ def test_a_version_of_the_protocol_that_is_not_known_is_refused(reader: int, wri
 
 
 @pytest.mark.parametrize("writer", [2, 3, 4, 5])
-def test_the_older_versions_are_committed_to(world: World, writer: int) -> None:
+def test_the_older_versions_are_committed_to(world: TableHarness, writer: int) -> None:
     make(world, {"minReaderVersion": 2 if writer == 5 else 1, "minWriterVersion": writer})
     world.put("a.parquet", {"x": [1]})
     world.run()
@@ -151,7 +153,9 @@ def test_the_older_versions_are_committed_to(world: World, writer: int) -> None:
 @pytest.mark.parametrize(
     "properties", [{"delta.appendOnly": "true"}, {"delta.enableChangeDataFeed": "true"}]
 )
-def test_new_columns_obey_what_appending_obeys(world: World, properties: dict[str, str]) -> None:
+def test_new_columns_obey_what_appending_obeys(
+    world: TableHarness, properties: dict[str, str]
+) -> None:
     make(world, {"minReaderVersion": 1, "minWriterVersion": 4}, properties=properties)
     world.put("a.parquet", {"x": [1], "new": [1]})
     world.run()
@@ -160,7 +164,7 @@ def test_new_columns_obey_what_appending_obeys(world: World, properties: dict[st
     assert kinds == {"commitInfo", "metaData", "add", "txn"}
 
 
-def test_a_rule_that_comes_while_the_daemon_runs_stops_it(world: World) -> None:
+def test_a_rule_that_comes_while_the_daemon_runs_stops_it(world: TableHarness) -> None:
     world.put("a.parquet", {"x": [1]})
     penguin = world.penguin()
     world.run(penguin)

@@ -18,14 +18,14 @@ from blizzard_core.errors import StateError
 from blizzard_core.table.contract import FEATURES, feature_objections
 from tests.support.foreign_tables import commit, field, make, metadata, with_features
 from tests.support.penguin_readers import assert_all_read
-from tests.support.penguin_world import World, parquet
+from tests.support.table_harness import TableHarness, parquet
 
 PLAIN = {"minReaderVersion": 1, "minWriterVersion": 2}
 LEGACY = ["appendOnly", "invariants"]
 BOUNDARY = "delta.requireCheckpointProtectionBeforeVersion"
 
 
-def added(world: World, path: str, value: int, **more: Any) -> dict[str, Any]:
+def added(world: TableHarness, path: str, value: int, **more: Any) -> dict[str, Any]:
     """A file of another engine's with this row, and the action that adds it."""
     data = parquet({"x": [value]})
     world.put(path, data)
@@ -34,13 +34,13 @@ def added(world: World, path: str, value: int, **more: Any) -> dict[str, Any]:
     return {"add": {**told, "dataChange": True, "stats": stats, **more}}
 
 
-def log_of(world: World) -> dict[str, int]:
+def log_of(world: TableHarness) -> dict[str, int]:
     """The log's files, and when each was written."""
     found = Path(world.uri, "_delta_log").iterdir()
     return {file.name: file.stat().st_mtime_ns for file in found}
 
 
-def drop_history(world: World, before: int) -> None:
+def drop_history(world: TableHarness, before: int) -> None:
     """As TRUNCATE HISTORY: everything before the checkpoint of this version goes."""
     world.delta().create_checkpoint()
     for file in Path(world.uri, "_delta_log").glob("0*"):
@@ -48,7 +48,7 @@ def drop_history(world: World, before: int) -> None:
             file.unlink()
 
 
-def assert_takes(world: World, rows: list[int]) -> None:
+def assert_takes(world: TableHarness, rows: list[int]) -> None:
     """Penguin commits to the table, and readers find these rows and its own."""
     world.put("ours.parquet", {"x": [9]})
     world.run()
@@ -60,7 +60,7 @@ def assert_takes(world: World, rows: list[int]) -> None:
     "name", [name for name, feature in FEATURES.items() if "delta-rs" in feature.why]
 )
 @pytest.mark.unreadable_tables("not all readers know the feature, and nothing is committed")
-def test_delta_rs_itself_refuses_the_feature(world: World, name: str) -> None:
+def test_delta_rs_itself_refuses_the_feature(world: TableHarness, name: str) -> None:
     """A release of it that does not should have the table taken."""
     make(world, with_features(name))
     table = world.delta()
@@ -88,7 +88,7 @@ def test_what_others_need_is_dropped_after_them(names: list[str], order: list[st
 @pytest.mark.promise("G-181")
 @pytest.mark.parametrize("name", ["typeWidening", "vacuumProtocolCheck"])
 @pytest.mark.unreadable_tables("not all readers know the feature")
-def test_a_feature_is_dropped_with_its_history(world: World, name: str) -> None:
+def test_a_feature_is_dropped_with_its_history(world: TableHarness, name: str) -> None:
     make(world, with_features(*LEGACY, name))
     with pytest.raises(StateError, match=rf"DROP FEATURE {name} TRUNCATE HISTORY"):
         world.run()
@@ -100,7 +100,7 @@ def test_a_feature_is_dropped_with_its_history(world: World, name: str) -> None:
 
 @pytest.mark.promise("G-181")
 @pytest.mark.parametrize("name", ["typeWidening", "deletionVectors"])
-def test_a_feature_dropped_without_history_names_the_rest(world: World, name: str) -> None:
+def test_a_feature_dropped_without_history_names_the_rest(world: TableHarness, name: str) -> None:
     make(world, with_features(*LEGACY, name))
     protected = with_features(*LEGACY, "checkpointProtection")
     commit(world, 1, added(world, "spark.parquet", 1))
@@ -117,7 +117,7 @@ def test_a_feature_dropped_without_history_names_the_rest(world: World, name: st
 
 
 @pytest.mark.promise("G-181")
-def test_a_daemon_leaves_protected_history_alone(world: World) -> None:
+def test_a_daemon_leaves_protected_history_alone(world: TableHarness) -> None:
     """The feature comes while it runs: it commits, compacts, cleans and vacuums no more."""
     often = {"optimize": {"interval": "1s"}, "vacuum": {"interval": "1s"}}
     penguin = world.penguin(delta_checkpoint_interval=1, delta_log_cleanup=True, **often)
@@ -136,7 +136,7 @@ def test_a_daemon_leaves_protected_history_alone(world: World) -> None:
 
 
 @pytest.mark.promise("G-181")
-def test_row_tracking_is_dropped_before_its_domain(world: World) -> None:
+def test_row_tracking_is_dropped_before_its_domain(world: TableHarness) -> None:
     domain = {"domain": "delta.rowTracking", "configuration": '{"rowIdHighWaterMark":0}'}
     enabled = {"delta.enableRowTracking": "true"}
     make(world, with_features(*LEGACY, "domainMetadata", "rowTracking"), properties=enabled)
@@ -156,7 +156,7 @@ def test_row_tracking_is_dropped_before_its_domain(world: World) -> None:
 
 @pytest.mark.promise("G-181")
 @pytest.mark.unreadable_tables("deltalake's dataset opens no table with the feature")
-def test_column_mapping_ends_with_its_mode(world: World) -> None:
+def test_column_mapping_ends_with_its_mode(world: TableHarness) -> None:
     mapped = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "x"}
     mode = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1"}
     make(world, with_features(*LEGACY, "columnMapping"), fields=[field(**mapped)], properties=mode)
@@ -179,7 +179,7 @@ def test_column_mapping_ends_with_its_mode(world: World) -> None:
 
 @pytest.mark.promise("G-181")
 @pytest.mark.unreadable_tables("deltalake's dataset opens no table with the feature")
-def test_checkpoints_are_classic_again(world: World) -> None:
+def test_checkpoints_are_classic_again(world: TableHarness) -> None:
     """Also where the log begins at a checkpoint that is not."""
     protocol = with_features(*LEGACY, "v2Checkpoint")
     policy = metadata(properties={"delta.checkpointPolicy": "v2"})

@@ -24,9 +24,9 @@ from blizzard_core.watermark.progress import Gap, Progress, closed_by, gaps, is_
 from blizzard_core.watermark.scan import scan
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.source_state import SourceState
-from tests.support.blizzard_world import World
 from tests.support.grace_model import GRACE, Model, Rounds, check_promise, rounds
 from tests.support.memory_store import MemoryStorage
+from tests.support.pipeline_harness import PipelineHarness
 from tests.support.stored_progress import progress_from_json
 from tests.support.watermarks import nothing_waits, passed
 
@@ -321,13 +321,13 @@ def test_listing_the_gaps_finds_what_looks_new_in_a_full_listing(
 # -- in the pipeline -----------------------------------------------------------------
 
 
-def region_world(**more: Any) -> World:
-    world = World(partition_depth=2, max_tracked_partitions=3, grace_period="5m", **more)
+def region_world(**more: Any) -> PipelineHarness:
+    world = PipelineHarness(partition_depth=2, max_tracked_partitions=3, grace_period="5m", **more)
     world.now = TODAY
     return world
 
 
-def fill(world: World, paths: Iterable[str]) -> None:
+def fill(world: PipelineHarness, paths: Iterable[str]) -> None:
     for path in paths:
         world.put(f"{path}.json", path)
 

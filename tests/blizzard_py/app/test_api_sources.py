@@ -21,7 +21,7 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.api_server import ApiServer, ReceivedRequest, Reply, api_server, reply
 from tests.support.direct_engine import DirectEngine
-from tests.support.request_world import submit
+from tests.support.request_harness import submit
 
 WHERE = ("orders", "crm")
 TOKEN = "t0ken-of-the-crm"  # of the test's own server

@@ -16,8 +16,8 @@ from blizzard_core.settings.document import Config
 from blizzard_py.app import daemon as app
 from blizzard_py.app.live_progress import shown, table_of
 from blizzard_py.sources.meter import Meter
-from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
+from tests.support.pipeline_harness import PipelineHarness
 
 
 class Clock:
@@ -55,7 +55,7 @@ def test_speed_and_time_left_follow_what_is_done() -> None:
 
 
 def test_a_pipeline_counts_its_files_and_rows() -> None:
-    world = World()
+    world = PipelineHarness()
     for number in range(5):
         world.put(f"{number}.ndjson", "x", "y")
     pipeline = world.pipeline()

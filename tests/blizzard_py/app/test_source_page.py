@@ -38,9 +38,9 @@ from blizzard_py.job import FinishedFile, Place
 from blizzard_py.sources.context import SourceContext, Stores
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.state_paths import StatePaths
-from tests.support.blizzard_world import LineEngine, World
 from tests.support.delta_commits import commit
 from tests.support.hostile_texts import HOSTILE
+from tests.support.pipeline_harness import LineEngine, PipelineHarness
 
 # Commits here are single lines of a log.
 pytestmark = pytest.mark.unreadable_tables
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.unreadable_tables
 CONFIG = "/etc/a b/config.yaml"
 
 
-class LocalWorld(World):
+class LocalFilesHarness(PipelineHarness):
     """A world on a disk, whose stores anybody can open by their URI."""
 
     def __init__(self, folder: Path) -> None:
@@ -71,8 +71,8 @@ class LocalWorld(World):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> LocalWorld:
-    return LocalWorld(tmp_path)
+def world(tmp_path: Path) -> LocalFilesHarness:
+    return LocalFilesHarness(tmp_path)
 
 
 def answer(lookups: BackgroundCache | None, key: str) -> CachedDocument:
@@ -87,7 +87,7 @@ def put_commit(lake: LocalStorage, version: int, *paths: str) -> None:
     lake.put_atomic(commit_path(version), commit(*paths, penguin={"app_id": "penguin-events"}))
 
 
-def published(world: LocalWorld) -> list[str]:
+def published(world: LocalFilesHarness) -> list[str]:
     pages = world.lake.list_range("", None)
     return [
         e.path
@@ -97,7 +97,9 @@ def published(world: LocalWorld) -> list[str]:
     ]
 
 
-def test_the_past_outlives_the_daemon_and_says_what_is_in_the_table(world: LocalWorld) -> None:
+def test_the_past_outlives_the_daemon_and_says_what_is_in_the_table(
+    world: LocalFilesHarness,
+) -> None:
     world.put("a.json", "1", "2")
     world.put("b.json", "bad")
     world.drain()
@@ -117,7 +119,7 @@ def test_the_past_outlives_the_daemon_and_says_what_is_in_the_table(world: Local
 
 
 def test_the_past_costs_what_is_new_and_holds_so_many_batches() -> None:
-    world = World()
+    world = PipelineHarness()
     worker = world.pipeline()
     for number in range(BATCHES + 5):
         world.put(f"{number:04d}.json", "1")
@@ -149,7 +151,7 @@ def test_older_commits_may_have_what_the_newest_have_not(at: float, expected: An
     assert commit_versions([frozenset({"x", "y"})], at, known) == {"versions": [9], "missing": 0}
 
 
-def test_penguins_state_is_read_from_the_table(world: LocalWorld) -> None:
+def test_penguins_state_is_read_from_the_table(world: LocalFilesHarness) -> None:
     worker = world.drain()
     providers = page_providers([worker], CONFIG)
     assert answer(providers.peer, worker.name).document == []
@@ -211,7 +213,7 @@ def test_rows_that_nobody_commits_are_told(
         b'{"blocked": [], "watermark": "x", "log": 3, "totals": "x", "writer": {"process": 1}}',
     ],
 )
-def test_whatever_penguins_state_is_the_page_goes_on(world: LocalWorld, raw: bytes) -> None:
+def test_whatever_penguins_state_is_the_page_goes_on(world: LocalFilesHarness, raw: bytes) -> None:
     world.put("a.json", "1")
     worker = world.drain()
     world.lake.put_atomic("_penguin/events_checkpoint.json", raw)
@@ -228,7 +230,9 @@ def test_whatever_penguins_state_is_the_page_goes_on(world: LocalWorld, raw: byt
     assert len(json.dumps(brief)) < 10_000
 
 
-def test_an_overview_does_not_repeat_why_hundreds_of_groups_are_blocked(world: LocalWorld) -> None:
+def test_an_overview_does_not_repeat_why_hundreds_of_groups_are_blocked(
+    world: LocalFilesHarness,
+) -> None:
     worker = world.drain()
     blocked = {f"source_{n}": "waits " * 1_000 for n in range(300)}
     mirror = {"blocked": blocked}
@@ -252,7 +256,7 @@ def test_an_overview_does_not_repeat_why_hundreds_of_groups_are_blocked(world: L
     ],
 )
 def test_what_is_no_batch_costs_the_history_itself_alone(
-    world: LocalWorld, raw: bytes, told: str
+    world: LocalFilesHarness, raw: bytes, told: str
 ) -> None:
     world.put("a.json", "1")
     world.drain()
@@ -267,7 +271,9 @@ def test_what_is_no_batch_costs_the_history_itself_alone(
     assert (well["odd"], well["rows"]) == ("", 1)
 
 
-def test_of_a_batch_that_was_taken_over_the_last_ones_object_counts(world: LocalWorld) -> None:
+def test_of_a_batch_that_was_taken_over_the_last_ones_object_counts(
+    world: LocalFilesHarness,
+) -> None:
     world.put("a.json", "1")
     worker = world.drain()
     [batch] = Journal(world.lake, worker.parts.id).batches()
@@ -288,7 +294,7 @@ def story(providers: PageProviders, uri: str) -> dict[str, Any]:
     return found.document
 
 
-def test_a_files_story_is_what_explain_says_with_commands(world: LocalWorld) -> None:
+def test_a_files_story_is_what_explain_says_with_commands(world: LocalFilesHarness) -> None:
     world.put("a.json", "1", "2")
     world.put("b.json", "bad")
     worker = world.drain()
@@ -305,7 +311,7 @@ def test_a_files_story_is_what_explain_says_with_commands(world: LocalWorld) -> 
     assert commands[-1] == f"blizzard explain '/etc/a b/config.yaml' {world.raw.uri}/b.json"
 
 
-def test_a_files_story_names_fields_without_a_column_in_bounds(world: LocalWorld) -> None:
+def test_a_files_story_names_fields_without_a_column_in_bounds(world: LocalFilesHarness) -> None:
     world.put("a.json", "1")
     worker = world.drain()
 
@@ -321,7 +327,7 @@ def test_a_files_story_names_fields_without_a_column_in_bounds(world: LocalWorld
     assert story(page_providers([worker], CONFIG), f"{world.raw.uri}/a.json")["untaken"] == []
 
 
-def test_questions_tell_no_loop_that_a_store_answers(world: LocalWorld) -> None:
+def test_questions_tell_no_loop_that_a_store_answers(world: LocalFilesHarness) -> None:
     world.put("a.json", "1")
     worker = world.drain()
     before = worker.activity.pulse
@@ -333,7 +339,7 @@ def test_questions_tell_no_loop_that_a_store_answers(world: LocalWorld) -> None:
 @pytest.mark.parametrize(
     "text", [*HOSTILE, "../../etc/passwd", "/etc/passwd", "s3://", "%00", "x" * 2000]
 )
-def test_hostile_questions_get_a_harmless_answer(world: LocalWorld, text: str) -> None:
+def test_hostile_questions_get_a_harmless_answer(world: LocalFilesHarness, text: str) -> None:
     worker = world.drain()
     panel = Panel(
         "blizzard", [worker.activity], lambda: world.now, page_providers([worker], CONFIG)
@@ -357,7 +363,7 @@ def _texts(document: Any) -> list[str]:
 
 
 def test_questions_cost_no_more_requests_than_are_allowed(
-    world: LocalWorld, monkeypatch: pytest.MonkeyPatch
+    world: LocalFilesHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = world.pipeline()
     for number in range(12):
@@ -379,7 +385,7 @@ def commands(worker: SourcePipeline) -> list[str]:
     return [each.command for each in source_commands(CONFIG, worker.activity.to_json())]
 
 
-def test_commands_fit_what_is_wrong_and_are_whole(world: LocalWorld) -> None:
+def test_commands_fit_what_is_wrong_and_are_whole(world: LocalFilesHarness) -> None:
     worker = world.drain()
     usual = commands(worker)
     assert usual[0] == "blizzard status '/etc/a b/config.yaml'"
@@ -399,7 +405,7 @@ def test_commands_fit_what_is_wrong_and_are_whole(world: LocalWorld) -> None:
 
 
 @pytest.mark.parametrize("verdict", ["quarantined", "refused", "late", "ignored", "pending"])
-def test_every_command_is_one_that_exists(verdict: str, world: LocalWorld) -> None:
+def test_every_command_is_one_that_exists(verdict: str, world: LocalFilesHarness) -> None:
     worker = world.drain()
     worker.activity.gave_up([FinishedFile("x", "quarantined", error="e", stage="parse")])
     worker.activity.refused(1, 9, "x: e", "mend it")
@@ -455,14 +461,14 @@ def test_a_name_that_looks_like_a_secret_does_not_leave_its_word(name: str) -> N
         assert words[4:] in ([], ["--dry-run"])
 
 
-def test_names_that_are_no_text_do_not_end_the_history(world: LocalWorld) -> None:
+def test_names_that_are_no_text_do_not_end_the_history(world: LocalFilesHarness) -> None:
     world.put("a\udcff.json", "bad")
     past = SourceHistory(world.drain().parts, lambda: world.now).look()
     assert [file["path"] for file in past["failed"]] == ["a\\udcff.json"]
     json.dumps(past, ensure_ascii=False).encode()
 
 
-def test_page_threads_start_and_stop_with_the_server(world: LocalWorld) -> None:
+def test_page_threads_start_and_stop_with_the_server(world: LocalFilesHarness) -> None:
     worker = world.drain()
     with page_providers([worker], CONFIG).open():
         assert {"beside", "past", "story"} <= lookups_that_run()

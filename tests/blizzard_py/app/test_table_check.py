@@ -19,7 +19,7 @@ from tests.support.direct_engine import DirectEngine
 TIME = pa.timestamp("us", tz="UTC")
 
 
-class World:
+class TableCheckHarness:
     """A folder of files, a table, and the configuration of both."""
 
     def __init__(self, root: Path) -> None:
@@ -64,14 +64,16 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableCheckHarness:
     monkeypatch.setattr("blizzard_py.app.daemon.spark_engine", lambda *_: DirectEngine())
-    found = World(tmp_path)
+    found = TableCheckHarness(tmp_path)
     found.put("date=2024-01-28/1.ndjson.gz", {"id": 1})
     return found
 
 
-def test_a_type_that_the_table_does_not_take_stops_before_the_first_batch(world: World) -> None:
+def test_a_type_that_the_table_does_not_take_stops_before_the_first_batch(
+    world: TableCheckHarness,
+) -> None:
     write_deltalake(world.table, pa.table({"id": ["one"]}))
     told = "column 'id' is int64, not compatible with the table's string"
     for arguments, code in (
@@ -91,7 +93,7 @@ def test_a_type_that_the_table_does_not_take_stops_before_the_first_batch(world:
     assert sorted(DeltaTable(world.table).to_pyarrow_table()["id"].to_pylist()) == ["1", "one"]
 
 
-def test_all_of_it_is_told_at_once(world: World) -> None:
+def test_all_of_it_is_told_at_once(world: TableCheckHarness) -> None:
     write_deltalake(world.table, pa.table({"id": ["one"], "day": ["a"]}), partition_by=["day"])
     world.tables = {"schema_evolution": "strict"}
     world.fields = [{"name": "id", "type": "int64"}, {"name": "new", "type": "string"}]
@@ -102,7 +104,7 @@ def test_all_of_it_is_told_at_once(world: World) -> None:
         assert named in done.output
 
 
-def test_nulls_that_the_table_may_refuse_are_noted(world: World) -> None:
+def test_nulls_that_the_table_may_refuse_are_noted(world: TableCheckHarness) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     write_deltalake(world.table, pa.table({"id": [7]}, schema=schema))
     done = world.call("validate")
@@ -112,7 +114,7 @@ def test_nulls_that_the_table_may_refuse_are_noted(world: World) -> None:
     assert world.call("run", "--once").exit_code == 0
 
 
-def test_a_table_that_cannot_be_looked_at_is_noted_by_validate(world: World) -> None:
+def test_a_table_that_cannot_be_looked_at_is_noted_by_validate(world: TableCheckHarness) -> None:
     world.table = "s3://bucket/table"
     world.sink = {
         "storage_options": {
@@ -127,7 +129,7 @@ def test_a_table_that_cannot_be_looked_at_is_noted_by_validate(world: World) -> 
     assert "verysecretthing" not in done.output
 
 
-def test_a_table_penguin_commits_nothing_to_is_refused_by_name(world: World) -> None:
+def test_a_table_penguin_commits_nothing_to_is_refused_by_name(world: TableCheckHarness) -> None:
     write_deltalake(world.table, pa.table({"id": [1]}))
     DeltaTable(world.table).alter.add_constraint({"positive": "id > 0"})
     done = world.call("validate")
@@ -135,7 +137,7 @@ def test_a_table_penguin_commits_nothing_to_is_refused_by_name(world: World) -> 
     assert "the constraint 'positive' is not checked here" in done.output
 
 
-def test_a_column_of_ours_counts_too(world: World) -> None:
+def test_a_column_of_ours_counts_too(world: TableCheckHarness) -> None:
     world.sink = {"metadata_columns": ["_source_line"]}
     write_deltalake(world.table, pa.table({"id": [1], "_source_line": ["one"]}))
     done = world.call("validate")
@@ -143,7 +145,9 @@ def test_a_column_of_ours_counts_too(world: World) -> None:
     assert "'_source_line' is int64" in done.output
 
 
-def test_a_column_that_stands_in_the_directory_is_no_column_of_the_file(world: World) -> None:
+def test_a_column_that_stands_in_the_directory_is_no_column_of_the_file(
+    world: TableCheckHarness,
+) -> None:
     world.fields.append({"name": "kind", "type": "string"})
     world.sink = {"partition_by": {"columns": ["kind"]}}
     world.put("date=2024-01-28/1.ndjson.gz", {"id": 1, "kind": "a"})

@@ -21,14 +21,14 @@ from blizzard_py.state.event_times import EventTimes
 from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path
 from blizzard_py.state.stream_state import OperatorState, Packed, SettledBatch, StreamState, settled
 from blizzard_py.streaming.state_reader import Side, sides_of
-from tests.support.event_world import EventWorld
+from tests.support.event_time_harness import EventTimeHarness
 
 SOURCE = ("--pipeline", "pages", "--source", "web")
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    world = EventWorld(tmp_path, None)  # type: ignore[arg-type]  # nothing is ingested
+    world = EventTimeHarness(tmp_path, None)  # type: ignore[arg-type]  # nothing is ingested
     world.put([])
     document = world.config().model_dump(
         mode="json", by_alias=True, include={"pipelines", "spark"}, exclude_defaults=True
@@ -281,7 +281,7 @@ def test_what_spark_cannot_read_is_forgotten_all_the_same(
 
 def test_an_older_checkpoint_is_refused_with_a_remedy_that_there_is(tmp_path: Path) -> None:
     """No rebuild makes what a query remembers."""
-    world = EventWorld(tmp_path, None)  # type: ignore[arg-type]  # nothing is ingested
+    world = EventTimeHarness(tmp_path, None)  # type: ignore[arg-type]  # nothing is ingested
     parts = build(world.config(), None)[0].parts  # type: ignore[arg-type]  # as above
     later = tmp_path / "table" / "_blizzard" / "journal" / "pages_web"
     later.mkdir(parents=True)

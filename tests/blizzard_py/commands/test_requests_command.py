@@ -12,7 +12,7 @@ from blizzard_py.__main__ import main as blizzard
 from blizzard_py.commands.requests import summarize
 from blizzard_py.requests.document import Request
 from tests.support.direct_engine import DirectEngine
-from tests.support.request_world import RequestWorld, made
+from tests.support.request_harness import RequestHarness, made
 from tests.support.scenario import Scenario
 
 DAY = "date=2024-01-01"
@@ -119,6 +119,6 @@ def test_the_files_of_a_request_that_nobody_did_yet_are_none(scenario: Scenario)
 )
 def test_each_kind_of_request_is_summarized(request_: tuple[str, dict, dict], what: str) -> None:  # type: ignore[type-arg]  # any
     kind, select, options = request_
-    parts = RequestWorld().parts()
+    parts = RequestHarness().parts()
     request: Request = made(parts, select, kind, **options)  # type: ignore[arg-type]  # any kind
     assert summarize(request) == what

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.dead_letters.counting import Counted, counted
 from blizzard_py.dead_letters.reader import objects
-from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
+from tests.support.pipeline_harness import PipelineHarness
 from tests.support.scenario import Scenario
 
 DAY = "date=2024-01-01"
@@ -120,7 +120,7 @@ def test_letters_are_closed_with_a_reason_and_explain_tells_it(scenario: Scenari
 
 
 def test_letters_count_by_line_and_only_as_far_as_looked(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
+    world = PipelineHarness()
     world.put(f"{DAY}/1.json", "bad")
     world.put(f"{DAY}/2.json", "a", "?", "?")
     world.drain()

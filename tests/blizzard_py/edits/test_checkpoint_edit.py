@@ -20,10 +20,10 @@ from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
-from tests.support.blizzard_world import World
 from tests.support.checkpoint_edits import DAY, ingested, set_to, store
-from tests.support.promise_world import letter_paths, polls, sweeps
-from tests.support.request_world import RequestWorld, explained, ingest_files
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import letter_paths, polls, sweeps
+from tests.support.request_harness import RequestHarness, explained, ingest_files
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 BACKUP = "_blizzard/events_main_checkpoint.json.epoch-1.bak"
@@ -53,7 +53,7 @@ def test_a_whole_partition_is_ingested_again_without_a_watermark() -> None:
 
 
 def test_what_is_ingested_again_is_not_called_late_by_the_sweep() -> None:
-    world = World(grace_period="1s", late_files="ingest", late_sweep_interval="1000s")
+    world = PipelineHarness(grace_period="1s", late_files="ingest", late_sweep_interval="1000s")
     for name in ("1", "2", "9"):
         world.put(f"{DAY}/{name}.json", name)
     world.drain()
@@ -105,7 +105,7 @@ def test_reset_starts_over_and_keeps_the_counts() -> None:
 
 
 def test_reset_without_a_watermark_and_without_a_checkpoint() -> None:
-    world = World(use_watermark=False)
+    world = PipelineHarness(use_watermark=False)
     assert (
         checkpoint_edit.change(
             world.pipeline(), checkpoint_edit.stored(world.pipeline()), checkpoint_edit.reset, 1
@@ -123,7 +123,7 @@ def test_reset_without_a_watermark_and_without_a_checkpoint() -> None:
     assert world.rows() == ["b", "b"]
 
 
-def in_storage(world: World, state: SourceState) -> None:
+def in_storage(world: PipelineHarness, state: SourceState) -> None:
     """The state as a daemon has left it."""
     file = FencedFile(world.sink, checkpoint_path("events_main"))
     file.take(lambda document, _where: document, dict)
@@ -253,7 +253,7 @@ def test_a_partition_that_never_had_a_file_is_refused() -> None:
 def test_a_source_without_any_watermark_left_is_to_be_reset() -> None:
     with pytest.raises(EditRefused, match="nothing was ingested yet"):
         checkpoint_edit.with_watermark(SourceState(), "", "x")
-    world = World()
+    world = PipelineHarness()
     world.put("1.json", "1")
     world.drain()
     with pytest.raises(EditRefused, match="reset it instead"):
@@ -270,7 +270,7 @@ def test_a_source_without_any_watermark_left_is_to_be_reset() -> None:
 @pytest.mark.parametrize("name", ["", "1.json"])
 def test_names_in_grace_come_again_too_when_a_scan_of_their_own_saw_them(name: str) -> None:
     """Their batch is named for the journal's sake, which must not bring them back."""
-    world = World(grace_period="5m")
+    world = PipelineHarness(grace_period="5m")
     world.put("date=2024-01-02/1.json", "x")
     world.drain()
     world.now += 30
@@ -283,9 +283,9 @@ def test_names_in_grace_come_again_too_when_a_scan_of_their_own_saw_them(name: s
     assert told.again
 
 
-def started_over() -> World:
+def started_over() -> PipelineHarness:
     """The table and the source were emptied, the source is told to start over."""
-    world = World(grace_period="1s")
+    world = PipelineHarness(grace_period="1s")
     for name in ("1", "3", "5", "9"):
         world.put(f"{DAY}/{name}.json", name)
     world.put(f"{DAY}/_hidden.json", "hidden")
@@ -340,7 +340,7 @@ def test_a_rebuild_after_a_reset_counts_what_was_done_since(done: list[str]) -> 
 
 
 def test_a_rebuild_after_a_reset_without_a_watermark() -> None:
-    world = World(use_watermark=False)
+    world = PipelineHarness(use_watermark=False)
     for name in ("a", "b"):
         world.put(f"{name}.json", name)
     world.drain()
@@ -358,7 +358,7 @@ def test_names_that_a_set_watermark_keeps_come_once_also_when_the_clock_is_put_r
 ) -> None:
     # Of more names in grace than this the checkpoint leaves to the journal what it has.
     monkeypatch.setattr("blizzard_py.state.checkpoint_document.INLINE_NAMES", 3)
-    world = World(grace_period="1h")
+    world = PipelineHarness(grace_period="1h")
     for number in range(4):
         world.put(f"{DAY}/{number}.json", str(number))
     polls(world)
@@ -376,7 +376,7 @@ def test_names_that_a_set_watermark_keeps_come_once_also_when_the_clock_is_put_r
 
 @pytest.mark.promise("G-013")
 def test_what_is_taken_after_a_reset_comes_once_whatever_the_clocks_say() -> None:
-    world = World(grace_period="1s")
+    world = PipelineHarness(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
     polls(world)
     month = 30 * 86_400.0
@@ -402,7 +402,7 @@ def test_what_is_taken_after_a_reset_comes_once_whatever_the_clocks_say() -> Non
 def test_what_a_request_brought_just_before_a_source_is_started_over_comes_again(
     how: str, back: float
 ) -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/3.json", "3")  # late
     world.now += 0.9
     # Its journal is not folded yet.

@@ -17,15 +17,15 @@ from blizzard_py.edits.checkpoint_store import EditRefused, Unreadable, Version
 from blizzard_py.edits.notes import current_user
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from tests.support.blizzard_world import World
 from tests.support.checkpoint_edits import DAY, ingested, set_to, store
-from tests.support.request_world import drain_requests, ingest_files, outcomes_of, submit
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.request_harness import drain_requests, ingest_files, outcomes_of, submit
 from tests.support.scenario import Scenario
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 
 
-def changed() -> tuple[World, SourcePipeline]:
+def changed() -> tuple[PipelineHarness, SourcePipeline]:
     """Three files are in, two more wait, and somebody has passed them over by mistake."""
     world = ingested()
     daemon = world.drain()
@@ -36,11 +36,11 @@ def changed() -> tuple[World, SourcePipeline]:
     return world, daemon
 
 
-def names(world: World) -> list[str]:
+def names(world: PipelineHarness) -> list[str]:
     return [each.name for each in store(world).versions()]
 
 
-def rolled_back(world: World, name: str) -> None:
+def rolled_back(world: PipelineHarness, name: str) -> None:
     source = world.pipeline()
     seen = checkpoint_edit.stored(source)
     after = history.rolled_back(source, seen, store(world).version(name))
@@ -63,7 +63,7 @@ def test_each_change_is_told_with_who_and_when() -> None:
 
 
 def test_a_letter_that_a_replay_left_to_the_daemon_is_open_after_a_rollback() -> None:
-    world = World(grace_period="1s")
+    world = PipelineHarness(grace_period="1s")
     for name, row in (("1", "a"), ("2", "bad")):
         world.put(f"{DAY}/{name}.json", row)
     world.drain()
@@ -146,7 +146,7 @@ def test_a_batch_between_the_look_and_the_change_refuses_it() -> None:
 
 @pytest.mark.promise("G-193")
 def test_segments_that_are_gone_refuse_a_rollback() -> None:
-    world = World(use_watermark=False)
+    world = PipelineHarness(use_watermark=False)
     world.put("a.json", "a")
     world.drain()
     world.now += 10
@@ -247,7 +247,7 @@ def test_what_was_published_since_refuses_a_rollback_whatever_the_stores_clock_s
     by: str,
 ) -> None:
     """The clock was ahead when the version was replaced, and was put right before the batch."""
-    world = World()
+    world = PipelineHarness()
     for name in ("1", "2", "3"):
         world.put(f"{DAY}/{name}.json", name)
     world.drain()

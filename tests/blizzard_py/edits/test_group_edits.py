@@ -16,27 +16,27 @@ from blizzard_py.edits.rename import Rename, RenameRefused
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import checkpoint_path
 from tests.support.memory_store import Died, Dying
-from tests.support.offered_files import DAY_SECS, OfferedWorld
+from tests.support.offered_files import DAY_SECS, OfferedFilesHarness
 from tests.support.published_groups import groups_of
-from tests.support.replace_world import ReplaceWorld
-from tests.support.request_world import DAY
+from tests.support.replace_harness import ReplaceHarness
+from tests.support.request_harness import DAY
 
 CHECKPOINT = checkpoint_path("events_main")
 
 
-def committed(world: ReplaceWorld, seq: int) -> None:
+def committed(world: ReplaceHarness, seq: int) -> None:
     """A committer says how far it is."""
     said = json.dumps({"groups": {"events_main": seq}}).encode()
     world.sink.put_atomic("_penguin/events_checkpoint.json", said)
 
 
-def under(world: ReplaceWorld, pipeline: str) -> SourceContext:
+def under(world: ReplaceHarness, pipeline: str) -> SourceContext:
     return replace(world.parts(), pipeline=pipeline)
 
 
 @pytest.mark.promise("G-044")
 def test_a_name_stays_until_the_table_has_all_its_groups() -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     world.mend("b", "1")
     world.only("1")
     before = dict(world.sink.objects)
@@ -48,7 +48,7 @@ def test_a_name_stays_until_the_table_has_all_its_groups() -> None:
 
 
 def test_groups_under_another_name_begin_at_the_first() -> None:
-    world = OfferedWorld(days=0)
+    world = OfferedFilesHarness(days=0)
     world.mend("b", "1")
     world.now += 5
     world.drain()
@@ -67,7 +67,7 @@ def test_groups_under_another_name_begin_at_the_first() -> None:
 def test_a_request_with_a_group_to_tell_of_ends_under_the_old_name() -> None:
     at, refused, died = 0, 0, True
     while died:
-        world = ReplaceWorld()
+        world = ReplaceHarness()
         world.mend("b", "1")
         world.ask({"files": [f"{DAY}/1.json"]}, mode="replace")
         dying = Dying(world.sink, world.dlq)
@@ -88,14 +88,14 @@ def test_a_request_with_a_group_to_tell_of_ends_under_the_old_name() -> None:
     assert refused
 
 
-def rebuilt(world: ReplaceWorld) -> Rebuilt:
+def rebuilt(world: ReplaceHarness) -> Rebuilt:
     rebuild = Rebuild(world.parts())
     made = rebuild.plan(None)
     rebuild.write(made)
     return made
 
 
-def seen(world: ReplaceWorld) -> list[str]:
+def seen(world: ReplaceHarness) -> list[str]:
     """The table; what lies there and no manifest names is in none."""
     found = world.published()
     named = {file.path for group in groups_of(world.sink) for file in group.files}
@@ -106,7 +106,7 @@ def seen(world: ReplaceWorld) -> list[str]:
     return table
 
 
-def rebuilds(world: OfferedWorld, *, is_staged: bool) -> bool:
+def rebuilds(world: OfferedFilesHarness, *, is_staged: bool) -> bool:
     """Rebuild, unless nothing but the fence record is left of the newest batch: then it refuses."""
     batch = json.loads(world.sink.read("_blizzard_fence/events_main.json"))["batch"]
     is_journaled = world.sink.stat(f"_blizzard/journal/events_main/{batch}.json") is not None
@@ -118,7 +118,7 @@ def rebuilds(world: OfferedWorld, *, is_staged: bool) -> bool:
     return False
 
 
-AT_SOURCE: dict[str, Callable[[OfferedWorld], None]] = {
+AT_SOURCE: dict[str, Callable[[OfferedFilesHarness], None]] = {
     "there": lambda _world: None,
     "gone": lambda world: world.source.delete(f"{DAY}/1.json"),
     "bad": lambda world: world.put(f"{DAY}/1.json", "bad"),
@@ -131,7 +131,7 @@ AT_SOURCE: dict[str, Callable[[OfferedWorld], None]] = {
 def test_rows_stay_where_those_that_were_to_replace_them_are_lost(lost: str, then: str) -> None:
     at = tried = 0
     while True:
-        world = OfferedWorld(days=1)
+        world = OfferedFilesHarness(days=1)
         world.put("date=2024-01-02/8.json", "8:a")
         world.drain()
         world.now += 2 * DAY_SECS

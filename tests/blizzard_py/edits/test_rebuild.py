@@ -31,11 +31,11 @@ from blizzard_py.edits.rebuild.decide import (
     origin_of,
 )
 from blizzard_py.ingest.publish import OutputIdGenerator
-from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying, MemoryStorage
-from tests.support.promise_world import killed, letter_paths, poll, polls, sweeps
-from tests.support.request_world import RequestWorld
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import killed, letter_paths, poll, polls, sweeps
+from tests.support.request_harness import RequestHarness
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario
 
@@ -43,21 +43,21 @@ CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 DAY = "date=2024-01-01"
 
 
-def rebuilt(world: World, done_before: str | None = None) -> Rebuilt:
+def rebuilt(world: PipelineHarness, done_before: str | None = None) -> Rebuilt:
     found = Rebuild(world.parts())
     made = found.plan(done_before)
     found.write(made)
     return made
 
 
-def forget(world: World, *folders: str) -> None:
+def forget(world: PipelineHarness, *folders: str) -> None:
     for path in [p for p in world.sink.objects if p.startswith(folders)]:
         del world.sink.objects[path]
 
 
-def several(**source: Any) -> World:
+def several(**source: Any) -> PipelineHarness:
     """Three partitions, one file given up, one that nobody has done yet."""
-    world = World(**{"grace_period": "1s", **source})
+    world = PipelineHarness(**{"grace_period": "1s", **source})
     for day in ("01", "02", "03"):
         for name in ("1", "2", "3"):
             world.put(f"date=2024-01-{day}/{name}.json", f"{day}-{name}")
@@ -248,7 +248,7 @@ def test_somebody_who_begins_at_the_same_moment_is_noticed() -> None:
 
 
 def test_what_a_request_has_brought_is_done() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/3.json", "given")
     world.ingest(f"{DAY}/3.json")
     del world.sink.objects[CHECKPOINT]
@@ -259,7 +259,7 @@ def test_what_a_request_has_brought_is_done() -> None:
 
 def test_history_below_a_lookback_stays_history() -> None:
     template = {"prefix_template": "date=%Y-%m-%d", "lookback": 2}
-    world = World(partition_filter=template, grace_period="1s")
+    world = PipelineHarness(partition_filter=template, grace_period="1s")
     world.put("date=2025-01-01/1.json", "history")
     world.put("date=2025-06-14/1.json", "a")
     world.put("date=2025-06-15/1.json", "b")
@@ -278,7 +278,7 @@ def test_history_below_a_lookback_stays_history() -> None:
 
 def test_an_origin_with_nothing_below_it_is_forgotten_and_what_comes_there_is_told() -> None:
     template = {"prefix_template": "date=%Y-%m-%d", "lookback": 5}
-    world = World(partition_filter=template, grace_period="1s")
+    world = PipelineHarness(partition_filter=template, grace_period="1s")
     daemon = polls(world, None, 1, 0)
     assert world.checkpoint()["origin"] < "date=2025-06-13"
     world.put("date=2025-06-14/1.json", "a")
@@ -309,9 +309,9 @@ def test_without_a_watermark_the_set_is_made_again() -> None:
 # -- batches that were being published ----------------------------------------------
 
 
-def dying_world(at: int) -> tuple[World, bool]:
+def dying_world(at: int) -> tuple[PipelineHarness, bool]:
     """A world that died at its ``at``-th change, and whether it did."""
-    world = World(grace_period="1s")
+    world = PipelineHarness(grace_period="1s")
     world.template = "date=%Y-%m-%d"
     world.put(f"{DAY}/1.json", "a", "?bad record")
     world.put(f"{DAY}/2.json", "bad")
@@ -376,7 +376,7 @@ def test_a_rebuild_that_dies_at_any_moment_is_run_again(lost: bool) -> None:
     assert step >= (2 if lost else 6)
 
 
-def publishing() -> tuple[World, dict[str, Any]]:
+def publishing() -> tuple[PipelineHarness, dict[str, Any]]:
     """A world whose last batch is committed, in the journal and not published."""
     for at in range(60):
         world, _ = dying_world(at)
@@ -421,7 +421,7 @@ def test_a_journal_entry_that_arrives_after_a_takeover_takes_nothing_back() -> N
 
 
 def test_lost_outputs_of_a_batch_that_is_partly_in_the_table_become_dead_letters() -> None:
-    world = World(grace_period="1s")
+    world = PipelineHarness(grace_period="1s")
     world.template = "date=%Y-%m-%d"
     world.put(f"{DAY}/1.json", "a")
     world.put("date=2024-01-02/1.json", "b")
@@ -451,10 +451,10 @@ def test_lost_outputs_of_a_batch_that_is_partly_in_the_table_become_dead_letters
     assert world.rows() == ["a"]
 
 
-def half_published() -> RequestWorld:
+def half_published() -> RequestHarness:
     """A batch with one of its two outputs in the table and the other one lost."""
     for at in range(60):
-        world = RequestWorld()
+        world = RequestHarness()
         world.put(f"{DAY}/6.json", "a")
         world.put("date=2024-01-02/1.json", "b")
         Dying(world.sink).arm(at)
@@ -602,7 +602,7 @@ def test_the_command_says_what_it_found_and_the_daemon_goes_on(
 def test_the_last_batch_is_told_by_the_store_and_not_by_machines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = World(grace_period="1m")
+    world = PipelineHarness(grace_period="1m")
     ahead = 3600.0
     monkeypatch.setattr(
         "blizzard_py.ingest.source_pipeline.uuid7",
@@ -626,7 +626,7 @@ def test_the_last_batch_is_told_by_the_store_and_not_by_machines(
 
 @pytest.mark.promise("G-056")
 def test_what_was_settled_is_done_whatever_endings_count_today() -> None:
-    world = World(grace_period="1m", compression="auto")
+    world = PipelineHarness(grace_period="1m", compression="auto")
     for day in "123":
         for name in ("a.json", "b.json.gz", "c.json"):
             world.put(f"d={day}/{name}", f"{day}{name}")
@@ -646,7 +646,7 @@ def test_what_was_settled_is_done_whatever_endings_count_today() -> None:
 
 @pytest.mark.promise("G-056")
 def test_what_waits_for_another_try_waits_on_whatever_endings_count_today() -> None:
-    world = World(grace_period="1m", compression="auto")
+    world = PipelineHarness(grace_period="1m", compression="auto")
     for name in ("a.json", "b.json", "c.json"):
         world.put(f"d=1/{name}", name)
     world.engine.flaky["d=1/b.json"] = 2
@@ -666,7 +666,7 @@ def test_what_waits_for_another_try_waits_on_whatever_endings_count_today() -> N
 
 @pytest.mark.promise("G-052")
 def test_a_machine_whose_clock_is_ahead_has_the_same_doubts() -> None:
-    world = World(grace_period="1m")
+    world = PipelineHarness(grace_period="1m")
     world.put("d=1/1.json", "a")
     pipeline = sweeps(world, poll(world))
     world.put("d=2/2.json", "b")
@@ -687,7 +687,7 @@ def test_a_machine_whose_clock_is_ahead_has_the_same_doubts() -> None:
 @pytest.mark.promise("G-055")
 @pytest.mark.parametrize("ahead", [-40, 40])
 def test_a_machine_whose_clock_is_wrong_closes_no_partition_that_is_wanted(ahead: int) -> None:
-    world = World(
+    world = PipelineHarness(
         grace_period="1m", partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 3}
     )
 

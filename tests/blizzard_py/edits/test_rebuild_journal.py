@@ -15,17 +15,17 @@ from blizzard_py.edits.rebuild.evidence import Evidence
 from blizzard_py.edits.rebuild.names import window_of
 from blizzard_py.state import checkpoint_document
 from blizzard_py.state.journal import Record
-from tests.support.blizzard_world import World
 from tests.support.memory_store import Died
-from tests.support.request_world import RequestWorld
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.request_harness import RequestHarness
 
 DAY = "date=2024-01-01"
 JOURNAL = "_blizzard/journal/events_main/"
 
 
-def lost_journal(*, fails: bool = False) -> World:
+def lost_journal(*, fails: bool = False) -> PipelineHarness:
     """A source whose names are in grace; ``fails`` leaves a file below them for another try."""
-    world = World(grace_period="5m")
+    world = PipelineHarness(grace_period="5m")
     for name in ("1", "2", "3"):
         world.put(f"{DAY}/{name}.json", name)
     if fails:
@@ -36,12 +36,12 @@ def lost_journal(*, fails: bool = False) -> World:
     return world
 
 
-def rebuilt(world: World) -> None:
+def rebuilt(world: PipelineHarness) -> None:
     job = Rebuild(world.parts())
     job.write(job.plan(None))
 
 
-def sweeps(world: World) -> None:
+def sweeps(world: PipelineHarness) -> None:
     for secs in (10, 500, 90_000, 90_000):
         world.now += secs
         with contextlib.suppress(Unfinished):
@@ -71,7 +71,7 @@ def test_a_file_that_comes_late_after_a_rebuild_is_told() -> None:
     assert [letter["stage"] for letter in world.letters()] == ["late"]
 
 
-def dies_before_a_copy(world: World) -> None:
+def dies_before_a_copy(world: PipelineHarness) -> None:
     """Its journal entry is written then, and no output is published."""
 
     def dies(op: str, _path: str) -> None:
@@ -86,7 +86,7 @@ def dies_before_a_copy(world: World) -> None:
 
 @pytest.mark.promise("G-211")
 def test_a_batch_taken_over_is_read_where_one_object_is_lost() -> None:
-    world = World(grace_period="1s")
+    world = PipelineHarness(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
     dies_before_a_copy(world)
     world.drain()
@@ -110,7 +110,7 @@ def test_names_that_only_the_journal_had_are_a_doubt(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.promise("G-211")
 def test_names_in_grace_that_the_journal_lacks_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(grace_period="5m", checkpoint=CheckpointSettings(interval_files=1))
+    world = PipelineHarness(grace_period="5m", checkpoint=CheckpointSettings(interval_files=1))
     for name in ("1", "2", "3"):
         world.put(f"{DAY}/{name}.json", name)
     world.drain()  # one scan, of which each batch has a name
@@ -125,7 +125,7 @@ def test_names_in_grace_that_the_journal_lacks_are_listed(monkeypatch: pytest.Mo
 
 
 def test_what_a_lost_batch_of_a_request_brought_does_not_come_again() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/6.json", "bad")
     world.drain()
     [letter] = world.open_letters()
@@ -143,7 +143,7 @@ def test_what_a_lost_batch_of_a_request_brought_does_not_come_again() -> None:
 
 
 def test_what_a_request_told_of_a_batch_that_is_at_work_does_not_count() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/3.json", "3")
     world.submit(f"{DAY}/3.json")
     dies_before_a_copy(world)
@@ -159,7 +159,7 @@ def test_what_a_request_told_of_a_batch_that_is_at_work_does_not_count() -> None
 def test_a_window_names_no_batch_of_a_request() -> None:
     by_poll = Record("b1", 5.0, 6.0, {"date=1/a.json": "ingested"})
     by_request = Record("b2", 5.0, 6.0, {"date=2/b.json": "ingested"}, request="0a1b2c3d.1")
-    evidence = Evidence(World().parts(), None)
+    evidence = Evidence(PipelineHarness().parts(), None)
     evidence.records = [by_poll, by_request]
     progress = Progress(
         "Active", "date=1/a.json", {"date=1": PartitionProgress("a.json", "", {"a.json": 5.0})}, 1

@@ -16,28 +16,28 @@ from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.state import processed_set
 from blizzard_py.state.journal import moment_of
 from blizzard_py.state.state_paths import StatePaths
-from tests.support.blizzard_world import World, overtaking
 from tests.support.memory_store import Died
-from tests.support.request_world import RequestWorld, ingest_files, submit
+from tests.support.pipeline_harness import PipelineHarness, overtaking
+from tests.support.request_harness import RequestHarness, ingest_files, submit
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 DAY = "date=2024-01-01"
 
 
-def world_with_one_batch() -> World:
-    world = World(grace_period="1s")
+def world_with_one_batch() -> PipelineHarness:
+    world = PipelineHarness(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
     world.drain()
     world.now += 100
     return world
 
 
-def rebuilt(world: World) -> None:
+def rebuilt(world: PipelineHarness) -> None:
     job = Rebuild(world.parts())
     job.write(job.plan(None))
 
 
-def dies_at(world: World, place: str) -> None:
+def dies_at(world: PipelineHarness, place: str) -> None:
     """A daemon dies at its first change of a place, or with its first copy."""
 
     def dies(op: str, path: str) -> None:
@@ -50,7 +50,7 @@ def dies_at(world: World, place: str) -> None:
     world.sink.before_mutation = lambda _op, _path: None
 
 
-def publishing(world: World, row: str) -> bytes:
+def publishing(world: PipelineHarness, row: str) -> bytes:
     """A copy of a checkpoint whose newest batch is in the middle of publishing."""
     world.put(f"{DAY}/{row}.json", row)
     dies_at(world, "copy ")
@@ -72,7 +72,7 @@ def test_outputs_that_were_published_under_later_names_are_known(by: str) -> Non
 
 @pytest.mark.promise("G-194")
 def test_a_batch_that_the_ledger_has_taken_in_is_over() -> None:
-    world = World(grace_period="1s", late_sweep_interval="10m")
+    world = PipelineHarness(grace_period="1s", late_sweep_interval="10m")
     copy = publishing(world, "1")
     world.drain()
     world.now += 5000
@@ -169,7 +169,7 @@ def test_a_copy_of_a_checkpoint_that_nobody_has_run_on_yet_is_noticed(made_by: s
 
 @pytest.mark.parametrize("first", [True, False], ids=["its first batch", "a later one"])
 def test_a_copy_made_while_the_last_batch_was_read_is_noticed_and_rebuilt(first: bool) -> None:
-    world = World(grace_period="1s") if first else world_with_one_batch()
+    world = PipelineHarness(grace_period="1s") if first else world_with_one_batch()
     world.put(f"{DAY}/2.json", "2")
     copies = []
     with overtaking(world.engine, lambda: copies.append(world.sink.objects[CHECKPOINT])):
@@ -211,7 +211,7 @@ def test_segments_that_were_merged_since_the_copy_are_not_missing() -> None:
 
 @pytest.mark.promise("G-051")
 def test_a_fenced_daemon_takes_no_segment_of_a_rebuilt_checkpoint_away() -> None:
-    world = World(grace_period="1s", late_sweep_interval="10m")
+    world = PipelineHarness(grace_period="1s", late_sweep_interval="10m")
     world.put(f"{DAY}/1.json", "1")
     daemon = world.drain()
     copy = world.sink.objects[CHECKPOINT]
@@ -269,7 +269,7 @@ def test_a_checkpoint_of_another_depth_is_not_made_again() -> None:
     assert world.rows() == ["1"]
 
 
-def original(world: World) -> None:
+def original(world: PipelineHarness) -> None:
     """One was at work before, and has done the first two files."""
     for name in ("1", "2"):
         world.put(f"{DAY}/{name}.json", f"theirs {name}")
@@ -283,7 +283,7 @@ def original(world: World) -> None:
 def test_an_originals_checkpoint_that_is_brought_back_is_noticed_and_rebuilt(
     sweeps: int, copied: str
 ) -> None:
-    world = World(grace_period="100s", late_sweep_interval=f"{sweeps}s")
+    world = PipelineHarness(grace_period="100s", late_sweep_interval=f"{sweeps}s")
     original(world)
     copy = world.sink.objects[CHECKPOINT]
     world.drain()
@@ -305,7 +305,7 @@ def test_an_originals_checkpoint_that_is_brought_back_is_noticed_and_rebuilt(
 
 
 def test_what_an_operator_said_counts_in_the_next_rebuild_too() -> None:
-    world = World(grace_period="1s")
+    world = PipelineHarness(grace_period="1s")
     world.put(f"{DAY}/1.json", "theirs")
     job = Rebuild(world.parts())
     job.write(job.plan(f"{DAY}/2.json"))
@@ -317,7 +317,7 @@ def test_what_an_operator_said_counts_in_the_next_rebuild_too() -> None:
 @pytest.mark.promise("G-047")
 @pytest.mark.parametrize("moment", ["since it was looked at", "while it is written"])
 def test_a_late_file_that_a_request_brings_beside_a_rebuild_comes_once(moment: str) -> None:
-    world = RequestWorld(late_sweep_interval=0)
+    world = RequestHarness(late_sweep_interval=0)
     world.put(f"{DAY}/3.json", "3")  # late, and nobody has noticed
     job = Rebuild(world.parts())
     made = job.plan(None)
@@ -339,7 +339,7 @@ def test_a_late_file_that_a_request_brings_beside_a_rebuild_comes_once(moment: s
 
 
 def test_what_a_replay_brought_long_ago_makes_no_checkpoint_an_older_one() -> None:
-    world = World(grace_period="1s")
+    world = PipelineHarness(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
     world.put(f"{DAY}/2.json", "bad")
     world.drain()

@@ -25,7 +25,7 @@ from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import checkpoint_path
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying, MemoryStorage
-from tests.support.request_world import DAY, RequestWorld, ingest_files, outcomes_of, submit
+from tests.support.request_harness import DAY, RequestHarness, ingest_files, outcomes_of, submit
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario
 
@@ -34,7 +34,7 @@ NEW = "_blizzard/clicks_main_checkpoint.json"
 MOVED = "_blizzard_fence/events_main~moved.json"
 
 
-class MovingWorld(RequestWorld):
+class RenameHarness(RequestHarness):
     """A source with a journal, letters, a replay, and something still to do."""
 
     def __init__(self, **source: Any) -> None:
@@ -78,7 +78,7 @@ ROWS = ["1", "5", "52", "given"]
 
 
 def test_everything_goes_over_and_nothing_comes_twice() -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     open_before = len(world.open_letters())
     told = world.rename()
     assert (told.old_id, told.new_id, told.begun, told.over) == (
@@ -100,7 +100,7 @@ def test_everything_goes_over_and_nothing_comes_twice() -> None:
 
 
 def test_whoever_starts_under_the_old_name_is_told_where_the_state_went() -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     daemon = world.pipeline()
     daemon.load()
     daemon.cycle(threading.Event())
@@ -119,7 +119,7 @@ def test_whoever_starts_under_the_old_name_is_told_where_the_state_went() -> Non
 
 
 def test_every_release_refuses_a_tombstone() -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     world.rename()
     assert world.checkpoint()["schema_version"] == 0  # which none has ever read
     assert "watermark" not in world.checkpoint()
@@ -129,7 +129,7 @@ def test_every_release_refuses_a_tombstone() -> None:
 def test_dying_before_and_after_every_write_the_same_command_finishes() -> None:
     at = 0
     while True:
-        world = MovingWorld()
+        world = RenameHarness()
         dying = Dying(world.sink, world.dlq)
         dying.arm(at)
         try:
@@ -160,10 +160,10 @@ def test_dying_before_and_after_every_write_the_same_command_finishes() -> None:
 
 
 def test_a_death_after_the_new_daemon_has_begun_copies_nothing_again() -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     dying = Dying(world.sink, world.dlq)
     for at in range(400):
-        world = MovingWorld()
+        world = RenameHarness()
         dying = Dying(world.sink, world.dlq)
         dying.arm(at)
         try:
@@ -186,7 +186,7 @@ def test_a_death_after_the_new_daemon_has_begun_copies_nothing_again() -> None:
 def test_an_old_checkpoint_that_comes_back_runs_beside_no_new_one() -> None:
     announced = 0
     for at in range(400):
-        world = MovingWorld()
+        world = RenameHarness()
         old = world.sink.read(OLD)
         dying = Dying(world.sink, world.dlq)
         dying.arm(at)
@@ -214,7 +214,7 @@ def test_an_old_checkpoint_that_comes_back_runs_beside_no_new_one() -> None:
 
 @pytest.mark.promise("G-202")
 def test_an_older_checkpoint_is_not_renamed() -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     old = world.sink.read(OLD)
     world.put(f"{DAY}/6.json", "mended")
     world.ingest(f"{DAY}/6.json")
@@ -227,7 +227,7 @@ def test_an_older_checkpoint_is_not_renamed() -> None:
 
 
 def test_the_slower_of_two_at_once_finds_the_work_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     faster = [world.rename]
 
     def copy_after_another_run(*arguments: Any) -> int:
@@ -247,7 +247,7 @@ def test_the_slower_of_two_at_once_finds_the_work_done(monkeypatch: pytest.Monke
 def test_of_two_at_once_to_two_names_one_is_refused(
     monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     faster, original = [True], getattr(Rename, step)
 
     def overtaking(self: Rename, *arguments: Any) -> Any:
@@ -276,7 +276,7 @@ def test_of_two_at_once_to_two_names_one_is_refused(
 def test_letters_that_the_slower_of_two_brings_back_bring_no_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     batch = "019aa000-0000-7000-8000-000000000002"
     world.put_records({"path": f"mem://raw/{DAY}/1.json", "line": 5, "raw": "record"}, batch=batch)
     opened = {found.id for found in world.open_letters()}
@@ -309,7 +309,7 @@ def test_letters_that_the_slower_of_two_brings_back_bring_no_rows(
     ],
 )
 def test_a_name_with_work_of_before_is_refused(path: str, data: bytes) -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     world.sink.put_atomic(path, data)
     before = dict(world.sink.objects)
     with pytest.raises(RenameRefused, match=r"(?s)work under the new name.*`id: events_main`"):
@@ -319,7 +319,7 @@ def test_a_name_with_work_of_before_is_refused(path: str, data: bytes) -> None:
 
 @pytest.mark.promise("G-202")
 def test_an_old_name_returns_by_id() -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     world.rename()
     for path in [path for path in world.sink.objects if "/events_main" in path]:
         if not path.startswith("_blizzard_fence"):  # what may be deleted by then
@@ -332,10 +332,10 @@ def test_an_old_name_returns_by_id() -> None:
     assert world.rows() == [*ROWS, "new"]
 
 
-def stopped_while(phase: str) -> MovingWorld:
+def stopped_while(phase: str) -> RenameHarness:
     """A world whose daemon died with a batch in that phase."""
     for at in range(200):
-        world = MovingWorld()
+        world = RenameHarness()
         dying = Dying(world.sink, world.dlq)
         dying.arm(at)
         try:
@@ -368,7 +368,7 @@ def test_a_batch_that_runs_is_dropped_and_its_files_are_found_again() -> None:
 
 
 def test_what_makes_no_sense_is_refused_and_nothing_is_written() -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     before = dict(world.sink.objects)
     with pytest.raises(
         RenameRefused, match=r"does not exist; there are states named .*events_main"
@@ -395,11 +395,11 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written() -> None:
 
 
 def test_whoever_begins_anew_under_the_new_name_meanwhile_is_noticed() -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     with pytest.raises(ColdStartRefused):
         source_pipeline(world.renamed_parts()).cycle(threading.Event())
     for at in range(100):
-        world = MovingWorld()
+        world = RenameHarness()
         dying = Dying(world.sink, world.dlq)
         dying.arm(at)
         try:
@@ -418,7 +418,7 @@ def test_whoever_begins_anew_under_the_new_name_meanwhile_is_noticed() -> None:
 # -- another place -----------------------------------------------------------------
 
 
-def moved(world: MovingWorld, *left_behind: str) -> SourceContext:
+def moved(world: RenameHarness, *left_behind: str) -> SourceContext:
     """The source's files at another place, under the same names."""
     world.source.uri = "mem://moved"
     for path in left_behind:
@@ -430,7 +430,7 @@ def moved(world: MovingWorld, *left_behind: str) -> SourceContext:
 
 
 def test_the_same_files_at_another_place_are_taken_over() -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     parts = moved(world)
     with pytest.raises(StateError, match="blizzard rename"):
         world.drain(source_pipeline(parts))
@@ -447,7 +447,7 @@ def test_the_same_files_at_another_place_are_taken_over() -> None:
 
 @pytest.mark.promise("G-057")
 def test_names_and_place_may_change_together() -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     parts = replace(moved(world), pipeline="clicks")
     Rename(parts, "events_main", "mem://raw").run()
     world.drain(source_pipeline(parts))
@@ -456,7 +456,7 @@ def test_names_and_place_may_change_together() -> None:
 
 @pytest.mark.promise("G-057")
 def test_a_letter_that_is_written_while_the_files_move_is_rewritten_or_never_written() -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     daemon = world.drain()
     parts = moved(world)
     world.put(f"{DAY}/9.json", "bad")
@@ -475,7 +475,7 @@ def test_a_letter_that_is_written_while_the_files_move_is_rewritten_or_never_wri
 
 
 def test_the_same_command_rewrites_a_letter_that_comes_back_with_the_old_place() -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     parts = moved(world)
     letter = next(
         each.path
@@ -500,7 +500,7 @@ def test_the_same_command_rewrites_a_letter_that_comes_back_with_the_old_place()
 
 
 def test_a_place_without_the_newest_files_is_another_place() -> None:
-    world = MovingWorld()
+    world = RenameHarness()
     before = dict(world.sink.objects)
     parts = moved(world, f"{DAY}/7.json")
     with pytest.raises(RenameRefused, match=r"1 of the 1 newest files .*7\.json"):

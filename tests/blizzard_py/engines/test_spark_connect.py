@@ -11,7 +11,7 @@ from blizzard_core.errors import ConfigError, EngineError
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.transform_guard import refusal_of
 from tests.support import engine_scenarios as scenarios
-from tests.support.ingest_world import IngestWorld, lines
+from tests.support.ingest_job_harness import IngestJobHarness, lines
 from tests.support.spark_servers import connect_server
 
 VIEW = "blizzard_source_corpus"
@@ -56,15 +56,15 @@ def engine(url: str) -> Iterator[SparkEngine]:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> IngestWorld:
-    return IngestWorld(tmp_path)
+def world(tmp_path: Path) -> IngestJobHarness:
+    return IngestJobHarness(tmp_path)
 
 
-def test_a_batch(engine: SparkEngine, world: IngestWorld) -> None:
+def test_a_batch(engine: SparkEngine, world: IngestJobHarness) -> None:
     scenarios.ingests_a_batch(engine, world)
 
 
-def test_a_transform(engine: SparkEngine, world: IngestWorld) -> None:
+def test_a_transform(engine: SparkEngine, world: IngestJobHarness) -> None:
     scenarios.transforms_a_batch(engine, world)
 
 
@@ -74,7 +74,7 @@ def test_the_package_reaches_the_workers(engine: SparkEngine) -> None:
 
 def test_statements_are_judged_as_by_a_driver_of_our_own(
     engine: SparkEngine,
-    world: IngestWorld,
+    world: IngestJobHarness,
     spark_engine: SparkEngine,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -95,19 +95,19 @@ def test_without_trees_operators_and_calls_are_read_from_the_plan(engine: SparkE
         assert refusal_of(spark, statement, VIEW) is not None, statement
 
 
-def test_cancel(engine: SparkEngine, world: IngestWorld) -> None:
+def test_cancel(engine: SparkEngine, world: IngestJobHarness) -> None:
     scenarios.cancels_the_first_job(engine, world)
 
 
-def test_cancel_in_the_second_job(engine: SparkEngine, world: IngestWorld) -> None:
+def test_cancel_in_the_second_job(engine: SparkEngine, world: IngestJobHarness) -> None:
     scenarios.cancels_the_second_job(engine, world)
 
 
-def test_a_killed_worker(engine: SparkEngine, world: IngestWorld) -> None:
+def test_a_killed_worker(engine: SparkEngine, world: IngestJobHarness) -> None:
     scenarios.survives_a_killed_worker(engine, world)
 
 
-def test_a_failed_sink_is_told_in_one_line(engine: SparkEngine, world: IngestWorld) -> None:
+def test_a_failed_sink_is_told_in_one_line(engine: SparkEngine, world: IngestJobHarness) -> None:
     world.put("a.ndjson", lines(1))
     world.table.write_text("a file where the directory should be")
     with pytest.raises(EngineError) as caught:
@@ -116,7 +116,7 @@ def test_a_failed_sink_is_told_in_one_line(engine: SparkEngine, world: IngestWor
     assert "\n" not in str(caught.value)
 
 
-def test_a_lost_session_costs_one_try(engine: SparkEngine, world: IngestWorld) -> None:
+def test_a_lost_session_costs_one_try(engine: SparkEngine, world: IngestJobHarness) -> None:
     """A server that was restarted, or that an idle daemon's session expired on."""
     world.put("a.ndjson", lines(1))
     assert world.ids(world.ingest(engine=engine)) == [1]

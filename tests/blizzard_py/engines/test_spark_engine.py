@@ -35,13 +35,13 @@ from blizzard_py.engines.spark.session import zipped_packages
 from blizzard_py.engines.spark.worker import REPORTS
 from blizzard_py.job import IngestJob, Place, StagedOutput
 from blizzard_py.kernels.merge import MergeTask, merge_tasks
-from tests.support.ingest_world import IngestWorld, by_path, lines
+from tests.support.ingest_job_harness import IngestJobHarness, by_path, lines
 from tests.support.pipe import Pipe
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> IngestWorld:
-    return IngestWorld(tmp_path)
+def world(tmp_path: Path) -> IngestJobHarness:
+    return IngestJobHarness(tmp_path)
 
 
 def forebear(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -100,7 +100,7 @@ def test_a_worker_that_spark_lets_go_ends_in_silence(monkeypatch: pytest.MonkeyP
     assert served == [b"a task"]
 
 
-def large(world: IngestWorld) -> IngestJob:
+def large(world: IngestJobHarness) -> IngestJob:
     """A batch that is large enough for several tasks, judged by its listed sizes."""
     for number in range(12):
         world.put(
@@ -114,7 +114,7 @@ def large(world: IngestWorld) -> IngestJob:
 
 
 def test_the_work_is_done_by_several_tasks_on_workers(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     job = dataclasses.replace(large(world), output_prefix="visible/work")
     result = spark_engine.ingest(job)
@@ -129,7 +129,7 @@ def test_the_work_is_done_by_several_tasks_on_workers(
 
 
 def test_small_outputs_of_several_tasks_become_one(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     result = spark_engine.ingest(large(world))
     assert result.tasks > 1
@@ -140,7 +140,7 @@ def test_small_outputs_of_several_tasks_become_one(
 
 
 def test_a_merge_that_fails_costs_nothing_but_files(
-    world: IngestWorld,
+    world: IngestJobHarness,
     spark_engine: SparkEngine,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -163,7 +163,7 @@ def test_a_merge_that_fails_costs_nothing_but_files(
 
 
 def test_a_batch_has_the_rows_and_verdicts_of_the_kernels(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     result = spark_engine.ingest(large(world))
     assert result.tasks > 1
@@ -179,7 +179,7 @@ def test_a_batch_has_the_rows_and_verdicts_of_the_kernels(
     )
 
 
-def test_an_empty_batch_needs_no_spark(world: IngestWorld) -> None:
+def test_an_empty_batch_needs_no_spark(world: IngestJobHarness) -> None:
     engine = SparkEngine("spark://nowhere:1", {"spark.authenticate.secret": "hush"})
     assert engine.ingest(world.job()).tasks == 0
     engine.cancel("nothing/runs")
@@ -188,7 +188,7 @@ def test_an_empty_batch_needs_no_spark(world: IngestWorld) -> None:
 
 def test_several_threads_share_the_session(tmp_path: Path, spark_engine: SparkEngine) -> None:
     def run(number: int) -> list[int]:
-        world = IngestWorld(tmp_path / str(number))
+        world = IngestJobHarness(tmp_path / str(number))
         world.put("a.ndjson", lines(number))
         job = dataclasses.replace(world.job(), output_prefix=f"p/{number}")
         return world.ids(spark_engine.ingest(job))
@@ -198,7 +198,7 @@ def test_several_threads_share_the_session(tmp_path: Path, spark_engine: SparkEn
 
 
 def test_a_failed_sink_fails_the_job_in_one_line(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", lines(1))
     world.table.write_text("a file where the directory should be")
@@ -217,7 +217,9 @@ def test_a_failed_sink_fails_the_job_in_one_line(
     assert caught.value.__cause__ is None
 
 
-def test_cancel_ends_that_job_and_no_other(world: IngestWorld, spark_engine: SparkEngine) -> None:
+def test_cancel_ends_that_job_and_no_other(
+    world: IngestJobHarness, spark_engine: SparkEngine
+) -> None:
     job = dataclasses.replace(world.job("stuck.ndjson"), output_prefix="to/cancel")
     world.put("other.ndjson", lines(1))
     other = dataclasses.replace(
@@ -235,7 +237,7 @@ def test_cancel_ends_that_job_and_no_other(world: IngestWorld, spark_engine: Spa
 
 
 def test_a_running_job_tells_which_share_of_its_tasks_is_done(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", lines(1))
     with ThreadPoolExecutor(1) as pool, Pipe(world, "b.ndjson") as pipe:
@@ -257,7 +259,7 @@ def test_a_running_job_tells_which_share_of_its_tasks_is_done(
 
 @pytest.mark.promise("G-023")
 def test_a_killed_worker_costs_a_retry_and_no_row(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", lines(1, 2))
     with ThreadPoolExecutor(1) as pool:
@@ -272,7 +274,7 @@ def test_a_killed_worker_costs_a_retry_and_no_row(
 
 
 def test_a_worker_that_dies_every_time_fails_the_job(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     with ThreadPoolExecutor(1) as pool, Pipe(world, "a.ndjson") as pipe:
         running = pool.submit(spark_engine.ingest, world.job("a.ndjson"))
@@ -284,7 +286,7 @@ def test_a_worker_that_dies_every_time_fails_the_job(
 
 
 def test_a_line_that_kills_its_worker_costs_a_retry_and_that_line(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", lines(1, 2))
     world.put("b.ndjson.gz", gzip.compress(lines(3) + b'{"id":4e0,"x":"POISON"}\n' + lines(5)))
@@ -309,7 +311,7 @@ def test_a_line_that_kills_its_worker_costs_a_retry_and_that_line(
 
 
 def test_a_driver_that_was_killed_is_replaced_without_a_word_past_the_log(
-    world: IngestWorld, spark_engine: SparkEngine, capsys: pytest.CaptureFixture[str]
+    world: IngestJobHarness, spark_engine: SparkEngine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world.put("a.ndjson", lines(1))
     world.ingest(engine=spark_engine)  # with which the JVM calls pyspark for the first time
@@ -326,7 +328,7 @@ def test_a_driver_that_was_killed_is_replaced_without_a_word_past_the_log(
 
 
 def test_a_driver_that_was_killed_while_nothing_ran_costs_no_job(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", lines(1))
     gateway: Any = spark_engine.session().sparkContext._gateway  # noqa: SLF001  # no public name
@@ -336,7 +338,7 @@ def test_a_driver_that_was_killed_while_nothing_ran_costs_no_job(
 
 
 def test_nothing_of_a_job_stays_with_its_thread(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", lines(1))
     world.ingest(engine=spark_engine)
@@ -360,7 +362,7 @@ def test_what_a_large_job_is_told_leaves_no_file_behind(spark_engine: SparkEngin
 
 
 def test_a_session_that_failed_half_way_does_not_stand_in_the_way_of_the_next(
-    world: IngestWorld, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+    world: IngestJobHarness, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a cluster that goes away between the context and the package sent to it."""
     world.put("a.ndjson", lines(1))
@@ -373,10 +375,10 @@ def test_a_session_that_failed_half_way_does_not_stand_in_the_way_of_the_next(
 
 
 def test_a_short_job_does_not_wait_for_a_long_one_of_another_pipeline(
-    world: IngestWorld, tmp_path: Path, spark_engine: SparkEngine
+    world: IngestJobHarness, tmp_path: Path, spark_engine: SparkEngine
 ) -> None:
     """Two slots, both taken by four tasks that wait: the first slot to be free is the other's."""
-    other = IngestWorld(tmp_path / "other")
+    other = IngestJobHarness(tmp_path / "other")
     other.put("a.ndjson", lines(9))
     short_job = dataclasses.replace(other.job(), output_prefix="short/s/1/1")
     names = [f"{number}.ndjson" for number in range(4)]
@@ -416,7 +418,7 @@ def _attempt(output: StagedOutput) -> int:
     return int(Path(output.staged).name.split("-")[1])
 
 
-def test_one_job_runs_once_at_a_time(world: IngestWorld, spark_engine: SparkEngine) -> None:
+def test_one_job_runs_once_at_a_time(world: IngestJobHarness, spark_engine: SparkEngine) -> None:
     job = world.job("slow.ndjson")
     with ThreadPoolExecutor(1) as pool:
         with Pipe(world, "slow.ndjson") as pipe:

@@ -12,7 +12,7 @@ from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.failures import DataFailure, find_failing_files
 from blizzard_py.engines.spark.masters import addresses, kubernetes_settings, settings
 from blizzard_py.job import JobFile
-from tests.support.ingest_world import IngestWorld, lines
+from tests.support.ingest_job_harness import IngestJobHarness, lines
 
 IMAGE = {"spark.kubernetes.container.image": "registry/blizzard:1"}
 
@@ -69,7 +69,7 @@ def test_a_driver_in_a_pod_is_found_by_its_executors_and_owns_them() -> None:
 
 @pytest.mark.parametrize("scheme", ["spark", "sc", "k8s"])
 def test_an_unreachable_master_is_told_at_once(tmp_path: Path, scheme: str) -> None:
-    world = IngestWorld(tmp_path)
+    world = IngestJobHarness(tmp_path)
     world.put("a.ndjson", lines(1))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -80,7 +80,7 @@ def test_an_unreachable_master_is_told_at_once(tmp_path: Path, scheme: str) -> N
 
 
 def test_a_connect_token_stays_out_of_errors(tmp_path: Path) -> None:
-    world = IngestWorld(tmp_path)
+    world = IngestJobHarness(tmp_path)
     world.put("a.ndjson", lines(1))
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -26,7 +26,7 @@ from blizzard_py.engines.spark.security import (
 )
 from blizzard_py.job import Place
 from blizzard_py.reading import Access, Reading
-from tests.support.ingest_world import IngestWorld
+from tests.support.ingest_job_harness import IngestJobHarness
 
 IMAGE = {"spark.kubernetes.container.image": "registry/blizzard:1"}
 CONNECT_SERVER = {"spark.plugins": "a.B,org.apache.spark.sql.connect.SparkConnectPlugin"}
@@ -146,7 +146,7 @@ def test_what_a_server_leaves_open_is_named(
 
 
 def test_a_jobs_closure_holds_no_credential(tmp_path: Path) -> None:
-    job = IngestWorld(tmp_path).job()
+    job = IngestJobHarness(tmp_path).job()
     access = Access("postgresql", "postgresql://u:hush-4@h/d", {"password": "hush-3"})
     job = dataclasses.replace(
         job,

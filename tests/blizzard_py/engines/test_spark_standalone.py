@@ -14,8 +14,8 @@ from blizzard_core.errors import EngineError
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.gateway import forget_gateway
 from tests.support import engine_scenarios as scenarios
-from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
-from tests.support.ingest_world import IngestWorld, lines
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness, Oracle, row, windows_of
+from tests.support.ingest_job_harness import IngestJobHarness, lines
 from tests.support.pipe import Pipe
 from tests.support.spark_servers import standalone_cluster
 
@@ -35,20 +35,20 @@ def engine(
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> IngestWorld:
-    return IngestWorld(tmp_path)
+def world(tmp_path: Path) -> IngestJobHarness:
+    return IngestJobHarness(tmp_path)
 
 
-def test_a_batch(engine: SparkEngine, world: IngestWorld) -> None:
+def test_a_batch(engine: SparkEngine, world: IngestJobHarness) -> None:
     scenarios.ingests_a_batch(engine, world)
 
 
-def test_a_transform(engine: SparkEngine, world: IngestWorld) -> None:
+def test_a_transform(engine: SparkEngine, world: IngestJobHarness) -> None:
     scenarios.transforms_a_batch(engine, world)
 
 
 def test_both_workers_are_used_and_the_package_reaches_them(
-    engine: SparkEngine, world: IngestWorld
+    engine: SparkEngine, world: IngestJobHarness
 ) -> None:
     scenarios.the_package_comes_along(engine)
     # Each worker has one core, so two tasks that wait at the same time are on both.
@@ -70,7 +70,7 @@ def test_a_query_over_event_time_with_state_that_executors_share(
     shared = tmp_path / "shared"
     shared.mkdir()
     settings = TUMBLING | {"state_path": str(shared)}
-    world, oracle = EventWorld(tmp_path, engine, settings), Oracle(settings)
+    world, oracle = EventTimeHarness(tmp_path, engine, settings), Oracle(settings)
     draw = random.Random(3)
     for life in range(2):
         for number in range(3):
@@ -88,24 +88,24 @@ def test_a_query_over_event_time_with_state_that_executors_share(
     assert list(shared.glob("*/*")) == []  # nothing stays of the working copies
 
 
-def test_cancel(engine: SparkEngine, world: IngestWorld) -> None:
+def test_cancel(engine: SparkEngine, world: IngestJobHarness) -> None:
     scenarios.cancels_the_first_job(engine, world)
 
 
-def test_cancel_in_the_second_job(engine: SparkEngine, world: IngestWorld) -> None:
+def test_cancel_in_the_second_job(engine: SparkEngine, world: IngestJobHarness) -> None:
     scenarios.cancels_the_second_job(engine, world)
 
 
-def test_a_killed_worker(engine: SparkEngine, world: IngestWorld) -> None:
+def test_a_killed_worker(engine: SparkEngine, world: IngestJobHarness) -> None:
     scenarios.survives_a_killed_worker(engine, world)
 
 
-def test_a_killed_worker_of_the_second_job(engine: SparkEngine, world: IngestWorld) -> None:
+def test_a_killed_worker_of_the_second_job(engine: SparkEngine, world: IngestJobHarness) -> None:
     scenarios.survives_a_killed_worker_of_the_second_job(engine, world)
 
 
 def test_another_python_version_is_named(
-    engine: SparkEngine, world: IngestWorld, monkeypatch: pytest.MonkeyPatch
+    engine: SparkEngine, world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.put("a.ndjson", lines(1))
     engine.session()
@@ -117,7 +117,7 @@ def test_another_python_version_is_named(
 
 
 def test_a_python_without_our_dependencies_is_named(
-    engine: SparkEngine, world: IngestWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: SparkEngine, world: IngestJobHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.put("a.ndjson", lines(1))
     context = engine.session().sparkContext

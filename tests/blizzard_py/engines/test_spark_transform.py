@@ -19,17 +19,17 @@ from blizzard_py.__main__ import main
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.failures import is_data_failure
 from blizzard_py.job import FileBounds, PartitionRule, SortKey
-from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, by_path, specs
+from tests.support.ingest_job_harness import PREFIX, STAGING, IngestJobHarness, by_path, specs
 
 FIELDS = specs(id="int64", name="string", time="timestamp", tags="string")
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> IngestWorld:
-    return IngestWorld(tmp_path, fields=FIELDS)
+def world(tmp_path: Path) -> IngestJobHarness:
+    return IngestJobHarness(tmp_path, fields=FIELDS)
 
 
-def refusal(engine: SparkEngine, world: IngestWorld, statement: str) -> str:
+def refusal(engine: SparkEngine, world: IngestJobHarness, statement: str) -> str:
     world.transform = statement
     with pytest.raises(ConfigError) as caught:
         engine.columns("p", world.job().settings)
@@ -57,7 +57,7 @@ GOOD = [
 
 @pytest.mark.parametrize("statement", GOOD)
 def test_row_by_row_statements_are_accepted(
-    world: IngestWorld, spark_engine: SparkEngine, statement: str
+    world: IngestJobHarness, spark_engine: SparkEngine, statement: str
 ) -> None:
     world.transform = statement
     spark_engine.columns("p", world.job().settings)
@@ -114,7 +114,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("statement", "reason"), REFUSED)
 def test_other_statements_are_refused_with_their_reason(
-    world: IngestWorld, spark_engine: SparkEngine, statement: str, reason: str
+    world: IngestJobHarness, spark_engine: SparkEngine, statement: str, reason: str
 ) -> None:
     assert reason in refusal(spark_engine, world, statement)
 
@@ -124,7 +124,7 @@ def records_of(*rows: tuple[int, str]) -> bytes:
 
 
 def test_rows_go_through_the_statement_and_our_writer(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", records_of((1, "one"), (2, "two"), (3, "three")))
     world.put("b.ndjson", b"")
@@ -156,7 +156,7 @@ def test_rows_go_through_the_statement_and_our_writer(
 
 
 def test_a_batch_without_a_row_left_has_no_outputs(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", records_of((1, "one")))
     world.transform = "SELECT id FROM source WHERE id > 1"
@@ -166,7 +166,7 @@ def test_a_batch_without_a_row_left_has_no_outputs(
 
 
 def test_the_first_of_each_key_is_kept_by_path_and_line(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     """Large files come first in their tasks, so the order must not be that of the tasks."""
     many = [(i, f"b{i}") for i in range(1000)]
@@ -191,7 +191,7 @@ def test_the_first_of_each_key_is_kept_by_path_and_line(
 
 
 def test_duplicates_go_before_the_statement_and_keys_may_be_of_several_fields(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", records_of((1, "x"), (1, "y"), (1, "x"), (2, "x")))
     world.deduplicate_by = ("id", "name")
@@ -200,7 +200,9 @@ def test_duplicates_go_before_the_statement_and_keys_may_be_of_several_fields(
     assert sorted(row["both"] for row in world.rows(result)) == ["x1", "x2", "y1"]
 
 
-def test_a_key_that_is_no_field_is_refused(world: IngestWorld, spark_engine: SparkEngine) -> None:
+def test_a_key_that_is_no_field_is_refused(
+    world: IngestJobHarness, spark_engine: SparkEngine
+) -> None:
     world.put("a.ndjson", records_of((1, "x")))
     world.deduplicate_by = ("renamed",)
     with pytest.raises(ConfigError, match="'renamed' is not a field of the schema"):
@@ -208,7 +210,7 @@ def test_a_key_that_is_no_field_is_refused(world: IngestWorld, spark_engine: Spa
 
 
 def test_rows_are_partitioned_by_a_column_of_the_result(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put(
         "a.ndjson",
@@ -234,7 +236,7 @@ def test_rows_are_partitioned_by_a_column_of_the_result(
 
 
 def test_a_value_of_the_result_moves_into_the_path_and_files_are_sorted(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("a.ndjson", records_of((1, "b"), (2, "a"), (3, "b"), (4, "c")))
     world.rules, world.sort_by = (PartitionRule("kind", key="kind"),), (SortKey("id", True),)
@@ -258,7 +260,7 @@ def test_a_value_of_the_result_moves_into_the_path_and_files_are_sorted(
 
 
 def test_the_directory_of_a_path_passes_through_the_statement(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("x/a.ndjson", records_of((1, "one"), (2, "two")))
     world.put("y/b.ndjson", records_of((3, "three")))
@@ -283,7 +285,7 @@ def test_the_directory_of_a_path_passes_through_the_statement(
 
 
 def test_a_row_too_deep_for_a_regular_expression_costs_its_file_and_nobody_else(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     """It ended the JVM with all that ran there, and did so again at every attempt."""
     session = spark_engine.session()
@@ -324,7 +326,7 @@ def test_what_a_value_cannot_be_is_told_from_what_a_machine_lacks(
 
 
 def test_a_file_that_the_statement_fails_on_is_quarantined_and_no_other(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     world.put("1.ndjson", records_of((1, "1")))
     world.put("3.ndjson", records_of((3, "three")))
@@ -342,7 +344,7 @@ def test_a_file_that_the_statement_fails_on_is_quarantined_and_no_other(
 
 
 def test_a_file_whose_rows_go_to_too_many_directories_is_quarantined_and_no_other(
-    world: IngestWorld, spark_engine: SparkEngine
+    world: IngestJobHarness, spark_engine: SparkEngine
 ) -> None:
     for number in range(4):
         world.put(f"{number}.ndjson", records_of((number, f"n{number}")))

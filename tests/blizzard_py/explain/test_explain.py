@@ -24,9 +24,9 @@ from blizzard_py.explain import Explanation, explain, lines, located
 from blizzard_py.explain.location import Located
 from blizzard_py.sources.files.story import ignored
 from penguin_py.__main__ import main as penguin
-from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
 from tests.support.memory_store import Died, Dying, MemoryStorage
+from tests.support.pipeline_harness import PipelineHarness
 from tests.support.s3_server import S3Server
 from tests.support.scenario import Scenario
 
@@ -54,13 +54,13 @@ KEYS = {
 }
 
 
-def ask(world: World, path: str) -> Explanation:
+def ask(world: PipelineHarness, path: str) -> Explanation:
     place = Located(f"mem://raw/{path}", "events/main", path, "", ())
     pipeline = world.pipeline()
     return explain(pipeline.parts, pipeline.source, place)
 
 
-def forget_journal(world: World) -> None:
+def forget_journal(world: PipelineHarness) -> None:
     """As a month does: what was settled is in the ledger alone."""
     world.now += DAY
     world.drain()  # with a sweep, which folds the journal
@@ -161,7 +161,7 @@ def test_a_file_of_its_source_is_not_ignored() -> None:
 
 
 def test_a_new_file_waits_for_the_next_poll() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "r")
     found = ask(world, "d=1/1.ndjson")
     assert (found.verdict, found.partition) == ("pending", None)
@@ -179,7 +179,7 @@ def test_a_new_file_waits_for_the_next_poll() -> None:
 
 
 def test_a_young_file_waits_for_its_age() -> None:
-    world = World(min_age="1m")
+    world = PipelineHarness(min_age="1m")
     world.put("d=1/1.ndjson", "r")
     found = ask(world, "d=1/1.ndjson")
     assert found.pending is not None
@@ -191,7 +191,7 @@ def test_a_young_file_waits_for_its_age() -> None:
 
 
 def test_a_file_that_failed_waits_for_another_try() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "r")
     world.engine.flaky["d=1/1.ndjson"] = 9
     with contextlib.suppress(Unavailable):
@@ -207,7 +207,7 @@ def test_a_file_that_failed_waits_for_another_try() -> None:
 def test_a_file_in_flight_is_so_until_the_checkpoint_lets_it_go() -> None:
     phases = set()
     for at in range(40):
-        world = World()
+        world = PipelineHarness()
         world.put("d=1/1.ndjson", "r")
         dying = Dying(world.sink)
         dying.arm(at)
@@ -229,7 +229,7 @@ def test_a_file_in_flight_is_so_until_the_checkpoint_lets_it_go() -> None:
 
 
 def test_a_quarantined_file_shows_its_dead_letter() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "bad")
     world.put("d=1/2.ndjson", "r")
     world.drain()
@@ -247,7 +247,7 @@ def test_a_quarantined_file_shows_its_dead_letter() -> None:
 
 
 def test_the_batch_that_settled_the_file_counts_and_not_the_one_that_could_not_read_it() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "a", "b")
     world.put("d=1/2.ndjson", "c")
     world.engine.flaky["d=1/1.ndjson"] = 1
@@ -260,7 +260,7 @@ def test_the_batch_that_settled_the_file_counts_and_not_the_one_that_could_not_r
 
 
 def test_a_file_without_rows_is_in_no_output() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson")
     world.drain()
     found = ask(world, "d=1/1.ndjson")
@@ -268,7 +268,7 @@ def test_a_file_without_rows_is_in_no_output() -> None:
 
 
 def test_what_the_journal_no_longer_tells_is_done() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "r")
     world.drain()
     world.now += DAY
@@ -290,7 +290,7 @@ def test_what_the_journal_no_longer_tells_is_done() -> None:
 
 
 def test_a_name_in_grace_that_the_journal_no_longer_tells_is_done() -> None:
-    world = World(grace_period="40d")
+    world = PipelineHarness(grace_period="40d")
     world.put("d=1/1.ndjson", "r")
     world.drain()
     forget_journal(world)
@@ -300,7 +300,7 @@ def test_a_name_in_grace_that_the_journal_no_longer_tells_is_done() -> None:
 
 
 def test_a_closed_partition_tells_its_floor() -> None:
-    world = World(max_tracked_partitions=2)
+    world = PipelineHarness(max_tracked_partitions=2)
     for day in range(1, 6):
         world.put(f"y={1970 + day}/1.ndjson", "r")
         world.drain()
@@ -318,7 +318,7 @@ def test_a_closed_partition_tells_its_floor() -> None:
 
 
 def test_a_cold_start_with_a_lookback_leaves_older_files_out() -> None:
-    world = World(partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 1})
+    world = PipelineHarness(partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 1})
     world.put("date=2025-06-08/1.ndjson", "old")  # the world begins on 2025-06-15
     world.put("date=2025-06-15/1.ndjson", "r")
     found = ask(world, "date=2025-06-08/1.ndjson")
@@ -338,7 +338,7 @@ def test_a_cold_start_with_a_lookback_leaves_older_files_out() -> None:
 
 
 def test_a_file_that_never_was_is_missing() -> None:
-    world = World()
+    world = PipelineHarness()
     assert ask(world, "d=1/1.ndjson").verdict == "missing"
     world.put("d=1/5.ndjson", "r")
     world.drain()
@@ -350,7 +350,7 @@ def test_a_file_that_never_was_is_missing() -> None:
 
 
 def test_a_file_that_was_rewritten_is_still_found_in_the_journal() -> None:
-    world = World()
+    world = PipelineHarness()
     world.now = time.time()  # batches are named by the real clock
     world.put("d=1/1.ndjson", "r")
     world.drain()
@@ -364,7 +364,7 @@ def test_a_file_that_was_rewritten_is_still_found_in_the_journal() -> None:
 
 
 def test_a_checkpoint_that_was_set_back_takes_the_file_again() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "r")
     world.drain()
     world.sink.delete("_blizzard/events_main_checkpoint.json")
@@ -374,7 +374,7 @@ def test_a_checkpoint_that_was_set_back_takes_the_file_again() -> None:
 
 
 def test_a_source_without_watermark_is_asked_for_its_set() -> None:
-    world = World(use_watermark=False)
+    world = PipelineHarness(use_watermark=False)
     world.put("b.ndjson", "r")
     world.drain()
     world.put("a.ndjson", "r")
@@ -392,9 +392,9 @@ def test_a_source_without_watermark_is_asked_for_its_set() -> None:
 # -- late --------------------------------------------------------------------------
 
 
-def late_world(**source: object) -> World:
+def late_world(**source: object) -> PipelineHarness:
     """``d=1/2`` is passed for good, then ``d=1/1`` appears."""
-    world = World(late_sweep_interval=f"{INTERVAL}s", grace_period="100s", **source)
+    world = PipelineHarness(late_sweep_interval=f"{INTERVAL}s", grace_period="100s", **source)
     world.put("d=1/2.ndjson", "r2")
     pipeline = world.drain()
     world.now += 101

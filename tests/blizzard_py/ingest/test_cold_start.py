@@ -20,10 +20,10 @@ from blizzard_py.edits import checkpoint_edit
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from tests.support.blizzard_world import World
 from tests.support.direct_engine import DirectEngine
-from tests.support.promise_world import gated, letter_paths, polls, sweeps
-from tests.support.request_world import ingest_files
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import gated, letter_paths, polls, sweeps
+from tests.support.request_harness import ingest_files
 from tests.support.scenario import Scenario, ndjson
 
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
@@ -112,7 +112,7 @@ def test_rows_in_the_log_are_a_trace_of_their_own(scenario: Scenario) -> None:
 
 
 def test_a_source_that_never_was_begins_without_a_word() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.json", "a")
     world.drain()
     assert world.rows() == ["a"]
@@ -126,7 +126,7 @@ def test_a_source_that_never_was_begins_without_a_word() -> None:
 
 @pytest.mark.promise("G-013")
 def test_a_file_that_is_late_after_a_start_from_nothing_has_a_letter() -> None:
-    world = World(grace_period="1s")
+    world = PipelineHarness(grace_period="1s")
     for name in ("1", "3", "9"):
         world.put(f"d=1/{name}.json", name)
     world.drain()
@@ -143,7 +143,7 @@ def test_a_file_that_is_late_after_a_start_from_nothing_has_a_letter() -> None:
 @pytest.mark.promise("G-048")
 @pytest.mark.parametrize("call", range(5))
 def test_a_checkpoint_that_goes_while_a_daemon_starts_is_no_cold_start(call: int) -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.json", "a")
     world.drain()
     calls = itertools.count()
@@ -158,8 +158,8 @@ def test_a_checkpoint_that_goes_while_a_daemon_starts_is_no_cold_start(call: int
     assert CHECKPOINT not in world.sink.objects
 
 
-def world_with_outcomes() -> World:
-    world = World()
+def world_with_outcomes() -> PipelineHarness:
+    world = PipelineHarness()
     world.put("d=1/1.json", "a")
     world.put("d=1/2.json", "bad")
     world.drain()

@@ -8,22 +8,22 @@ from blizzard_core.handover.groups import Group, encode_group, group_path
 from blizzard_py.ingest.group_publishing import GroupManifests
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput, Replaced
-from tests.support.blizzard_world import World
-from tests.support.hourly_files import ROWS, world_with_hours
+from tests.support.hourly_files import ROWS, source_with_hours
 from tests.support.memory_store import MemoryStorage
+from tests.support.pipeline_harness import PipelineHarness
 from tests.support.published_groups import ID, groups_of
 
 WHOLE = Replaced((("main/", "main0"),))
 
 
-def grouping(world: World, replaced: Replaced = WHOLE) -> SourcePipeline:
+def grouping(world: PipelineHarness, replaced: Replaced = WHOLE) -> SourcePipeline:
     """A pipeline of which every batch replaces."""
     pipeline = world.pipeline()
     pipeline.source.replaced = lambda *_: replaced  # type: ignore[method-assign]  # of this one
     return pipeline
 
 
-def check_groups(world: World, first: int = 1) -> None:
+def check_groups(world: PipelineHarness, first: int = 1) -> None:
     """Numbers without a gap; every output in one manifest, where it lies and as it is."""
     groups = groups_of(world.sink)
     assert [g.seq for g in groups] == list(range(first, first + len(groups)))
@@ -40,7 +40,7 @@ def check_groups(world: World, first: int = 1) -> None:
 
 
 def test_each_batch_is_a_group_also_one_without_rows() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.drain(grouping(world))
     check_groups(world)
     assert [len(g.files) for g in groups_of(world.sink)] == [1, 1, 0]
@@ -48,14 +48,14 @@ def test_each_batch_is_a_group_also_one_without_rows() -> None:
 
 
 def test_a_source_that_replaces_nothing_has_no_groups() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.drain()
     assert groups_of(world.sink) == []
     assert "group_seq" not in world.checkpoint()
 
 
 def test_a_number_that_another_run_took_is_left_to_it() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     other = encode_group(Group(ID, 2, 9, "a backfill", (), WHOLE.ranges))
 
     def interferes(_operation: str, path: str) -> None:
@@ -71,14 +71,14 @@ def test_a_number_that_another_run_took_is_left_to_it() -> None:
 
 
 def test_numbers_go_on_where_they_ended_though_nothing_is_known_and_older_ones_are_gone() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.sink.put_atomic(group_path(ID, 17), encode_group(Group(ID, 17, 9, "before", ())))
     world.drain(grouping(world))
     assert [g.seq for g in groups_of(world.sink)] == [17, 18, 19, 20]
 
 
 def test_neighbours_whose_ids_begin_alike_do_not_count() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     neighbours = [group_path(name, 30) for name in (f"{ID}2", f"{ID}/x", ID[:-1])]
     for path in neighbours:
         world.sink.put_atomic(path, b"{}")
@@ -110,7 +110,7 @@ def test_an_output_that_a_replaced_daemon_published_is_named_where_it_lies(there
 
 
 def test_a_lost_manifest_keeps_its_number_so_that_the_committer_notices() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.drain(grouping(world))
     for seq in (1, 2, 3):
         del world.sink.objects[group_path(ID, seq)]

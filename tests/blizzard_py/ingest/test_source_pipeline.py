@@ -32,9 +32,9 @@ from blizzard_core.storage.protocol import ListingPage
 from blizzard_py.ingest.publish import OutputIdGenerator
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.state.journal import Journal
-from tests.support.blizzard_world import World
-from tests.support.hourly_files import HOURS, ROWS, world_with_hours
+from tests.support.hourly_files import HOURS, ROWS, source_with_hours
 from tests.support.memory_store import Died, Dying
+from tests.support.pipeline_harness import PipelineHarness
 
 RECORDS = [
     ("date=1/hour=00/1.ndjson", "?1"),
@@ -44,7 +44,7 @@ RECORDS = [
 
 
 def test_a_drained_source_is_idle_and_everything_is_published_once() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.drain()
     assert world.rows() == ROWS
     document = world.checkpoint()
@@ -70,7 +70,7 @@ def test_a_drained_source_is_idle_and_everything_is_published_once() -> None:
 
 
 def test_draining_again_changes_nothing_and_new_files_are_all_that_is_read() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.drain()
     before = {**world.sink.objects, **world.checkpoint()}
     jobs = len(world.engine.jobs)
@@ -92,7 +92,7 @@ def test_draining_again_changes_nothing_and_new_files_are_all_that_is_read() -> 
 
 
 def test_an_empty_source_stays_initial() -> None:
-    world = World()
+    world = PipelineHarness()
     world.drain()
     world.drain()
     assert world.checkpoint()["watermark"] == {"state": "Initial"}
@@ -103,7 +103,7 @@ def test_an_empty_source_stays_initial() -> None:
 
 
 def test_a_bad_file_is_a_dead_letter_with_the_documented_fields() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.drain()
     [letter] = world.letters()
     assert letter == {
@@ -116,7 +116,7 @@ def test_a_bad_file_is_a_dead_letter_with_the_documented_fields() -> None:
 
 
 def test_bad_records_are_letters_in_the_order_of_files_and_lines() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     stream = io.StringIO()
     configure("info", stream)
     world.drain()
@@ -129,7 +129,7 @@ def test_bad_records_are_letters_in_the_order_of_files_and_lines() -> None:
 
 
 def test_a_batch_that_runs_again_has_no_letters_of_its_first_run() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     # Just before the save that is the commit point.
     Dying(world.sink, world.dlq).arm(steps_before_commit())
     with pytest.raises(Died):
@@ -146,7 +146,7 @@ def test_a_batch_that_runs_again_has_no_letters_of_its_first_run() -> None:
 
 def steps_before_commit() -> int:
     """How many steps a run makes before the save that has the first batch as ``publishing``."""
-    world = world_with_hours()
+    world = source_with_hours()
     dying = Dying(world.sink, world.dlq)
     saves = []
     after = world.sink.after_mutation
@@ -162,7 +162,7 @@ def steps_before_commit() -> int:
 
 
 def test_letters_that_are_missing_stop_the_batch() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     ingest = world.engine.ingest
 
     def cut(job: IngestJob) -> IngestResult:
@@ -178,7 +178,7 @@ def test_letters_that_are_missing_stop_the_batch() -> None:
 
 
 def test_a_bad_record_stops_the_pipeline_if_it_is_to_fail() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.errors["on_bad_record"] = "fail"
     with pytest.raises(PipelineStopped, match=r"date=2/hour=00/2.ndjson: line 1: bad") as caught:
         world.drain()
@@ -192,7 +192,7 @@ def test_a_bad_record_stops_the_pipeline_if_it_is_to_fail() -> None:
 
 
 def test_totals_of_a_checkpoint_from_before_there_were_bad_rows() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.drain()
     document = world.checkpoint()
     del document["totals"]["bad_rows"]
@@ -204,7 +204,7 @@ def test_totals_of_a_checkpoint_from_before_there_were_bad_rows() -> None:
 
 
 def test_files_of_one_table_partition_are_named_in_increasing_order() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.template = "date=%d"
     world.source.objects.clear()
     for number in range(6):
@@ -217,7 +217,7 @@ def test_files_of_one_table_partition_are_named_in_increasing_order() -> None:
 
 
 def test_a_path_without_the_partition_is_quarantined_and_blocks_nothing() -> None:
-    world = World()
+    world = PipelineHarness()
     world.template = "date=%d"
     world.put("date=01/1.ndjson", "good")
     world.put("date=junk/1.ndjson", "lost")
@@ -233,7 +233,7 @@ def test_a_path_without_the_partition_is_quarantined_and_blocks_nothing() -> Non
 
 @pytest.mark.promise("G-007")
 def test_a_file_that_fails_for_now_holds_the_watermark_and_is_read_later() -> None:
-    world = World()
+    world = PipelineHarness()
     for number in (1, 2, 3):
         world.put(f"d=1/{number}.ndjson", f"r{number}")
     world.engine.flaky["d=1/1.ndjson"] = 2
@@ -257,7 +257,7 @@ def test_a_file_that_fails_for_now_holds_the_watermark_and_is_read_later() -> No
 
 
 def test_a_try_that_is_due_and_cannot_be_made_does_not_take_the_pause_away() -> None:
-    world = World(min_age="10m")
+    world = PipelineHarness(min_age="10m")
     world.source.objects["d=1/1.ndjson"] = (b"r1", world.now + 864_000)  # dated ahead of now
     pipeline = world.pipeline()
     pipeline.cycle(threading.Event())
@@ -276,7 +276,7 @@ def test_a_try_that_is_due_and_cannot_be_made_does_not_take_the_pause_away() -> 
 
 
 def test_a_file_that_keeps_failing_is_quarantined_after_its_last_try() -> None:
-    world = World()
+    world = PipelineHarness()
     world.errors = {"max_retries": 2}
     world.put("d=1/1.ndjson", "r1")
     world.engine.flaky["d=1/1.ndjson"] = 99
@@ -292,7 +292,7 @@ def test_a_file_that_keeps_failing_is_quarantined_after_its_last_try() -> None:
 
 
 def test_a_waiting_file_that_is_deleted_does_not_hold_the_watermark_for_ever() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "r1")
     world.put("d=1/2.ndjson", "r2")
     world.engine.flaky["d=1/1.ndjson"] = 99
@@ -307,7 +307,7 @@ def test_a_waiting_file_that_is_deleted_does_not_hold_the_watermark_for_ever() -
 
 @pytest.mark.promise("G-115")
 def test_max_failures_stops_before_the_file_is_passed_and_nothing_is_lost() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.errors = {"max_failures": 1}
     with pytest.raises(PipelineStopped, match=r"max_failures = 1.*date=2/hour=00/2\.ndjson"):
         world.drain()
@@ -323,7 +323,7 @@ def test_max_failures_stops_before_the_file_is_passed_and_nothing_is_lost() -> N
 def test_a_file_that_is_removed_lets_a_source_that_max_failures_stopped_go_on(
     template: str,
 ) -> None:
-    world = World()
+    world = PipelineHarness()
     world.errors = {"max_failures": 2}
     world.template = template
     names = ("date=2024/1", "date=2024/2", "never/3", "never/4") if template else "1234"
@@ -343,7 +343,7 @@ def test_a_file_that_is_removed_lets_a_source_that_max_failures_stopped_go_on(
 
 
 def test_a_source_whose_root_is_missing_has_removed_no_file() -> None:
-    world = World()
+    world = PipelineHarness()
     world.errors = {"max_failures": 1, "max_retries": 0}
     world.put("1.ndjson", "r")
     world.engine.flaky["1.ndjson"] = 99
@@ -374,7 +374,7 @@ def test_files_wait_while_a_source_shows_nothing_at_all_and_are_let_go_of_where_
     """A mount point without its disk, which comes back, or has lost its files for good."""
     for comes_back in (True, False):
         root = tmp_path / str(comes_back)
-        world = World()
+        world = PipelineHarness()
         world.source = LocalStorage(str(root))
         world.engine.source = world.source
         for name in "123":
@@ -402,7 +402,7 @@ def test_files_wait_while_a_source_shows_nothing_at_all_and_are_let_go_of_where_
 
 
 def test_a_job_that_forgets_a_file_is_not_committed() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     ingest = world.engine.ingest
 
     def forgetful(job: object) -> IngestResult:
@@ -433,7 +433,7 @@ def test_a_job_that_forgets_a_file_is_not_committed() -> None:
 def test_a_checkpoint_that_cannot_be_understood_stops_the_pipeline(
     content: bytes, message: str
 ) -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.sink.put_atomic("_blizzard/events_main_checkpoint.json", content)
     with pytest.raises(StateError, match=message) as caught:
         world.drain()
@@ -443,7 +443,7 @@ def test_a_checkpoint_that_cannot_be_understood_stops_the_pipeline(
 
 
 def test_a_changed_partition_depth_stops_the_pipeline() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.drain()
     world.settings["partition_depth"] = 1
     with pytest.raises(StateError, match="set partition_depth: 2"):
@@ -451,7 +451,7 @@ def test_a_changed_partition_depth_stops_the_pipeline() -> None:
 
 
 def test_a_checkpoint_of_the_original_is_continued() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.sink.put_atomic(
         "_blizzard/events_main_checkpoint.json",
         json.dumps(
@@ -472,7 +472,7 @@ def test_a_checkpoint_of_the_original_is_continued() -> None:
 
 @pytest.mark.promise("G-009")
 def test_a_listing_that_fails_fails_the_poll_and_moves_nothing() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     pipeline = world.drain()
     before = dict(world.sink.objects)
     world.put("date=3/hour=00/1.ndjson", "new")
@@ -498,7 +498,7 @@ def test_a_listing_that_fails_fails_the_poll_and_moves_nothing() -> None:
 
 @pytest.mark.promise("G-122")
 def test_only_the_newest_partitions_stay_tracked_and_old_ones_never_look_new() -> None:
-    world = World(max_tracked_partitions=3)
+    world = PipelineHarness(max_tracked_partitions=3)
     for day in range(10, 30):
         world.put(f"y={1970 + day}/1.ndjson", f"r{day}")
     pipeline = world.drain()
@@ -519,7 +519,7 @@ def test_only_the_newest_partitions_stay_tracked_and_old_ones_never_look_new() -
 
 @pytest.mark.promise("G-011")
 def test_a_file_that_waits_keeps_its_partition_open() -> None:
-    world = World(max_tracked_partitions=1)
+    world = PipelineHarness(max_tracked_partitions=1)
     for day in range(10, 20):
         world.put(f"y={1970 + day}/1.ndjson", f"r{day}")
     world.engine.flaky["y=1982/1.ndjson"] = 3
@@ -538,7 +538,7 @@ def test_a_file_that_waits_keeps_its_partition_open() -> None:
 @pytest.mark.promise("G-011")
 def test_the_lookback_moves_with_time_but_never_over_files_that_arrived_meanwhile() -> None:
     chosen = PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=1)
-    world = World(partition_filter=chosen)
+    world = PipelineHarness(partition_filter=chosen)
     world.now = dt.datetime(2024, 1, 10, 12, tzinfo=dt.UTC).timestamp()
     world.put("date=2024-01-08/1.ndjson", "before the lookback")
     world.put("date=2024-01-10/1.ndjson", "a")
@@ -561,7 +561,7 @@ def test_the_lookback_moves_with_time_but_never_over_files_that_arrived_meanwhil
 
 
 def test_a_young_file_is_left_alone_and_holds_the_watermark() -> None:
-    world = World(min_age="1m")
+    world = PipelineHarness(min_age="1m")
     world.put("d=1/1.ndjson", "r1")
     world.now += 60
     world.put("d=1/0.ndjson", "r0")
@@ -578,7 +578,7 @@ def test_a_young_file_is_left_alone_and_holds_the_watermark() -> None:
 
 
 def test_a_stop_between_batches_leaves_the_rest_for_the_next_start() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     stop = threading.Event()
     ingest = world.engine.ingest
 
@@ -595,7 +595,7 @@ def test_a_stop_between_batches_leaves_the_rest_for_the_next_start() -> None:
 
 
 def test_cancel_reaches_the_running_job() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     pipeline = world.pipeline()
     ingest = world.engine.ingest
 
@@ -612,7 +612,7 @@ def test_cancel_reaches_the_running_job() -> None:
 
 
 def test_a_batch_is_published_while_the_next_is_being_ingested() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     running, published = threading.Event(), threading.Event()
     phases: list[list[str]] = []
     ingest = world.engine.ingest
@@ -644,7 +644,7 @@ def test_a_batch_is_published_while_the_next_is_being_ingested() -> None:
 
 
 def test_a_publication_that_fails_ends_the_job_beside_it_and_both_batches_come_through() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     cancelled = threading.Event()
     ingest, cancel = world.engine.ingest, world.engine.cancel
     running = threading.Event()
@@ -681,7 +681,7 @@ def test_a_publication_that_fails_ends_the_job_beside_it_and_both_batches_come_t
 # -- death ---------------------------------------------------------------------
 
 
-def in_flight(world: World) -> list[dict[str, Any]]:
+def in_flight(world: PipelineHarness) -> list[dict[str, Any]]:
     stored = "_blizzard/events_main_checkpoint.json" in world.sink.objects
     found: list[dict[str, Any]] = world.checkpoint().get("in_flight", []) if stored else []
     return found
@@ -691,7 +691,7 @@ def in_flight(world: World) -> list[dict[str, Any]]:
 
 
 def test_every_batch_leaves_an_explanation_that_is_kept_for_a_month() -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.now = 1_700_000_000.0
     world.drain()
     journal = Journal(world.sink, "events_main")
@@ -720,7 +720,7 @@ def test_every_batch_leaves_an_explanation_that_is_kept_for_a_month() -> None:
 def test_batches_named_by_a_clock_years_ahead_go_after_a_month(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = world_with_hours()
+    world = source_with_hours()
     world.now = time.time()
     with monkeypatch.context() as machine:
         ahead = OutputIdGenerator().fresh(1, world.now + 10 * 365 * 86_400.0)[0]
@@ -737,7 +737,7 @@ def test_batches_named_by_a_clock_years_ahead_go_after_a_month(
 
 def test_a_batch_that_a_machine_a_month_behind_has_named_is_kept_for_a_month() -> None:
     """Who asks for what came since would not find it: a range that is replayed took its files."""
-    world = world_with_hours()
+    world = source_with_hours()
     world.now = time.time() + 31 * 86_400.0  # the store's; batches are named by the real clock
     world.drain()
     journal = Journal(world.sink, "events_main")
@@ -749,7 +749,7 @@ def test_a_batch_that_a_machine_a_month_behind_has_named_is_kept_for_a_month() -
 
 
 def test_the_start_of_spark_makes_no_batch_small() -> None:
-    world = World(checkpoint=CheckpointSettings(interval_files=4, interval="10s"))
+    world = PipelineHarness(checkpoint=CheckpointSettings(interval_files=4, interval="10s"))
     for number in range(16):
         world.put(f"{number:02}.ndjson", "a")
     secs, sizes = iter([60.0, 20.0, 1.0, 1.0, 1.0]), []

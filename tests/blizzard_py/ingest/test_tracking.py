@@ -16,12 +16,12 @@ from blizzard_py.ingest import source_pipeline
 from blizzard_py.ingest.publish import OutputIdGenerator
 from blizzard_py.sources.files import late_files
 from blizzard_py.state import ledger, processed_set
-from tests.support.blizzard_world import World
 from tests.support.memory_store import Died, Dying
-from tests.support.request_world import preview_files
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.request_harness import preview_files
 
 
-def random_names(world: World, count: int, seed: int = 0) -> list[str]:
+def random_names(world: PipelineHarness, count: int, seed: int = 0) -> list[str]:
     """Files with random names, written a minute apart; returns their rows."""
     for number in range(count):
         name = uuid.uuid5(uuid.NAMESPACE_OID, f"{seed}-{number}")
@@ -30,8 +30,8 @@ def random_names(world: World, count: int, seed: int = 0) -> list[str]:
     return [f"r{seed}-{number}" for number in range(count)]
 
 
-def set_world(**source: object) -> World:
-    return World(use_watermark=False, **source)
+def set_world(**source: object) -> PipelineHarness:
+    return PipelineHarness(use_watermark=False, **source)
 
 
 def test_random_names_are_all_ingested_once_without_a_watermark() -> None:
@@ -62,7 +62,7 @@ def test_a_missing_segment_stops_the_pipeline() -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_tracking_cannot_be_switched_on_a_state(before: bool) -> None:
-    world = World(use_watermark=before)
+    world = PipelineHarness(use_watermark=before)
     world.put("d=1/1.ndjson", "r1")
     world.drain()
     world.settings["use_watermark"] = not before
@@ -74,7 +74,7 @@ def test_tracking_cannot_be_switched_on_a_state(before: bool) -> None:
 
 @pytest.mark.parametrize("before", [True, False])
 def test_tracking_can_be_switched_until_something_is_done(before: bool) -> None:
-    world = World(use_watermark=before)
+    world = PipelineHarness(use_watermark=before)
     world.drain()
     world.settings["use_watermark"] = not before
     world.drain()
@@ -86,7 +86,7 @@ def test_tracking_can_be_switched_until_something_is_done(before: bool) -> None:
 
 
 def test_tracking_cannot_be_switched_under_a_batch() -> None:
-    world = World()
+    world = PipelineHarness()
     world.put("d=1/1.ndjson", "r1")
     dying = Dying(world.sink, world.dlq)
     for at in range(60):
@@ -121,7 +121,7 @@ def test_a_plan_without_a_watermark_writes_nothing() -> None:
 
 @pytest.mark.promise("G-014")
 def test_random_names_stop_a_guarded_source_before_anything_is_passed() -> None:
-    world = World(order_guard="fail")
+    world = PipelineHarness(order_guard="fail")
     random_names(world, 40)
     with pytest.raises(OrderError, match="use_watermark: false"):
         world.pipeline().cycle(threading.Event())
@@ -131,7 +131,7 @@ def test_random_names_stop_a_guarded_source_before_anything_is_passed() -> None:
 
 @pytest.mark.parametrize("guard", ["warn", "off"])
 def test_a_warning_lets_the_source_go_on(guard: str) -> None:
-    world = World(order_guard=guard)
+    world = PipelineHarness(order_guard=guard)
     expected = random_names(world, 40)
     lines = io.StringIO()
     configure("WARNING", lines)
@@ -143,7 +143,7 @@ def test_a_warning_lets_the_source_go_on(guard: str) -> None:
 
 
 def test_names_that_sort_are_no_problem() -> None:
-    world = World(order_guard="fail")
+    world = PipelineHarness(order_guard="fail")
     for number in range(40):
         world.put(f"d=1/{int(world.now)}-{uuid.uuid4()}.ndjson", f"r{number}")
         world.now += 60
@@ -152,7 +152,7 @@ def test_names_that_sort_are_no_problem() -> None:
 
 
 def test_unpadded_hours_are_named() -> None:
-    world = World(order_guard="fail")
+    world = PipelineHarness(order_guard="fail")
     for hour in (8, 9, 10, 11):
         world.put(f"date=2024-01-01/hour={hour}/1.ndjson", f"r{hour}")
     with pytest.raises(OrderError, match=r"hour=8, .*hour=11"):

@@ -20,7 +20,7 @@ from blizzard_py.kernels import task
 from blizzard_py.kernels.bad_records import BadRecordWriter
 from blizzard_py.kernels.decode.parse import BadRecord
 from blizzard_py.lines import framing
-from tests.support.ingest_world import STARTED_TS, IngestWorld, by_path, lines, specs
+from tests.support.ingest_job_harness import STARTED_TS, IngestJobHarness, by_path, lines, specs
 
 pytestmark = pytest.mark.usefixtures("both_paths")
 
@@ -28,11 +28,11 @@ BOM = b"\xef\xbb\xbf"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> IngestWorld:
-    return IngestWorld(tmp_path)
+def world(tmp_path: Path) -> IngestJobHarness:
+    return IngestJobHarness(tmp_path)
 
 
-def test_a_letter_has_the_documented_fields(world: IngestWorld) -> None:
+def test_a_letter_has_the_documented_fields(world: IngestJobHarness) -> None:
     world.put("d/a.ndjson.gz", gzip.compress(BOM + b"\n" + lines(1) + b'{"id":"\xc3\xa9"}\n'))
     report = world.run_task()
     assert world.letters(report) == [
@@ -107,7 +107,7 @@ def test_records_of_a_file_that_was_given_up_are_forgotten(tmp_path: Path) -> No
     assert found == ["s3://raw/a", "s3://raw/c"]
 
 
-def test_without_bad_records_nothing_is_staged(world: IngestWorld) -> None:
+def test_without_bad_records_nothing_is_staged(world: IngestJobHarness) -> None:
     world.put("a.ndjson", lines(1))
     report = world.run_task()
     assert report.letters is None
@@ -128,7 +128,7 @@ def test_a_sink_that_takes_no_letters_fails_the_task(tmp_path: Path) -> None:
 
 
 def test_a_line_above_the_limit_is_a_record_and_not_the_end_of_its_file(
-    world: IngestWorld, monkeypatch: pytest.MonkeyPatch
+    world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(framing.framed, "__defaults__", (1 << 20, 3 << 20))
     long = b'{"id":9,"x":"' + b"x" * (6 << 20) + b'"}'
@@ -143,7 +143,7 @@ def test_a_line_above_the_limit_is_a_record_and_not_the_end_of_its_file(
 
 
 def test_a_large_file_over_the_limit_leaves_neither_rows_nor_records(
-    world: IngestWorld, monkeypatch: pytest.MonkeyPatch
+    world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(framing.framed, "__defaults__", (500, 2000))
     monkeypatch.setattr(task, "SMALL_FILE_BYTES", 100)
@@ -177,7 +177,7 @@ def test_every_row_knows_its_file_line_and_batch(
     monkeypatch.setattr(task, "SMALL_FILE_BYTES", 1000)
     monkeypatch.setattr(framing.framed, "__defaults__", (20_000, 100_000))
     monkeypatch.setattr("blizzard_py.lines.decompress.BLOCK_BYTES", 4096)
-    world = IngestWorld(
+    world = IngestJobHarness(
         tmp_path,
         fields=specs(id="int64", t="timestamp"),
         metadata=("_source_line", "_source_file", "_ingested_at"),

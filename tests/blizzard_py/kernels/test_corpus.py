@@ -24,7 +24,7 @@ from tests.support.corpus import (
     name_of,
     table,
 )
-from tests.support.ingest_world import IngestWorld, lines
+from tests.support.ingest_job_harness import IngestJobHarness, lines
 
 pytestmark = pytest.mark.usefixtures("both_paths")
 
@@ -114,7 +114,7 @@ def test_the_corpus_is_as_large_as_it_says() -> None:
 
 
 def test_a_rotten_file_is_one_letter_and_no_record(tmp_path: Path) -> None:
-    world = IngestWorld(tmp_path, max_bad_fraction=0.1)
+    world = IngestJobHarness(tmp_path, max_bad_fraction=0.1)
     world.put("at.ndjson", lines(*range(9)) + b"oops\n")
     world.put("over.ndjson", lines(*range(8)) + b"oops\n")
     report = world.run_task()

@@ -21,7 +21,7 @@ SECOND = 1_000_000
 RULE = Rule("ts", "window", 5 * SECOND, 5 * SECOND)
 
 
-class World:
+class LateLetterHarness:
     def __init__(self) -> None:
         self.source = MemoryStorage("mem://raw", lambda: 1.0)
         self.sink = MemoryStorage("mem://lake", lambda: 1.0)
@@ -86,7 +86,7 @@ class World:
 
 
 def test_late_lines_are_taken_from_their_files_in_order() -> None:
-    world = World()
+    world = LateLetterHarness()
     world.put("b.json", b'{"n": 1}\n\n{"n": 3}\n')
     world.put("a.json.gz", gzip.compress(b'\xef\xbb\xbf{"n": 1}\r\n{"n": 2}'))
     world.stage((101, "b.json", 3), (140, "b.json", 1), (104, "a.json.gz", 2))
@@ -109,7 +109,7 @@ def test_late_lines_are_taken_from_their_files_in_order() -> None:
 
 
 def test_lines_behind_the_end_of_a_chunk_are_found() -> None:
-    world = World()
+    world = LateLetterHarness()
     lines = [b'{"n": %d, "pad": "%s"}' % (n, b"x" * 1000) for n in range(9000)]
     world.put("a.json", b"\n".join(lines) + b"\n")
     world.stage((101, "a.json", 1), (101, "a.json", 5000), (101, "a.json", 9000))
@@ -121,7 +121,7 @@ def test_lines_behind_the_end_of_a_chunk_are_found() -> None:
 
 
 def test_counting_alone_writes_no_letter_but_of_rows_ahead() -> None:
-    world = World()
+    world = LateLetterHarness()
     world.put("a.json", b'{"n": 1}\n{"n": 2}\n')
     world.stage((101, "a.json", 1), (2000, "a.json", 2))
     found = world.judge(105_000, keep=False)
@@ -131,7 +131,7 @@ def test_counting_alone_writes_no_letter_but_of_rows_ahead() -> None:
 
 
 def test_letters_of_a_file_are_bounded_and_all_late_rows_are_counted() -> None:
-    world = World()
+    world = LateLetterHarness()
     world.put("a.json", b"".join(b'{"n": %d}\n' % n for n in range(1, 10)))
     world.put("b.json", b'{"n": 1}\n')
     world.stage(*((101, "a.json", line) for line in range(1, 8)), (102, "b.json", 1))
@@ -151,7 +151,7 @@ def test_letters_of_a_file_are_bounded_and_all_late_rows_are_counted() -> None:
 
 
 def test_nothing_late_stages_nothing() -> None:
-    world = World()
+    world = LateLetterHarness()
     world.put("a.json", b"{}\n")
     world.stage((101, "a.json", 1))
     before = set(world.sink.objects)
@@ -160,7 +160,7 @@ def test_nothing_late_stages_nothing() -> None:
 
 
 def test_a_file_that_has_shrunk_or_gone_ends_the_attempt() -> None:
-    world = World()
+    world = LateLetterHarness()
     world.put("a.json", b"{}\n{}\n")
     world.stage((101, "a.json", 2))
     world.source.put_atomic("a.json", b"{}\n")
@@ -174,7 +174,7 @@ def test_a_file_that_has_shrunk_or_gone_ends_the_attempt() -> None:
 @pytest.mark.promise("G-078")
 @pytest.mark.parametrize("uri", ["mem://raw", "mem://raw/", "raw", "mems://raw"])
 def test_late_lines_are_found_however_the_source_is_spelt(uri: str) -> None:
-    world = World()
+    world = LateLetterHarness()
     world.put("a.json", b'{"n": 1}\n{"n": 2}\n')
     world.stage((101, "a.json", 2))
     [letter] = world.letters(world.judge(105_000, uri=uri))
@@ -183,7 +183,7 @@ def test_late_lines_are_found_however_the_source_is_spelt(uri: str) -> None:
 
 @pytest.mark.promise("G-078")
 def test_a_row_of_an_unknown_file_gets_a_letter_without_its_line() -> None:
-    world = World()
+    world = LateLetterHarness()
     world.put("a.json", b'{"n": 1}\n')
     world.stage((101, "a.json", 1), (102, "B.JSON", 7), (103, "B.JSON", 3), (2000, "B.JSON", 9))
     found = world.judge(105_000, most=2)

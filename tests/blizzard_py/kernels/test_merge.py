@@ -31,7 +31,7 @@ from blizzard_py.kernels.report import TaskReport, merged
 from blizzard_py.kernels.task import run_task
 from blizzard_py.kernels.write.joined_file import JoinedFile
 from tests.support.direct_engine import DirectEngine
-from tests.support.ingest_world import PREFIX, IngestWorld, lines, specs
+from tests.support.ingest_job_harness import PREFIX, IngestJobHarness, lines, specs
 
 DAYS = tuple(f"date=2024-01-0{day}" for day in range(1, 5))
 
@@ -95,7 +95,7 @@ def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("many_tasks")
 @pytest.mark.parametrize("days", [0, 4])
 def test_a_thousand_tiny_inputs_make_one_output_a_directory(tmp_path: Path, days: int) -> None:
-    world = IngestWorld(tmp_path)
+    world = IngestJobHarness(tmp_path)
     for number in range(1000):
         name = f"{number:04d}.gz"
         world.put(name, gzip.compress(lines(number)))
@@ -133,7 +133,7 @@ def worth_joining(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_outputs_are_joined_as_they_are_unless_they_are_tiny_or_in_an_order(
     tmp_path: Path, sizes: list[int], order: tuple[SortKey, ...], joinable: bool
 ) -> None:
-    settings = IngestWorld(tmp_path, sort_by=order).job().settings
+    settings = IngestJobHarness(tmp_path, sort_by=order).job().settings
     group = [output(number, size) for number, size in enumerate(sizes)]
     assert is_joinable(group, settings) == joinable
     least = replace(settings, file_bytes=1)  # and a megabyte is worth it, at least
@@ -144,7 +144,7 @@ def test_outputs_are_joined_as_they_are_unless_they_are_tiny_or_in_an_order(
 @pytest.mark.usefixtures("many_tasks", "worth_joining")
 @pytest.mark.parametrize("days", [0, 2])
 def test_joined_files_have_all_rows_in_their_order(tmp_path: Path, days: int) -> None:
-    world = IngestWorld(tmp_path)
+    world = IngestJobHarness(tmp_path)
     for number in range(80):
         world.put(f"{number:04d}", lines(*range(number * 10, number * 10 + 10)))
         if days:
@@ -166,7 +166,7 @@ def test_joined_files_have_all_rows_in_their_order(tmp_path: Path, days: int) ->
 def test_what_cannot_be_joined_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = IngestWorld(tmp_path)
+    world = IngestJobHarness(tmp_path)
     for number in range(8):
         world.put(f"{number}", lines(number))
     job, result = staged_result(world)
@@ -194,7 +194,7 @@ def test_what_cannot_be_joined_is_written_again(
 
 @pytest.mark.usefixtures("many_tasks")
 def test_outputs_near_their_size_are_left_alone(tmp_path: Path) -> None:
-    world = IngestWorld(tmp_path, file_bytes=4000, row_group_bytes=4000)
+    world = IngestJobHarness(tmp_path, file_bytes=4000, row_group_bytes=4000)
     for number in range(40):
         world.put(f"{number:02d}", lines(*range(number * 100, number * 100 + 100)))
     result = world.ingest(engine=DirectEngine(parallelism=1))
@@ -204,7 +204,7 @@ def test_outputs_near_their_size_are_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("many_tasks")
 def test_merged_files_keep_order_partition_and_compression(tmp_path: Path) -> None:
-    world = IngestWorld(
+    world = IngestJobHarness(
         tmp_path,
         fields=specs(id="int64", country="string"),
         rules=(PartitionRule("country", key="country"),),
@@ -236,7 +236,7 @@ def test_merged_files_keep_order_partition_and_compression(tmp_path: Path) -> No
         assert group.sorting_columns[0].descending
 
 
-def staged_result(world: IngestWorld, tasks: int = 4) -> tuple[Any, IngestResult]:
+def staged_result(world: IngestJobHarness, tasks: int = 4) -> tuple[Any, IngestResult]:
     job = world.job()
     source, sink = LocalStorage(str(world.source)), LocalStorage(str(world.table))
     reports = [
@@ -247,7 +247,7 @@ def staged_result(world: IngestWorld, tasks: int = 4) -> tuple[Any, IngestResult
 
 
 def test_two_attempts_never_share_a_name_or_an_id(tmp_path: Path) -> None:
-    world = IngestWorld(tmp_path)
+    world = IngestJobHarness(tmp_path)
     for number in range(8):
         world.put(f"{number}", lines(number))
     job, result = staged_result(world)
@@ -266,7 +266,7 @@ def test_two_attempts_never_share_a_name_or_an_id(tmp_path: Path) -> None:
 
 
 def test_a_merge_that_loses_rows_is_never_used(tmp_path: Path) -> None:
-    world = IngestWorld(tmp_path)
+    world = IngestJobHarness(tmp_path)
     for number in range(8):
         world.put(f"{number}", lines(number))
     job, result = staged_result(world)
@@ -285,7 +285,7 @@ def test_a_merge_that_fails_leaves_nothing_behind(
 ) -> None:
     monkeypatch.setattr(merge, "MIN_JOINED_BYTES", least)
     monkeypatch.setattr(merge, "JOINED_SHARE", 1 << 30)
-    world = IngestWorld(tmp_path)
+    world = IngestJobHarness(tmp_path)
     for number in range(8):
         world.put(f"{number}", lines(number))
     job, result = staged_result(world)
@@ -298,7 +298,7 @@ def test_a_merge_that_fails_leaves_nothing_behind(
 
 
 def test_work_is_divided_when_there_is_much(tmp_path: Path) -> None:
-    job = IngestWorld(tmp_path).job()
+    job = IngestJobHarness(tmp_path).job()
     job = replace(job, settings=replace(job.settings, file_bytes=128 << 20))
     outputs = tuple(
         output(number, 1 << 20, f"d={number % 100:03d}", rows=5) for number in range(400)

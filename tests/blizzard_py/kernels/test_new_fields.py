@@ -15,7 +15,7 @@ from blizzard_py.kernels.decode.parse import LineParser
 from blizzard_py.kernels.decode.unexpected import MOST
 from blizzard_py.kernels.fast.scanner import scanner
 from blizzard_py.kernels.report import TaskReport, merged
-from tests.support.ingest_world import IngestWorld, specs
+from tests.support.ingest_job_harness import IngestJobHarness, specs
 
 FLAT = specs(id="int64", s="string")
 NESTED = (*FLAT, FieldSpec("user", "struct", nullable=True, children=specs(name="string")))
@@ -25,7 +25,7 @@ def rows(*records: Any) -> bytes:
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
-def told(world: IngestWorld, **how: Any) -> dict[str, UnexpectedField]:
+def told(world: IngestJobHarness, **how: Any) -> dict[str, UnexpectedField]:
     report = world.run_task(**how)
     assert TaskReport.from_json(report.to_json()) == report
     return {field.name: field for field in report.unexpected}
@@ -36,7 +36,7 @@ def told(world: IngestWorld, **how: Any) -> dict[str, UnexpectedField]:
 def test_a_field_without_a_column_is_seen_with_a_file_that_has_it(
     tmp_path: Path, fields: tuple[FieldSpec, ...], attempt: int
 ) -> None:
-    world = IngestWorld(tmp_path, fields)
+    world = IngestJobHarness(tmp_path, fields)
     world.put("a.ndjson", rows({"id": 1, "s": '"new":'}, {"id": 2}))
     world.put("b.ndjson", rows({"id": 3, "new": 1}, {"id": 4, "New": None}))
     assert told(world, attempt=attempt) == {
@@ -95,7 +95,7 @@ def test_capture_and_fail_tell_nothing_since_nothing_is_lost() -> None:
 
 @pytest.mark.parametrize("fields", [FLAT, NESTED], ids=["flat", "nested"])
 def test_lines_that_are_letters_tell_nothing(tmp_path: Path, fields: tuple[FieldSpec, ...]) -> None:
-    world = IngestWorld(tmp_path, fields, evolves=True, max_bad_fraction=0.6)
+    world = IngestJobHarness(tmp_path, fields, evolves=True, max_bad_fraction=0.6)
     world.put("a.ndjson", rows({"id": 1, "a": 1}, {"id": "bad", "b": 2}))
     world.put("b.ndjson", rows({"id": "bad", "c": 1}, {"id": "bad", "c": 2}, {"id": 1, "d": 1}))
     world.put("c.ndjson", rows({"id": 5}))
@@ -106,7 +106,7 @@ def test_lines_that_are_letters_tell_nothing(tmp_path: Path, fields: tuple[Field
 def test_values_are_told_that_a_type_can_be_learned_from_and_no_others(
     tmp_path: Path, size: int
 ) -> None:
-    world = IngestWorld(tmp_path, FLAT, evolves=True, left_out=("out",))
+    world = IngestJobHarness(tmp_path, FLAT, evolves=True, left_out=("out",))
     world.put(
         "a.ndjson",
         rows(
@@ -125,7 +125,7 @@ def test_values_are_told_that_a_type_can_be_learned_from_and_no_others(
 
 
 def test_names_beyond_those_that_are_told_are_passed_over(tmp_path: Path) -> None:
-    world = IngestWorld(tmp_path, FLAT, evolves=True)
+    world = IngestJobHarness(tmp_path, FLAT, evolves=True)
     for part in range(3):
         lines = ({"id": n, f"k{part}_{n:03}": n} for n in range(60))
         world.put(f"{part}.ndjson", b"\n" * (2 << 20) + rows(*lines))
@@ -135,7 +135,7 @@ def test_names_beyond_those_that_are_told_are_passed_over(tmp_path: Path) -> Non
 
 
 def test_hostile_names_are_cut_and_harm_nobody(tmp_path: Path) -> None:
-    world = IngestWorld(tmp_path, FLAT)
+    world = IngestJobHarness(tmp_path, FLAT)
     names = ["n" * 300, "a\u202eb", 'q"\n', "", "é" * 200, "\U0001f600"]
     world.put("a.ndjson", rows(*({"id": n, name: 1} for n, name in enumerate(names))))
     found = told(world)
@@ -144,7 +144,7 @@ def test_hostile_names_are_cut_and_harm_nobody(tmp_path: Path) -> None:
 
 
 def test_values_that_are_told_are_bounded(tmp_path: Path) -> None:
-    world = IngestWorld(tmp_path, FLAT, evolves=True)
+    world = IngestJobHarness(tmp_path, FLAT, evolves=True)
     half = UNEXPECTED_VALUES_BYTES // 2 + 1
     world.put(
         "a.ndjson", rows({"id": 1, "a": "x" * half}, {"id": 2, "b": "y" * half}, {"id": 3, "c": 1})

@@ -17,7 +17,7 @@ from blizzard_core.settings.sources import OnBadRecord
 from blizzard_py.kernels import task
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.lines import decompress, framing
-from tests.support.ingest_world import IngestWorld, specs
+from tests.support.ingest_job_harness import IngestJobHarness, specs
 
 pytestmark = pytest.mark.usefixtures("both_paths")
 
@@ -98,7 +98,7 @@ def test_rows_and_bad_records_are_the_lines(
     on_bad_record: OnBadRecord,
     packed: bool,
 ) -> None:
-    world = IngestWorld(tmp_path_factory.mktemp("fuzz"), fields=FIELDS)
+    world = IngestJobHarness(tmp_path_factory.mktemp("fuzz"), fields=FIELDS)
     world.on_bad_record = on_bad_record
     world.metadata = ("_source_file", "_source_line")
     for number, data in enumerate(contents):
@@ -140,7 +140,7 @@ def test_a_damaged_gzip_is_quarantined_whole_or_read_whole(
         del packed[at:]
     else:
         packed[at] ^= by
-    world = IngestWorld(tmp_path_factory.mktemp("gzip"), fields=FIELDS)
+    world = IngestJobHarness(tmp_path_factory.mktemp("gzip"), fields=FIELDS)
     world.put("a.ndjson.gz", bytes(packed))
     world.put("b.ndjson", b'{"id":7}\n')
     report = world.run_task()
@@ -177,7 +177,7 @@ def deadly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_lines_that_kill_lose_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, contents: list[bytes]
 ) -> None:
-    world = IngestWorld(tmp_path_factory.mktemp("deadly"), fields=FIELDS)
+    world = IngestJobHarness(tmp_path_factory.mktemp("deadly"), fields=FIELDS)
     world.put("a.ndjson", b"\n".join(contents))
     world.put("b.ndjson", b'{"id":7}\n')
     report = world.run_task(attempt=1)

@@ -16,15 +16,15 @@ from blizzard_py.kernels.job_tasks import IngestTask
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.sql_stage import PARTITION, RowRefused, SqlStage, read_records, write_rows
 from blizzard_py.kernels.task import run_task
-from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, lines
+from tests.support.ingest_job_harness import PREFIX, STAGING, IngestJobHarness, lines
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> IngestWorld:
-    return IngestWorld(tmp_path)
+def world(tmp_path: Path) -> IngestJobHarness:
+    return IngestJobHarness(tmp_path)
 
 
-def first(world: IngestWorld) -> tuple[IngestJob, TaskReport]:
+def first(world: IngestJobHarness) -> tuple[IngestJob, TaskReport]:
     """The job and what its one task staged, with directories by file."""
     job = world.job()
     files = tuple(dataclasses.replace(file, partition=f"d={n}") for n, file in enumerate(job.files))
@@ -37,11 +37,11 @@ def staged(report: TaskReport) -> list[JobFile]:
     return [JobFile(o.staged, o.size, o.partition) for o in report.outputs]
 
 
-def second(world: IngestWorld, schema: pa.Schema, *directories: str) -> SqlStage:
+def second(world: IngestJobHarness, schema: pa.Schema, *directories: str) -> SqlStage:
     return SqlStage(world.job().settings, STAGING, PREFIX, schema, frozenset(directories))
 
 
-def test_records_come_with_their_place_in_the_source(world: IngestWorld) -> None:
+def test_records_come_with_their_place_in_the_source(world: IngestJobHarness) -> None:
     big = b"".join(lines(n) for n in range(100_000))  # a file of its own, in several chunks
     world.put("a.ndjson", lines(1, 2) + b"\n" + lines(3))
     world.put("b.ndjson", big)
@@ -75,7 +75,7 @@ def test_a_column_with_a_dot_is_read_without_the_struct_that_has_such_a_field(
         assert found.to_pylist() == table.select(names).to_pylist()
 
 
-def test_a_field_may_have_the_name_of_a_records_directory(world: IngestWorld) -> None:
+def test_a_field_may_have_the_name_of_a_records_directory(world: IngestJobHarness) -> None:
     table = pa.table({"n": [1, 2], PARTITION: ["x", "y"], "page": ["p", "q"]})
     world.table.mkdir(exist_ok=True)
     pq.write_table(table, world.table / "part.parquet")
@@ -88,7 +88,7 @@ def test_a_field_may_have_the_name_of_a_records_directory(world: IngestWorld) ->
     assert world.rows(report) == table.to_pylist()
 
 
-def test_rows_are_written_as_by_the_first_job(world: IngestWorld) -> None:
+def test_rows_are_written_as_by_the_first_job(world: IngestJobHarness) -> None:
     world.template = "d=%Y"
     schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
     batches = [
@@ -103,7 +103,9 @@ def test_rows_are_written_as_by_the_first_job(world: IngestWorld) -> None:
     assert report.files == ()
 
 
-def test_a_directory_that_no_file_has_is_refused_and_leaves_nothing(world: IngestWorld) -> None:
+def test_a_directory_that_no_file_has_is_refused_and_leaves_nothing(
+    world: IngestJobHarness,
+) -> None:
     world.template = "d=%Y"
     schema = pa.schema([pa.field("n", pa.int64())])
     batches = [pa.RecordBatch.from_pydict({PARTITION: ["d=1", "../out"], "n": [1, 2]})]
@@ -113,7 +115,7 @@ def test_a_directory_that_no_file_has_is_refused_and_leaves_nothing(world: Inges
     assert world.staged() == set()
 
 
-def test_a_time_that_no_calendar_has_is_the_rows_fault(world: IngestWorld) -> None:
+def test_a_time_that_no_calendar_has_is_the_rows_fault(world: IngestJobHarness) -> None:
     world.rules = (PartitionRule("at", template="date=%Y-%m-%d"),)
     kind = pa.timestamp("us", tz="UTC")
     schema = pa.schema([pa.field("at", kind)])

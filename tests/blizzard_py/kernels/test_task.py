@@ -27,7 +27,14 @@ from blizzard_py.kernels.report import TaskReport
 from blizzard_py.kernels.write import outputs as write
 from blizzard_py.lines import decompress, framing
 from tests.support.corpus import CASES, FIELDS, name_of
-from tests.support.ingest_world import PREFIX, STAGING, IngestWorld, by_path, lines, specs
+from tests.support.ingest_job_harness import (
+    PREFIX,
+    STAGING,
+    IngestJobHarness,
+    by_path,
+    lines,
+    specs,
+)
 
 pytestmark = pytest.mark.usefixtures("both_paths")
 
@@ -45,8 +52,8 @@ WIKIPEDIA_FIELDS = (
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> IngestWorld:
-    return IngestWorld(tmp_path)
+def world(tmp_path: Path) -> IngestJobHarness:
+    return IngestJobHarness(tmp_path)
 
 
 def gzipped(data: bytes) -> bytes:
@@ -63,7 +70,7 @@ def test_a_later_attempt_has_the_verdicts_of_the_first(
     tmp_path: Path, on_bad_record: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parse, "NAMED", 1000)  # the first attempt parses files together
-    world = IngestWorld(tmp_path, fields=FIELDS)
+    world = IngestJobHarness(tmp_path, fields=FIELDS)
     world.on_bad_record = on_bad_record
     for number, case in enumerate(CASES):
         world.put(name_of(number), case.file)
@@ -75,13 +82,13 @@ def test_a_later_attempt_has_the_verdicts_of_the_first(
     assert repr(world.rows(later)) == rows
 
 
-def test_the_first_bytes_win_over_the_extension(world: IngestWorld) -> None:
+def test_the_first_bytes_win_over_the_extension(world: IngestJobHarness) -> None:
     world.put("a.ndjson", gzipped(GOOD))
     world.put("b.zst", gzipped(GOOD))
     assert world.ids(world.ingest()) == [1, 1, 2, 2, 3, 3]
 
 
-def test_statistics_count_rows_and_decompressed_bytes(world: IngestWorld) -> None:
+def test_statistics_count_rows_and_decompressed_bytes(world: IngestJobHarness) -> None:
     world.put("a.gz", gzipped(GOOD))
     world.put("b.ndjson", b'{"id":1}\n{"id":\n')
     world.on_bad_record = "quarantine_file"
@@ -97,7 +104,7 @@ def test_statistics_count_rows_and_decompressed_bytes(world: IngestWorld) -> Non
 # --- where a file is ----------------------------------------------------------------------
 
 
-def test_a_deleted_file_is_quarantined_and_nothing_else_is_lost(world: IngestWorld) -> None:
+def test_a_deleted_file_is_quarantined_and_nothing_else_is_lost(world: IngestJobHarness) -> None:
     world.put("a.ndjson", GOOD)
     result = world.ingest("gone.ndjson")
     gone = by_path(result)["gone.ndjson"]
@@ -109,7 +116,9 @@ def test_a_deleted_file_is_quarantined_and_nothing_else_is_lost(world: IngestWor
 
 @pytest.mark.promise("G-008")
 @pytest.mark.parametrize("mount_point", [True, False])
-def test_files_of_a_source_that_vanished_are_retried(world: IngestWorld, mount_point: bool) -> None:
+def test_files_of_a_source_that_vanished_are_retried(
+    world: IngestJobHarness, mount_point: bool
+) -> None:
     world.put("a.ndjson", GOOD)
     job = world.job()
     (world.source / "a.ndjson").unlink()
@@ -167,7 +176,11 @@ class BrokenStream:
     "error", [Unavailable("bad: timed out"), AccessDenied("bad: denied"), OSError(5, "EIO")]
 )
 def test_a_store_that_fails_is_no_verdict_on_the_file(
-    world: IngestWorld, suffix: str, whole: bool, error: Exception, monkeypatch: pytest.MonkeyPatch
+    world: IngestJobHarness,
+    suffix: str,
+    whole: bool,
+    error: Exception,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     raw = lines(*range(5000))
     packed = {"ndjson": raw, "gz": gzipped(raw), "zst": zstd(raw)}
@@ -191,7 +204,7 @@ def test_a_store_that_fails_is_no_verdict_on_the_file(
 # --- the sink ------------------------------------------------------------------------------
 
 
-def test_an_unwritable_sink_fails_the_job_and_names_itself(world: IngestWorld) -> None:
+def test_an_unwritable_sink_fails_the_job_and_names_itself(world: IngestJobHarness) -> None:
     world.put("a.ndjson", GOOD)
     world.table.write_text("a file where the directory should be")
     with pytest.raises(EngineError, match=str(world.table)):
@@ -221,7 +234,7 @@ class FullStream:
         self._stream.close()
 
 
-def test_a_full_disk_fails_the_task_and_reports_nothing(world: IngestWorld) -> None:
+def test_a_full_disk_fails_the_task_and_reports_nothing(world: IngestJobHarness) -> None:
     world.put("a.ndjson", lines(*range(1000)))
     job = world.job()
     with pytest.raises(StorageError, match=r"table/.*No space left"):
@@ -251,7 +264,7 @@ def tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("tiny_limits")
 @pytest.mark.parametrize("policy", ["quarantine_record", "quarantine_file"])
 def test_threads_change_neither_rows_nor_verdicts_nor_letters(
-    world: IngestWorld, policy: Any
+    world: IngestJobHarness, policy: Any
 ) -> None:
     world.on_bad_record = policy
     world.metadata = ("_source_file", "_source_line")
@@ -277,7 +290,7 @@ def test_threads_change_neither_rows_nor_verdicts_nor_letters(
 
 
 def test_cores_without_a_task_help_the_others(tmp_path: Path) -> None:
-    job = IngestWorld(tmp_path).job()
+    job = IngestJobHarness(tmp_path).job()
     packed = [(JobFile(name, 1, ""),) for name in "abc"]
     assert [t.threads for t in tasks_of(job, packed, 7)] == [2, 2, 2]
     assert [t.threads for t in tasks_of(job, packed, 2)] == [1, 1, 1]
@@ -285,7 +298,7 @@ def test_cores_without_a_task_help_the_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("tiny_limits")
-def test_a_large_file_writes_outputs_of_its_own(world: IngestWorld) -> None:
+def test_a_large_file_writes_outputs_of_its_own(world: IngestJobHarness) -> None:
     world.put("big.ndjson", lines(*range(1000)))
     world.put("small.ndjson", lines(5000))
     report = world.run_task()
@@ -298,7 +311,7 @@ def test_a_large_file_writes_outputs_of_its_own(world: IngestWorld) -> None:
 @pytest.mark.usefixtures("tiny_limits")
 @pytest.mark.parametrize("bad", [b"oops\n", b'{"id":"x"}\n', b'{"id":1'])
 def test_a_large_file_that_fails_near_its_end_leaves_nothing(
-    world: IngestWorld, bad: bytes, monkeypatch: pytest.MonkeyPatch
+    world: IngestJobHarness, bad: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
     open_output = LocalStorage.open_output
@@ -324,7 +337,7 @@ def test_a_large_file_that_fails_near_its_end_leaves_nothing(
 
 @pytest.mark.promise("G-112")
 @pytest.mark.usefixtures("tiny_limits")
-def test_a_large_gzip_cut_short_leaves_nothing(world: IngestWorld) -> None:
+def test_a_large_gzip_cut_short_leaves_nothing(world: IngestJobHarness) -> None:
     world.put("big.ndjson.gz", gzipped(lines(*range(1000)))[:-4])
     report = world.run_task()
     assert report.files[0].stage == "decompress"
@@ -335,7 +348,7 @@ def test_a_large_gzip_cut_short_leaves_nothing(world: IngestWorld) -> None:
 @pytest.mark.usefixtures("tiny_limits")
 @pytest.mark.parametrize("before", [0, 1, 1000])
 def test_a_line_above_the_limit_is_quarantined_with_its_number(
-    world: IngestWorld, before: int
+    world: IngestJobHarness, before: int
 ) -> None:
     world.put("a.ndjson", lines(*range(before)) + b'{"id":1,"x":"' + b"x" * 2_000_000 + b'"}\n')
     world.put("b.ndjson", GOOD)
@@ -347,7 +360,7 @@ def test_a_line_above_the_limit_is_quarantined_with_its_number(
 
 @pytest.mark.usefixtures("tiny_limits")
 def test_outputs_roll_at_the_file_size(tmp_path: Path) -> None:
-    world = IngestWorld(tmp_path, file_bytes=2000)
+    world = IngestJobHarness(tmp_path, file_bytes=2000)
     world.put("big.ndjson", lines(*range(3000)))
     report = world.run_task()
     assert len(report.outputs) > 3
@@ -356,7 +369,7 @@ def test_outputs_roll_at_the_file_size(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("tiny_limits")
 def test_more_directories_than_open_files(tmp_path: Path) -> None:
-    world = IngestWorld(
+    world = IngestJobHarness(
         tmp_path, fields=specs(id="int64", t="timestamp"), rules=(PartitionRule("t", "date=%F"),)
     )
     rows = [{"id": i, "t": f"2024-01-{1 + i % 28:02d}T00:00:00Z"} for i in range(2000)]
@@ -393,7 +406,7 @@ def test_more_directories_than_open_files(tmp_path: Path) -> None:
 def test_files_parsed_together_or_alone_have_the_same_verdicts_and_rows(
     tmp_path_factory: pytest.TempPathFactory, contents: list[bytes], fraction: float
 ) -> None:
-    world = IngestWorld(tmp_path_factory.mktemp("together"), max_bad_fraction=fraction)
+    world = IngestJobHarness(tmp_path_factory.mktemp("together"), max_bad_fraction=fraction)
     world.metadata = ("_source_file", "_source_line")
     for number, data in enumerate(contents):
         world.put(f"{number:02d}.ndjson", data)
@@ -410,7 +423,7 @@ def test_files_parsed_together_or_alone_have_the_same_verdicts_and_rows(
     assert sum(file.bad_rows for file in together.files) == len(letters)
 
 
-def test_many_small_files_share_an_output(world: IngestWorld) -> None:
+def test_many_small_files_share_an_output(world: IngestJobHarness) -> None:
     for number in range(300):
         world.put(f"{number:03d}.gz", gzipped(lines(number)))
     report = world.run_task()
@@ -422,7 +435,7 @@ def test_many_small_files_share_an_output(world: IngestWorld) -> None:
 # --- directories -----------------------------------------------------------------------------
 
 
-def test_files_bring_their_directory_along(world: IngestWorld) -> None:
+def test_files_bring_their_directory_along(world: IngestJobHarness) -> None:
     for number, day in enumerate(["01", "02", "01", "02", "02"]):
         world.put(f"{number}.ndjson", lines(number))
         world.partitions = {**world.partitions, f"{number}.ndjson": f"date=2024-01-{day}"}
@@ -434,7 +447,7 @@ def test_files_bring_their_directory_along(world: IngestWorld) -> None:
 
 
 def test_rows_go_to_the_directory_of_their_time_and_null_to_its_own(tmp_path: Path) -> None:
-    world = IngestWorld(
+    world = IngestJobHarness(
         tmp_path, fields=specs(id="int64", t="timestamp"), rules=(PartitionRule("t", "d=%F/h=%H"),)
     )
     world.put("a.ndjson", b'{"id":1,"t":"2024-01-01T23:30:00-01:00"}\n{"id":2}\n')
@@ -463,7 +476,7 @@ def test_a_row_that_no_directory_can_be_named_for_is_a_bad_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_bytes: int
 ) -> None:
     monkeypatch.setattr(task, "GROUP_BYTES", group_bytes)
-    world = IngestWorld(
+    world = IngestJobHarness(
         tmp_path,
         fields=specs(id="int64", t="string"),
         rules=BY_NAME,
@@ -494,7 +507,7 @@ def test_a_row_that_no_directory_can_be_named_for_is_a_bad_record(
 
 @pytest.mark.parametrize("policy", ["quarantine_file", "fail"])
 def test_such_a_row_condemns_its_file_where_bad_records_do(tmp_path: Path, policy: Any) -> None:
-    world = IngestWorld(tmp_path, fields=specs(id="int64", t="string"), rules=BY_NAME)
+    world = IngestJobHarness(tmp_path, fields=specs(id="int64", t="string"), rules=BY_NAME)
     world.on_bad_record = policy
     world.put("a.ndjson", timed(1) + NAMELESS)
     world.put("b.ndjson", timed(2))
@@ -508,7 +521,7 @@ def test_such_a_row_condemns_its_file_where_bad_records_do(tmp_path: Path, polic
 
 
 def test_reported_outputs_tell_the_truth(tmp_path: Path) -> None:
-    world = IngestWorld(
+    world = IngestJobHarness(
         tmp_path, fields=specs(id="int64", t="timestamp"), rules=(PartitionRule("t", "d=%F"),)
     )
     world.put("a.ndjson", b'{"id":1,"t":"2024-01-01"}\n{"id":2,"t":"2024-01-02"}\n{"id":3}\n')
@@ -536,7 +549,7 @@ def test_reported_outputs_tell_the_truth(tmp_path: Path) -> None:
     ],
 )
 def test_parquet_compression(tmp_path: Path, setting: Any, codec: str) -> None:
-    world = IngestWorld(tmp_path, parquet=setting)
+    world = IngestJobHarness(tmp_path, parquet=setting)
     world.put("a.ndjson", lines(*range(1000)))
     report = world.run_task()
     footer = pq.read_metadata(world.table / report.outputs[0].staged)
@@ -544,7 +557,7 @@ def test_parquet_compression(tmp_path: Path, setting: Any, codec: str) -> None:
 
 
 def test_only_columns_with_repeating_values_get_a_dictionary(tmp_path: Path) -> None:
-    world = IngestWorld(tmp_path, fields=specs(id="int64", kind="string", ok="boolean"))
+    world = IngestJobHarness(tmp_path, fields=specs(id="int64", kind="string", ok="boolean"))
     world.put("a.ndjson", b"".join(b'{"id":%d,"kind":"k%d"}\n' % (i, i % 3) for i in range(500)))
     report = world.run_task()
     group = pq.read_metadata(world.table / report.outputs[0].staged).row_group(0)
@@ -553,7 +566,7 @@ def test_only_columns_with_repeating_values_get_a_dictionary(tmp_path: Path) -> 
 
 def test_the_written_schema_is_the_declared_one(tmp_path: Path) -> None:
     fields = (FieldSpec("t", "timestamp", nullable=False), *specs(d="date", s="string"))
-    world = IngestWorld(tmp_path, fields=fields)
+    world = IngestJobHarness(tmp_path, fields=fields)
     world.put("a.ndjson", b'{"t":"2024-01-01T00:00:00.5Z","d":"2024-01-01"}\n')
     report = world.run_task()
     assert pq.read_schema(world.table / report.outputs[0].staged).equals(
@@ -567,7 +580,7 @@ def test_the_written_schema_is_the_declared_one(tmp_path: Path) -> None:
     )
 
 
-def test_a_report_survives_its_transport(world: IngestWorld) -> None:
+def test_a_report_survives_its_transport(world: IngestJobHarness) -> None:
     world.put("a.ndjson", GOOD)
     world.put("ž.ndjson", b"oops \xc5\xbe\n")
     report = world.run_task()
@@ -581,7 +594,7 @@ def test_a_report_survives_its_transport(world: IngestWorld) -> None:
 
 @pytest.mark.parametrize("column", [None, "time"])
 def test_the_wikipedia_events(tmp_path: Path, column: str | None) -> None:
-    world = IngestWorld(
+    world = IngestJobHarness(
         tmp_path,
         fields=WIKIPEDIA_FIELDS,
         rules=(PartitionRule(column, "date=%Y-%m-%d"),) if column else (),

@@ -25,7 +25,7 @@ from blizzard_py.kernels.job_tasks import tasks_of
 from blizzard_py.kernels.report import TaskReport
 from blizzard_py.lines import expansion, portions
 from blizzard_py.lines.failure import FileFailed, bounded
-from tests.support.ingest_world import IngestWorld, by_path, lines, specs
+from tests.support.ingest_job_harness import IngestJobHarness, by_path, lines, specs
 from tests.support.small_gzips import CHANGING, CODECS, KINDS
 
 MOST_MB = 300
@@ -33,14 +33,14 @@ MOST_SECS = 30
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> IngestWorld:
-    world = IngestWorld(tmp_path)
+def world(tmp_path: Path) -> IngestJobHarness:
+    world = IngestJobHarness(tmp_path)
     world.put("a.ndjson", lines(1))
     world.put("z.ndjson", lines(2))
     return world
 
 
-def neighbours_are_ingested(world: IngestWorld, report: TaskReport) -> bool:
+def neighbours_are_ingested(world: IngestJobHarness, report: TaskReport) -> bool:
     found = by_path(report)
     return {found[name].outcome for name in ("a.ndjson", "z.ndjson")} == {"ingested"} and {
         1,
@@ -52,7 +52,7 @@ def neighbours_are_ingested(world: IngestWorld, report: TaskReport) -> bool:
 @pytest.mark.parametrize("attempt", [0, 2])
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_expands_too_far_is_quarantined_and_nothing_else(
-    world: IngestWorld, monkeypatch: pytest.MonkeyPatch, codec: str, attempt: int, threads: int
+    world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch, codec: str, attempt: int, threads: int
 ) -> None:
     monkeypatch.setattr(expansion, "EXPANSION_FREE_BYTES", 100_000)
     data = CODECS[codec](lines(7) * 300_000)
@@ -70,7 +70,7 @@ def test_what_expands_too_far_is_quarantined_and_nothing_else(
     assert by_path(world.run_task())[f"b.ndjson.{codec}"].rows == 300_000
 
 
-def test_small_files_may_expand_as_far_as_they_like(world: IngestWorld) -> None:
+def test_small_files_may_expand_as_far_as_they_like(world: IngestJobHarness) -> None:
     data = b'{"id":1,"x":"%s"}\n' % (b"x" * 10_000)
     times = EXPANSION_FREE_BYTES // len(data) - 1
     world.put("b.ndjson.zst", zstandard.compress(data * times))
@@ -78,7 +78,7 @@ def test_small_files_may_expand_as_far_as_they_like(world: IngestWorld) -> None:
 
 
 def test_empty_values_count_to_what_a_file_becomes(
-    world: IngestWorld, monkeypatch: pytest.MonkeyPatch
+    world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expansion, "EXPANSION_FREE_BYTES", 100_000)
     world.fields = specs(id="int64", **{f"c{n}": "int64" for n in range(400)})
@@ -90,7 +90,7 @@ def test_empty_values_count_to_what_a_file_becomes(
 
 @pytest.mark.parametrize("group_bytes", [task.GROUP_BYTES, 0])
 def test_a_file_of_several_portions_is_ingested_whole(
-    world: IngestWorld, monkeypatch: pytest.MonkeyPatch, group_bytes: int
+    world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch, group_bytes: int
 ) -> None:
     monkeypatch.setattr(portions.portions, "__defaults__", (16 * 100, 16 * 1000))
     monkeypatch.setattr(task, "GROUP_BYTES", group_bytes)
@@ -110,7 +110,7 @@ def test_a_file_of_several_portions_is_ingested_whole(
 
 @pytest.mark.parametrize("grouped", [True, False])
 def test_letters_of_a_file_are_bounded_and_the_rest_is_counted(
-    world: IngestWorld, monkeypatch: pytest.MonkeyPatch, grouped: bool
+    world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch, grouped: bool
 ) -> None:
     if not grouped:
         monkeypatch.setattr(task, "SMALL_FILE_BYTES", 0)
@@ -134,7 +134,7 @@ def test_letters_of_a_file_are_bounded_and_the_rest_is_counted(
 
 
 def test_letters_of_long_lines_are_bounded_by_their_bytes(
-    world: IngestWorld, monkeypatch: pytest.MonkeyPatch
+    world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bad_records, "LETTERS_BYTES", 10_000)
     world.put("b.ndjson", (b"\x01" * 1000 + b"\n") * 50)
@@ -146,7 +146,7 @@ def test_letters_of_long_lines_are_bounded_by_their_bytes(
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_hopeless_file_is_not_read_to_its_end(world: IngestWorld, threads: int) -> None:
+def test_a_hopeless_file_is_not_read_to_its_end(world: IngestJobHarness, threads: int) -> None:
     world.max_bad_fraction = 0.5
     world.bounds = FileBounds(letters=1000)
     world.put("b.ndjson", b"oops\n" * (4 << 20))
@@ -164,7 +164,7 @@ def test_a_hopeless_file_is_not_read_to_its_end(world: IngestWorld, threads: int
 
 
 def test_lines_that_are_the_same_are_judged_once(
-    world: IngestWorld, monkeypatch: pytest.MonkeyPatch
+    world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = 0
     parse = task.LineParser._parse  # noqa: SLF001  # what costs
@@ -194,7 +194,7 @@ def test_reasons_are_cut() -> None:
 @pytest.mark.parametrize("grouped", [True, False])
 @pytest.mark.parametrize("attempt", [0, 1])
 def test_a_file_of_too_many_directories_is_quarantined_and_nothing_else(
-    world: IngestWorld, monkeypatch: pytest.MonkeyPatch, grouped: bool, attempt: int
+    world: IngestJobHarness, monkeypatch: pytest.MonkeyPatch, grouped: bool, attempt: int
 ) -> None:
     if not grouped:
         monkeypatch.setattr(task, "SMALL_FILE_BYTES", 0)
@@ -217,7 +217,7 @@ def test_a_file_of_too_many_directories_is_quarantined_and_nothing_else(
 # --- a full disk ----------------------------------------------------------------------------
 
 
-def test_a_full_disk_is_no_files_fault(world: IngestWorld) -> None:
+def test_a_full_disk_is_no_files_fault(world: IngestJobHarness) -> None:
     """Files cannot grow past a bound of the process, as on a disk that is full."""
     world.put("b.ndjson", b"oops\n" * 30_000 + lines(3))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -257,7 +257,7 @@ def test_eight_kilobytes_cost_bounded_memory_and_time_whatever_is_in_them(
 
 
 def test_a_pipe_that_took_a_files_place_is_quarantined_and_holds_nobody(
-    world: IngestWorld,
+    world: IngestJobHarness,
 ) -> None:
     os.mkfifo(world.source / "b.ndjson")
     job = world.job("b.ndjson")

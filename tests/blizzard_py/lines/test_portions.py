@@ -10,7 +10,7 @@ from blizzard_py.job import FieldSpec
 from blizzard_py.kernels.decode.parse import row_shape
 from blizzard_py.lines.framing import LineChunk, LongLine
 from blizzard_py.lines.portions import RowShape, portions
-from tests.support.ingest_world import specs
+from tests.support.ingest_job_harness import specs
 
 LIST = RowShape(columns=1, inner=10)
 

@@ -6,14 +6,14 @@ import pytest
 
 from blizzard_py.dead_letters import reader
 from blizzard_py.dead_letters.reasons import reason_of
-from tests.support.letter_world import FIRST, INGESTED, SECOND, LetterWorld, uri
+from tests.support.letter_harness import FIRST, INGESTED, SECOND, FailedFilesHarness, uri
 from tests.support.memory_store import Died, Dying
-from tests.support.request_world import SOURCE_ID
+from tests.support.request_harness import SOURCE_ID
 
 BASE = ["1", "5", "52", "b"]
 
 
-def close(world: LetterWorld, *ids: str) -> str:
+def close(world: FailedFilesHarness, *ids: str) -> str:
     request_id = world.ask({"letters": list(ids)}, "close_letters")
     world.drain()
     return request_id
@@ -21,7 +21,7 @@ def close(world: LetterWorld, *ids: str) -> str:
 
 @pytest.mark.promise("G-192")
 def test_closed_letters_are_put_away_and_replayed_by_nobody() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.put_records({"path": uri(INGESTED), "raw": "r"})
     records, first, second = world.open_ids()
     request_id = close(world, first, records)
@@ -37,7 +37,7 @@ def test_closed_letters_are_put_away_and_replayed_by_nobody() -> None:
 
 
 def test_a_closed_letter_that_its_writer_brings_back_is_put_away_again() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     first, second = world.open_letters()
     data = world.dlq.read(first.path)
     close(world, first.id, second.id)
@@ -48,7 +48,7 @@ def test_a_closed_letter_that_its_writer_brings_back_is_put_away_again() -> None
 
 
 def test_letters_that_a_replay_has_before_are_not_closed() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.mend()
     ids = world.open_ids()
     world.ask({"letters": ids})
@@ -62,7 +62,7 @@ def test_letters_that_a_replay_has_before_are_not_closed() -> None:
 def test_a_death_at_every_change_closes_what_was_accepted() -> None:
     at, died = 0, True
     while died:
-        world = LetterWorld()
+        world = FailedFilesHarness()
         ids = world.open_ids()
         dying = Dying(world.sink, world.dlq)
         dying.arm(at)

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from blizzard_core.errors import Cancelled, FencedError, SchemaConflict
 from blizzard_py.app import request_selector
-from tests.support.replace_world import ReplaceWorld
-from tests.support.request_world import DAY, RequestWorld
+from tests.support.replace_harness import ReplaceHarness
+from tests.support.request_harness import DAY, RequestHarness
 
 BASE = ["1", "5", "52"]
 LATE = [f"{DAY}/2{n}.json" for n in range(3)]
@@ -45,7 +45,7 @@ def raising(error: BaseException, after: int = 0) -> Callable[..., Any]:
 def test_an_unexpected_error_ends_a_request_and_no_source(
     monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str, mode: str, path: str
 ) -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     world.put(path, "given")
     crashed = world.submit(path, mode=mode)
     world.put(f"{DAY}/6.json", "live")
@@ -69,7 +69,7 @@ def test_what_a_request_has_brought_before_an_unexpected_error_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(request_selector, "PAGE_FILES", 1)
-    world = RequestWorld()
+    world = RequestHarness()
     for path in LATE:
         world.put(path, path[-7:-5])
     request = world.submit(*LATE)
@@ -88,7 +88,7 @@ def test_what_a_request_has_brought_before_an_unexpected_error_stays(
 def test_what_ends_the_owner_ends_no_request(
     monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(LATE[0], "late")
     request = world.submit(LATE[0])
     with monkeypatch.context() as patched:

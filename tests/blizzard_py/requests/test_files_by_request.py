@@ -19,9 +19,9 @@ from blizzard_py.ingest.publish import OutputIdGenerator
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.requests.progress import open_of
 from blizzard_py.state.checkpoint_file import read_state
-from tests.support.blizzard_world import overtaking
 from tests.support.memory_store import Died, Dying
-from tests.support.request_world import DAY, SOURCE_ID, RequestWorld, made
+from tests.support.pipeline_harness import overtaking
+from tests.support.request_harness import DAY, SOURCE_ID, RequestHarness, made
 
 BASE = ["1", "5", "52"]
 ODD = [
@@ -33,7 +33,7 @@ ODD = [
 ]
 
 
-def marks(world: RequestWorld) -> dict[str, object]:
+def marks(world: RequestHarness) -> dict[str, object]:
     """The fields of the checkpoint that decide what polls find."""
     names = ("state", "watermark", "partition_watermarks", "scan_starts", "recent", "floor")
     document = world.checkpoint()
@@ -43,7 +43,7 @@ def marks(world: RequestWorld) -> dict[str, object]:
 @pytest.mark.promise("G-045")
 @pytest.mark.parametrize("path", ODD)
 def test_whatever_the_name_it_comes_once_and_never_again(path: str) -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.drain()
     world.put(path, "given")
     assert world.previewed(path) == ["taken"]
@@ -61,7 +61,7 @@ def test_whatever_the_name_it_comes_once_and_never_again(path: str) -> None:
 
 
 def test_a_request_that_is_over_says_how_it_went() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/3.json", "a", "b")
     world.put(f"{DAY}/4.json", "bad")
     paths = [f"{DAY}/3.json", f"{DAY}/4.json", f"{DAY}/1.json", f"{DAY}/9.json"]
@@ -89,7 +89,7 @@ def test_a_request_that_is_over_says_how_it_went() -> None:
 
 
 def test_a_closed_partition_is_no_obstacle() -> None:
-    world = RequestWorld(max_tracked_partitions=1)
+    world = RequestHarness(max_tracked_partitions=1)
     for day in ("02", "03"):
         for _ in range(2):
             world.now += 100
@@ -104,7 +104,7 @@ def test_a_closed_partition_is_no_obstacle() -> None:
 
 @pytest.mark.promise("G-045")
 def test_a_file_whose_partition_was_ahead_of_time_is_passed_when_its_time_has_come() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     for name in ("1", "3"):
         world.put(f"date=2025-06-20/{name}.json", f"early{name}")  # five days ahead of the clock
     world.drain()
@@ -124,7 +124,7 @@ def test_a_file_whose_partition_was_ahead_of_time_is_passed_when_its_time_has_co
 def test_whose_a_partition_is_whose_time_has_just_come_no_machine_clock_decides(
     behind: float,
 ) -> None:
-    world = RequestWorld(max_ahead=0, checkpoint=CheckpointSettings(interval_files=1))
+    world = RequestHarness(max_ahead=0, checkpoint=CheckpointSettings(interval_files=1))
     world.template = ""
     day = datetime.fromtimestamp(world.now, UTC).strftime("date=%Y-%m-%d-%H")
     paths = [f"{day}/{number}.json" for number in range(3)]
@@ -148,7 +148,7 @@ def test_whose_a_partition_is_whose_time_has_just_come_no_machine_clock_decides(
 
 @pytest.mark.parametrize("name", ["6.json", "7.json"])
 def test_what_the_daemon_has_still_to_do_is_left_to_it(name: str) -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/{name}", "new")
     world.engine.flaky[f"{DAY}/7.json"] = 1
     if name == "7.json":
@@ -159,20 +159,20 @@ def test_what_the_daemon_has_still_to_do_is_left_to_it(name: str) -> None:
 
 
 def test_what_the_sweep_ingests_is_left_to_it_and_comes_once() -> None:
-    world = RequestWorld(late_files="ingest")
+    world = RequestHarness(late_files="ingest")
     world.put(f"{DAY}/3.json", "late")
     assert world.ingest(f"{DAY}/3.json") == ["left"]
     world.go_on()
     assert world.rows() == [*BASE, "late"]
     # Without sweeps nobody else takes it.
-    other = RequestWorld(late_files="ingest", late_sweep_interval=0)
+    other = RequestHarness(late_files="ingest", late_sweep_interval=0)
     other.put(f"{DAY}/3.json", "late")
     assert other.ingest(f"{DAY}/3.json") == ["ingested"]
 
 
 @pytest.mark.parametrize("late_files", ["report", "quarantine"])
 def test_what_the_sweep_has_told_of_is_taken(late_files: str) -> None:
-    world = RequestWorld(late_files=late_files)
+    world = RequestHarness(late_files=late_files)
     world.put(f"{DAY}/3.json", "late")
     world.go_on()
     assert world.rows() == BASE
@@ -183,7 +183,7 @@ def test_what_the_sweep_has_told_of_is_taken(late_files: str) -> None:
 
 
 def test_a_quarantined_file_is_taken_once_it_is_mended() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/6.json", "bad")
     world.drain()
     assert world.ingest(f"{DAY}/6.json") == ["quarantined"]
@@ -194,7 +194,7 @@ def test_a_quarantined_file_is_taken_once_it_is_mended() -> None:
 
 
 def test_of_what_nobody_knows_somebody_has_to_insist() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     # As a source is left whose ledger and journal are gone.
     document = world.checkpoint()
     del document["sweep"], document["unfolded"]
@@ -210,7 +210,7 @@ def test_of_what_nobody_knows_somebody_has_to_insist() -> None:
 
 
 def test_without_a_watermark_the_set_says_what_is_the_daemons() -> None:
-    world = RequestWorld(use_watermark=False)
+    world = RequestHarness(use_watermark=False)
     world.drain()
     shown = world.checkpoint()["watermark"]
     world.put(f"{DAY}/3.json", "new")
@@ -226,7 +226,7 @@ def test_without_a_watermark_the_set_says_what_is_the_daemons() -> None:
 @pytest.mark.promise("G-045")
 @pytest.mark.parametrize("name", ["0.json.gz", "3.json.gz", "8.json.gz"])
 def test_an_ending_that_counts_later_does_not_bring_the_file_again(name: str) -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/{name}", "zipped")
     assert world.ingest(f"{DAY}/{name}") == ["ingested"]
     world.settings["compression"] = "auto"
@@ -237,7 +237,7 @@ def test_an_ending_that_counts_later_does_not_bring_the_file_again(name: str) ->
 
 
 def test_without_a_watermark_an_ending_that_counts_later_does_not_bring_it_again() -> None:
-    world = RequestWorld(use_watermark=False)
+    world = RequestHarness(use_watermark=False)
     world.put(f"{DAY}/8.json.gz", "zipped")
     assert world.ingest(f"{DAY}/8.json.gz") == ["ingested"]
     world.settings["compression"] = "auto"
@@ -254,7 +254,7 @@ def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(
     paths = [f"{DAY}/3.txt", f"{DAY}/x.txt", f"{DAY}/4.txt"]
     at = 0
     while True:
-        world = RequestWorld(use_watermark=use_watermark)
+        world = RequestHarness(use_watermark=use_watermark)
         for number, path in enumerate(paths):
             world.put(path, f"g{number}" if number < 2 else "bad")
         dying = Dying(world.sink, world.dlq)
@@ -288,7 +288,7 @@ def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(
 
 @pytest.mark.promise("G-045")
 def test_an_owner_that_was_replaced_brings_nothing_twice() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/3.json", "late")
     request_id = world.submit(f"{DAY}/3.json")
     first = world.pipeline()
@@ -302,7 +302,7 @@ def test_pages_of_a_large_request_come_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("blizzard_py.app.request_selector.PAGE_FILES", 2)
-    world = RequestWorld()
+    world = RequestHarness()
     paths = [f"{DAY}/{name}.txt" for name in "abcde"]
     for path in paths[:4]:
         world.put(path, path[-5])
@@ -323,7 +323,7 @@ def test_pages_of_a_large_request_come_one_after_the_other(
 
 def test_a_name_that_is_given_twice_comes_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blizzard_py.app.request_selector.PAGE_FILES", 2)
-    world = RequestWorld()
+    world = RequestHarness()
     first, second, third = (f"{DAY}/{name}.txt" for name in "abc")
     for path in (first, second, third):
         world.put(path, path[-5])
@@ -334,7 +334,7 @@ def test_a_name_that_is_given_twice_comes_again_once(monkeypatch: pytest.MonkeyP
 @pytest.mark.promise("G-047")
 def test_a_cancelled_request_goes_on_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blizzard_py.app.request_selector.PAGE_FILES", 2)
-    world = RequestWorld()
+    world = RequestHarness()
     paths = [f"{DAY}/{name}.txt" for name in "abcd"]
     for path in paths:
         world.put(path, path[-5])
@@ -356,7 +356,7 @@ def test_a_cancelled_request_goes_on_no_further(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_live_files_come_first_and_three_batches_of_them_between() -> None:
-    world = RequestWorld(checkpoint=CheckpointSettings(interval_files=1))
+    world = RequestHarness(checkpoint=CheckpointSettings(interval_files=1))
     for name in "abc":
         world.put(f"{DAY}/{name}.txt", name)
     for number in range(60, 68):
@@ -369,7 +369,7 @@ def test_live_files_come_first_and_three_batches_of_them_between() -> None:
 
 @pytest.mark.promise("G-047")
 def test_what_arrives_meanwhile_waits_for_one_batch_of_a_request_at_most() -> None:
-    world = RequestWorld(checkpoint=CheckpointSettings(interval_files=1), poll_interval="30s")
+    world = RequestHarness(checkpoint=CheckpointSettings(interval_files=1), poll_interval="30s")
     for name in "abcd":
         world.put(f"{DAY}/{name}.txt", name)
     before = len(world.engine.jobs)
@@ -389,7 +389,7 @@ def test_what_arrives_meanwhile_waits_for_one_batch_of_a_request_at_most() -> No
 
 @pytest.mark.promise("G-047")
 def test_a_request_whose_batch_never_ends_is_given_up_and_live_work_goes_on() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/a.txt", "poison")
     request_id = world.submit(f"{DAY}/a.txt")
     ingest = world.engine.ingest
@@ -418,7 +418,7 @@ def test_a_request_whose_batch_never_ends_is_given_up_and_live_work_goes_on() ->
 
 
 def test_an_outage_of_the_store_is_not_held_against_a_request() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/a.txt", "a")
     request_id = world.submit(f"{DAY}/a.txt")
     worker = world.pipeline()
@@ -442,7 +442,7 @@ def test_an_outage_of_the_store_is_not_held_against_a_request() -> None:
 
 @pytest.mark.promise("G-047")
 def test_files_that_fail_for_now_hold_neither_the_source_nor_its_watermark_back() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/0.txt", "later")
     world.engine.flaky[f"{DAY}/0.txt"] = 2
     request_id = world.submit(f"{DAY}/0.txt")
@@ -459,7 +459,7 @@ def test_files_that_fail_for_now_hold_neither_the_source_nor_its_watermark_back(
 
 
 def test_bad_records_stop_no_source_that_would_stop_at_its_own() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.errors = {"on_bad_record": "fail", "max_failures": 1}
     world.put(f"{DAY}/3.json", "bad")
     assert world.ingest(f"{DAY}/3.json") == ["quarantined"]
@@ -467,7 +467,7 @@ def test_bad_records_stop_no_source_that_would_stop_at_its_own() -> None:
 
 
 def test_a_request_of_another_configuration_waits_and_lets_others_pass() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/3.json", "3")
     world.put(f"{DAY}/4.json", "4")
     other = world.submit(f"{DAY}/3.json", config="sha256:else")
@@ -478,7 +478,7 @@ def test_a_request_of_another_configuration_waits_and_lets_others_pass() -> None
 
 
 def test_requests_come_in_the_order_of_their_acceptance() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     for name in "ab":
         world.put(f"{DAY}/{name}.txt", name)
     both = [world.submit(f"{DAY}/a.txt"), world.submit(f"{DAY}/a.txt", f"{DAY}/b.txt")]
@@ -493,7 +493,7 @@ def test_requests_come_in_the_order_of_their_acceptance() -> None:
 def test_what_was_requested_is_remembered_when_the_journal_is_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world, names = RequestWorld(), OutputIdGenerator()
+    world, names = RequestHarness(), OutputIdGenerator()
     for place in ("blizzard_py.ingest.source_pipeline", "blizzard_py.sources.files.late_files"):
         monkeypatch.setattr(f"{place}.uuid7", lambda: names.fresh(1, world.now)[0])
     taken = [f"{DAY}/2.json", f"{DAY}/_hidden.json", "date=2060-12-31/1.json"]
@@ -516,7 +516,7 @@ def test_what_was_requested_is_remembered_when_the_journal_is_cut(
 
 @pytest.mark.promise("G-032")
 def test_who_starts_over_takes_again_what_was_requested_before() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/2.json", "before")
     assert world.ingest(f"{DAY}/2.json") == ["ingested"]
     world.now += 100
@@ -534,7 +534,7 @@ def test_who_starts_over_takes_again_what_was_requested_before() -> None:
 
 
 def test_an_edit_is_refused_while_a_request_is_under_way() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/a.txt", "a")
     world.engine.flaky[f"{DAY}/a.txt"] = 1
     request_id = world.submit(f"{DAY}/a.txt")
@@ -548,7 +548,7 @@ def test_an_edit_is_refused_while_a_request_is_under_way() -> None:
 
 @pytest.mark.promise("G-045")
 def test_files_ahead_of_time_come_once_whichever_was_requested_first() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     for name in ("1", "3"):
         world.put(f"date=2025-06-20/{name}.json", f"early{name}")
     world.drain()
@@ -562,7 +562,7 @@ def test_files_ahead_of_time_come_once_whichever_was_requested_first() -> None:
 
 @pytest.mark.promise("G-045")
 def test_a_file_that_is_named_twice_comes_once() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/3.json", "late")
     assert world.ingest(f"{DAY}/3.json", f"{DAY}/3.json") == ["ingested"] * 2
     assert world.rows() == [*BASE, "late"]
@@ -570,7 +570,7 @@ def test_a_file_that_is_named_twice_comes_once() -> None:
 
 @pytest.mark.parametrize("name", ["_hidden.json", "3.json"])
 def test_explain_tells_of_a_requested_file_also_where_its_name_is_ignored(name: str) -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/{name}", "given")
     world.engine.flaky[f"{DAY}/{name}"] = 1
     world.submit(f"{DAY}/{name}")
@@ -586,7 +586,7 @@ def test_explain_tells_of_a_requested_file_also_where_its_name_is_ignored(name: 
 
 
 def test_explain_names_the_request_that_has_a_file() -> None:
-    world = RequestWorld(checkpoint=CheckpointSettings(interval_files=1))
+    world = RequestHarness(checkpoint=CheckpointSettings(interval_files=1))
     told = []
     for name in "ab":
         world.put(f"{DAY}/{name}.txt", name)
@@ -604,7 +604,7 @@ def test_explain_names_the_request_that_has_a_file() -> None:
 
 
 def test_a_preview_by_a_clock_that_is_behind_says_what_would_be_done() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     path = f"{datetime.fromtimestamp(world.now, UTC):date=%Y-%m-%d}/1.json"
     world.put(path, "now")
     behind = replace(world.parts(), clock=lambda: world.now - 30 * 86_400)
@@ -616,7 +616,7 @@ def test_a_preview_by_a_clock_that_is_behind_says_what_would_be_done() -> None:
 
 
 def test_a_late_file_that_failed_may_be_requested_again_after_the_sweep_has_met_it() -> None:
-    world = RequestWorld(late_files="ingest", late_sweep_interval=0)
+    world = RequestHarness(late_files="ingest", late_sweep_interval=0)
     world.put(f"{DAY}/3.json", "bad")
     assert world.ingest(f"{DAY}/3.json") == ["quarantined"]
     world.settings["late_sweep_interval"] = "1000s"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.support.letter_world import LetterWorld
-from tests.support.request_world import DAY
+from tests.support.letter_harness import FailedFilesHarness
+from tests.support.request_harness import DAY
 
 BASE = ["1", "5", "52", "b"]
 
 
 def test_a_file_that_is_replaced_takes_its_records_out() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     paths = [f"{DAY}/1.json", f"{DAY}/5.json"]
     world.put(paths[0], "new1", "new2")
     # Their rows lie in one output, and do not name their files.
@@ -19,7 +19,7 @@ def test_a_file_that_is_replaced_takes_its_records_out() -> None:
 
 
 def test_a_range_comes_again_beside_its_rows() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     found = world.bring({"range": [DAY, DAY]}, mode="again")
     assert found[f"{DAY}/1.json"] == "ingested"
     assert world.rows() == sorted([*BASE, "1", "5", "52"])

@@ -14,7 +14,7 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_py.__main__ import main as blizzard
 from penguin_py.__main__ import main as penguin
 from tests.support.direct_engine import DirectEngine
-from tests.support.request_world import DAY
+from tests.support.request_harness import DAY
 from tests.support.scenario import Scenario
 
 

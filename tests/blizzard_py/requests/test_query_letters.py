@@ -18,10 +18,10 @@ from blizzard_py.kernels.report import merged
 from blizzard_py.kernels.task import run_task
 from blizzard_py.requests.progress import RequestState
 from blizzard_py.state.checkpoint_file import read_state
-from tests.support.asked_world import FIELDS, AskedWorld, KernelEngine
 from tests.support.memory_store import Died, Dying, MemoryStorage
+from tests.support.query_harness import FIELDS, KernelEngine, QueryHarness
 from tests.support.record_engine import Below
-from tests.support.request_world import RECORDS, SOURCE_ID, outcomes_of, submit
+from tests.support.request_harness import RECORDS, SOURCE_ID, outcomes_of, submit
 from tests.support.toy_connection import ToyTable
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -50,7 +50,7 @@ class Engine(KernelEngine):
         )
 
 
-class LetterWorld(AskedWorld):
+class QueryLetterHarness(QueryHarness):
     """A table of which one row of three does not fit the schema."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class LetterWorld(AskedWorld):
 
 
 def test_rows_of_a_table_are_replayed_once_from_their_letters() -> None:
-    world = LetterWorld()
+    world = QueryLetterHarness()
     before = world.known()
     written = {
         each.path: world.dlq.read(each.path) for each in reader.objects(world.dlq, SOURCE_ID)
@@ -103,7 +103,7 @@ def test_rows_of_a_table_are_replayed_once_from_their_letters() -> None:
 def test_a_death_at_every_change_brings_a_row_of_a_letter_once() -> None:
     at, died = 0, True
     while died:
-        world = LetterWorld()
+        world = QueryLetterHarness()
         dying = Dying(world.sink, world.dlq)
         dying.arm(at)
         died = False
@@ -122,7 +122,7 @@ def test_a_death_at_every_change_brings_a_row_of_a_letter_once() -> None:
 
 @pytest.mark.parametrize("select", [{"files": ["1.json"]}, {"range": ["a", "b"]}])
 def test_files_of_a_table_are_refused(select: dict[str, Any]) -> None:
-    world = LetterWorld()
+    world = QueryLetterHarness()
     request_id = submit(world.parts(), select)
     world.drain()
     found = world.request(request_id)
@@ -133,7 +133,7 @@ def test_files_of_a_table_are_refused(select: dict[str, Any]) -> None:
 @pytest.mark.parametrize("mode", ["add", "again"])
 @pytest.mark.parametrize("of", ["what is in", "nothing that is known"])
 def test_a_letter_of_a_part_of_a_table_is_refused_and_stays(of: str, mode: str) -> None:
-    world = LetterWorld()
+    world = QueryLetterHarness()
     [records] = world.open_ids()
     known = [name for name in world.sink.objects if "journal" in name]
     item = json.loads(world.sink.read(known[0]))["files"][0]["path"] if of == "what is in" else of
@@ -155,7 +155,7 @@ def test_a_letter_of_a_part_of_a_table_is_refused_and_stays(of: str, mode: str) 
 
 
 def test_rows_of_a_table_replace_no_file() -> None:
-    world = LetterWorld()
+    world = QueryLetterHarness()
     request_id = submit(world.parts(), {"letters": world.open_ids()}, mode="replace")
     world.drain()
     found = world.request(request_id)
@@ -163,7 +163,7 @@ def test_rows_of_a_table_replace_no_file() -> None:
 
 
 def test_letters_of_a_table_are_closed_by_its_owner() -> None:
-    world = LetterWorld()
+    world = QueryLetterHarness()
     ids = world.open_ids()
     submit(world.parts(), {"letters": ids}, "close_letters")
     world.drain()

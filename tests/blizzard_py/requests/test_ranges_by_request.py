@@ -20,8 +20,8 @@ from blizzard_py.requests.progress import open_of
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.journal import Journal
 from tests.support.memory_store import Died, Dying
-from tests.support.promise_world import gated
-from tests.support.request_world import DAY, SOURCE_ID, RequestWorld
+from tests.support.promise_scenarios import gated
+from tests.support.request_harness import DAY, SOURCE_ID, RequestHarness
 
 BASE = ["1", "5", "52"]
 LATE = f"{DAY}/3.json"
@@ -33,31 +33,31 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blizzard_py.app.request_selector.PAGE_FILES", 2)
 
 
-def delete_rows(world: RequestWorld, *but: str) -> None:
+def delete_rows(world: RequestHarness, *but: str) -> None:
     """Delete rows from the table, as one does before a range comes again."""
     for path, rows in world.published().items():
         if not set(but).issuperset(rows):
             world.sink.delete(path)
 
 
-def marks(world: RequestWorld) -> dict[str, object]:
+def marks(world: RequestHarness) -> dict[str, object]:
     """The fields of the checkpoint that decide what polls find."""
     names = ("state", "watermark", "partition_watermarks", "scan_starts", "recent", "floor")
     document = world.checkpoint()
     return {name: document.get(name) for name in names}
 
 
-def check_nothing_is_left(world: RequestWorld) -> None:
+def check_nothing_is_left(world: RequestHarness) -> None:
     state = read_state(world.sink, SOURCE_ID)
     assert state is not None
     assert not [*state.queue, *state.in_flight, *open_of(state.requests)]
 
 
 @pytest.fixture
-def history() -> RequestWorld:
+def history() -> RequestHarness:
     """A source that began at a day, and files of the days before it."""
     days = {"prefix_template": "date=%Y-%m-%d", "lookback": 2}
-    world = RequestWorld(partition_filter=days, grace_period="1s")
+    world = RequestHarness(partition_filter=days, grace_period="1s")
     world.source.objects.clear()
     for path in [*world.sink.objects]:
         world.sink.delete(path)
@@ -71,7 +71,7 @@ def history() -> RequestWorld:
     return world
 
 
-def test_history_below_the_begin_is_filled_in_once(history: RequestWorld) -> None:
+def test_history_below_the_begin_is_filled_in_once(history: RequestHarness) -> None:
     before = marks(history)
     ends = ["date=2025-06-09", "date=2025-06-14"]
     assert history.bring({"range": ends}) == {
@@ -91,7 +91,7 @@ def test_history_below_the_begin_is_filled_in_once(history: RequestWorld) -> Non
 
 
 def test_whatever_never_came_is_added_and_what_polls_do_is_left() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(f"{DAY}/60.json", "bad")
     world.drain()
     world.put(f"{DAY}/60.json", "mended")
@@ -113,7 +113,7 @@ def test_whatever_never_came_is_added_and_what_polls_do_is_left() -> None:
 @pytest.mark.promise("G-031")
 @pytest.mark.parametrize("mode", ["add", "again"])
 def test_new_files_are_left_to_polls_also_where_these_wait(mode: str) -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     new = f"{DAY}/6.json"
     soon = "date=2025-06-16/1.json"  # its time comes within the hour
     ahead = "date=2025-06-20/1.json"  # kept apart for days, so nobody else takes it now
@@ -132,7 +132,7 @@ def test_new_files_are_left_to_polls_also_where_these_wait(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["add", "again"])
 def test_a_file_that_waits_for_another_try_is_left_to_polls(mode: str) -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     path = f"{DAY}/6.json"
     world.put(path, "6")
     world.engine.flaky[path] = 1
@@ -144,7 +144,7 @@ def test_a_file_that_waits_for_another_try_is_left_to_polls(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["add", "again"])
 def test_a_file_in_its_grace_is_left_to_polls(mode: str) -> None:
-    world = RequestWorld(grace_period="1h")
+    world = RequestHarness(grace_period="1h")
     world.put(LATE, "in grace")
     assert world.bring({"range": [LATE, LATE]}, mode=mode) == {LATE: "left"}
     world.go_on()
@@ -153,7 +153,7 @@ def test_a_file_in_its_grace_is_left_to_polls(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["add", "again"])
 def test_a_closed_partition_can_be_in_a_range(mode: str) -> None:
-    world = RequestWorld(max_tracked_partitions=1)
+    world = RequestHarness(max_tracked_partitions=1)
     for day in ("02", "03"):
         for _ in range(2):
             world.now += 100
@@ -171,7 +171,7 @@ def test_a_closed_partition_can_be_in_a_range(mode: str) -> None:
 
 
 def test_ends_that_are_files_are_in_the_range() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     for name in ("2", "3", "4"):
         world.put(f"{DAY}/{name}.json", name)
     first, last = f"{DAY}/2.json", f"{DAY}/4.json"
@@ -185,7 +185,7 @@ def test_ends_that_are_files_are_in_the_range() -> None:
 
 
 def test_without_a_watermark_a_range_comes_again_as_well() -> None:
-    world = RequestWorld(use_watermark=False)
+    world = RequestHarness(use_watermark=False)
     world.put(LATE, "new")
     world.drain()
     delete_rows(world)
@@ -195,7 +195,7 @@ def test_without_a_watermark_a_range_comes_again_as_well() -> None:
 
 
 def test_what_was_ingested_by_hand_comes_again_and_is_remembered() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(LATE, "three")
     assert world.ingest(LATE) == ["ingested"]
     for _ in range(3):
@@ -212,7 +212,7 @@ def test_what_was_ingested_by_hand_comes_again_and_is_remembered() -> None:
 
 @pytest.mark.promise("G-036")
 def test_a_range_comes_again_once_and_once_more_on_demand() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     first = world.ask(RANGE, mode="again", once_more=False)
     world.drain()
     assert world.rows() == sorted(BASE * 2)
@@ -226,7 +226,7 @@ def test_a_range_comes_again_once_and_once_more_on_demand() -> None:
 
 @pytest.mark.parametrize("mode", ["add", "again"])
 def test_a_listing_that_fails_is_tried_again(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(LATE, "late")
     list_range, asked = world.source.list_range, itertools.count()
 
@@ -249,7 +249,7 @@ def test_a_listing_that_fails_is_tried_again(mode: str, monkeypatch: pytest.Monk
 def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(mode: str) -> None:
     at = 0
     while True:
-        world = RequestWorld()
+        world = RequestHarness()
         world.put(LATE, "late")
         for path in ("date=2023-01-01/1.json", f"{DAY}/4.json"):
             world.put(path, "bad" if path.endswith("4.json") else "old")
@@ -279,7 +279,7 @@ def test_a_death_at_every_change_neither_doubles_nor_loses_a_row(mode: str) -> N
 
 
 def falling_into(
-    world: RequestWorld, at: int, deed: Callable[[], None]
+    world: RequestHarness, at: int, deed: Callable[[], None]
 ) -> tuple[SourcePipeline, Callable[[], bool]]:
     """A daemon before whose call ``at`` something is done, and whether it came to that."""
     calls, done = itertools.count(), list[int]()
@@ -292,7 +292,7 @@ def falling_into(
     return gated(world, gate), lambda: bool(done)
 
 
-def appear_late(world: RequestWorld) -> None:
+def appear_late(world: RequestHarness) -> None:
     world.put(f"{DAY}/53.json", "late")
     world.now += 86_401.0  # a sweep is due
     world.submit(f"{DAY}/53.json")
@@ -305,7 +305,7 @@ def test_a_late_file_that_comes_beside_a_range_comes_once(late_files: str, mode:
     """A file appears, and is found by a sweep, requested by its name or by the range: by one."""
     at, reached = 0, True
     while reached:
-        world = RequestWorld(late_files=late_files)
+        world = RequestHarness(late_files=late_files)
         world.put(f"{DAY}/6.json", "6")
         world.go_on(1)
         if mode == "again":
@@ -323,7 +323,7 @@ def test_a_late_file_that_comes_beside_a_range_comes_once(late_files: str, mode:
     assert at > 30
 
 
-def rebuild(world: RequestWorld, *, is_lost: bool = False) -> None:
+def rebuild(world: RequestHarness, *, is_lost: bool = False) -> None:
     """The checkpoint is made again from what is there, if nobody saves meanwhile."""
     if is_lost:
         world.sink.delete(f"_blizzard/{SOURCE_ID}_checkpoint.json")
@@ -338,7 +338,9 @@ def rebuild(world: RequestWorld, *, is_lost: bool = False) -> None:
 def test_a_rebuild_within_a_range_brings_nothing_twice(mode: str, is_lost: bool) -> None:
     at, reached = 0, True
     while reached:
-        world = RequestWorld(late_sweep_interval=0, checkpoint=CheckpointSettings(interval_files=1))
+        world = RequestHarness(
+            late_sweep_interval=0, checkpoint=CheckpointSettings(interval_files=1)
+        )
         world.put(LATE, "late")  # nobody has noticed, and a rebuild takes it for new
         if mode == "again":
             delete_rows(world)
@@ -357,7 +359,7 @@ def test_a_rebuild_within_a_range_brings_nothing_twice(mode: str, is_lost: bool)
 
 
 def test_what_polls_bring_while_a_range_comes_again_comes_once() -> None:
-    world = RequestWorld(checkpoint=CheckpointSettings(interval_files=1))
+    world = RequestHarness(checkpoint=CheckpointSettings(interval_files=1))
     delete_rows(world)
     new = f"{DAY}/6.json"
     world.put(new, "6")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from blizzard_py.state.record_names import is_short, record_file, spelled_stem, stem_of
-from tests.support.letter_world import record_name, uri
+from tests.support.letter_harness import record_name, uri
 from tests.support.published_groups import groups_of
-from tests.support.replace_world import ReplaceWorld
-from tests.support.request_world import BATCH, DAY, RECORDS
+from tests.support.replace_harness import ReplaceHarness
+from tests.support.request_harness import BATCH, DAY, RECORDS
 
 # As many writers name their files, and the other way round too.
 PART = f"{DAY}/6.0192e0a0-1111-7222-8333-944444444444.0.ndjson"
@@ -20,20 +20,20 @@ DIGEST_OF_DIGEST = spelled_stem(stem_of(DIGEST))
 NAMES = [f"{DAY}/6.json", PART, NESTED, LONG, DIGEST, DIGEST_OF_DIGEST]
 
 
-def with_a_bad_record(path: str) -> ReplaceWorld:
+def with_a_bad_record(path: str) -> ReplaceHarness:
     """A file that was taken but for one record."""
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     world.put(path, "6:a", "?6:bad")
     world.ingest(path)  # by name: polls pass over what has no known ending
     world.put_records({"path": uri(path), "line": 2, "raw": "6:bad"}, batch=batch_of(world))
     return world
 
 
-def batch_of(world: ReplaceWorld) -> str:
+def batch_of(world: ReplaceHarness) -> str:
     return world.open_letters()[0].batch
 
 
-def replaced(world: ReplaceWorld, path: str) -> tuple[str, int]:
+def replaced(world: ReplaceHarness, path: str) -> tuple[str, int]:
     """Replace a file with one that was mended; what became of it, and its rows of before."""
     world.put(path, "6:a", "6:mended")
     [line] = world.done({"files": [path]}).files
@@ -97,7 +97,7 @@ def test_a_digest_names_no_whole_file() -> None:
 
 
 def test_a_file_named_like_the_digest_of_another_is_replaced_beside_it() -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     assert is_short(stem_of(LONG))
     for path, row in ((LONG, "6:a"), (DIGEST, "7:a")):
         world.put(path, row)
@@ -116,7 +116,7 @@ def test_a_file_named_like_the_digest_of_another_is_replaced_beside_it() -> None
 
 
 def test_a_refusal_names_the_file_with_a_long_name_that_has_to_come_along() -> None:
-    world = ReplaceWorld(named=False)
+    world = ReplaceHarness(named=False)
     world.put(LONG, "6:a")
     world.put(f"{DAY}/7.json", "7:a")
     world.drain()

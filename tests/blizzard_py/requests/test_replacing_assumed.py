@@ -10,11 +10,11 @@ from blizzard_py.edits.rename import Rename
 from blizzard_py.state.fence_record import fence_path
 from blizzard_py.state.source_state import checkpoint_path
 from tests.support.published_groups import groups_of
-from tests.support.replace_world import ReplaceWorld, is_rejected, with_a_bad_record
-from tests.support.request_world import DAY
+from tests.support.replace_harness import ReplaceHarness, is_rejected, with_a_bad_record
+from tests.support.request_harness import DAY
 
 
-class OldWorld(ReplaceWorld):
+class OldOutputsHarness(ReplaceHarness):
     """Three files were ingested by a release that kept neither journal, ledger nor fence."""
 
     def __init__(self) -> None:
@@ -32,9 +32,9 @@ class OldWorld(ReplaceWorld):
         return {path: path for path in self.published()} | super().output_ids()
 
 
-def failed() -> OldWorld:
+def failed() -> OldOutputsHarness:
     """One of the files was to be replaced, was bad, and is mended now."""
-    world = OldWorld()
+    world = OldOutputsHarness()
     world.put(f"{DAY}/1.json", "bad")
     assert is_rejected(world.only("1"), "before there was a ledger")
     assert world.only("1", assume_named=True).states == {"1": "kept"}
@@ -78,7 +78,7 @@ def test_records_with_letters_of_long_ago_go_with_their_file() -> None:
 
 
 def test_rows_from_before_the_files_were_moved_go_as_well() -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
 
     def move(before: str, after: str) -> None:
         world.go_on()

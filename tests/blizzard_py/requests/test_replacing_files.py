@@ -17,18 +17,18 @@ from blizzard_core.handover.groups import Group
 from blizzard_py.sources.earlier_batches import EarlierBatch
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.state.checkpoint_file import read_state
-from tests.support.blizzard_world import overtaking
 from tests.support.memory_store import Died, Dying
+from tests.support.pipeline_harness import overtaking
 from tests.support.published_groups import groups_of
-from tests.support.replace_world import ReplaceWorld, is_rejected
-from tests.support.request_world import DAY, SOURCE_ID
+from tests.support.replace_harness import ReplaceHarness, is_rejected
+from tests.support.request_harness import DAY, SOURCE_ID
 
 # Alike but for a byte that is no UTF-8.
 BYTE, WORD = f"{DAY}/7\udcff.json", rf"{DAY}/7\udcff.json"
 
 
 def test_a_mended_file_takes_the_place_of_its_own_rows_and_no_others() -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     world.mend("b", "1")
     [line] = world.preview("1")
     assert (line.state, line.found_by, line.before) == ("taken", "_source_file", 1)
@@ -47,7 +47,7 @@ def test_a_mended_file_takes_the_place_of_its_own_rows_and_no_others() -> None:
 
 @pytest.mark.parametrize("named", [True, False])
 def test_each_replacement_takes_the_place_of_the_one_before(named: bool) -> None:
-    world = ReplaceWorld(named=named)
+    world = ReplaceHarness(named=named)
     for version in ("b", "c", "d"):
         world.mend(version, "1", "5", "52")
         assert set(world.replace().states.values()) == {"replaced"}
@@ -61,7 +61,7 @@ def test_each_replacement_takes_the_place_of_the_one_before(named: bool) -> None
 
 @pytest.mark.promise("G-038")
 def test_without_names_all_files_of_an_output_come_along_or_none() -> None:
-    world = ReplaceWorld(named=False)
+    world = ReplaceHarness(named=False)
     world.mend("b", "1")
     refused = world.only("1")
     assert is_rejected(refused, f"{DAY}/5.json")
@@ -76,13 +76,13 @@ def test_without_names_all_files_of_an_output_come_along_or_none() -> None:
 
 
 def test_a_file_that_would_come_along_and_is_gone_is_named() -> None:
-    world = ReplaceWorld(named=False)
+    world = ReplaceHarness(named=False)
     world.source.delete(f"{DAY}/5.json")
     assert is_rejected(world.only("1"), "Gone from the source")
 
 
 def test_a_request_that_was_refused_goes_by_what_is_there_once_that_is_mended() -> None:
-    world = ReplaceWorld(named=False)
+    world = ReplaceHarness(named=False)
     kept = world.source.read(f"{DAY}/5.json")
     world.mend("b", "1")
     world.source.delete(f"{DAY}/5.json")
@@ -111,7 +111,7 @@ def test_files_are_taken_as_they_are_once_the_journal_was_read(
         return look(self, *is_wanted)
 
     monkeypatch.setattr(EarlierBatches, "look", slow)
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     daemon = world.pipeline()
     kept = world.source.read(f"{DAY}/52.json")
     world.source.delete(f"{DAY}/52.json")
@@ -137,7 +137,7 @@ def test_files_are_taken_as_they_are_once_the_journal_was_read(
 
 @pytest.mark.promise("G-037")
 def test_what_cannot_be_ingested_keeps_its_rows_and_has_a_letter() -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     world.mend("b", "1")
     world.put(f"{DAY}/5.json", "bad")
     assert world.only("1", "5").states == {"1": "replaced", "5": "kept"}
@@ -151,7 +151,7 @@ def test_what_cannot_be_ingested_keeps_its_rows_and_has_a_letter() -> None:
 
 
 def test_a_file_that_goes_while_it_is_taken_keeps_its_rows() -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     with overtaking(world.engine, lambda: world.source.delete(f"{DAY}/1.json")):
         done = world.replace()
     assert done.states == {"1": "kept", "5": "replaced", "52": "replaced"}
@@ -160,7 +160,7 @@ def test_a_file_that_goes_while_it_is_taken_keeps_its_rows() -> None:
 
 @pytest.mark.promise("G-038")
 def test_of_files_in_the_same_outputs_one_that_fails_keeps_all() -> None:
-    world = ReplaceWorld(named=False)
+    world = ReplaceHarness(named=False)
     world.mend("b", "1", "52")
     world.put(f"{DAY}/5.json", "bad")
     done = world.replace()
@@ -176,7 +176,7 @@ def test_of_files_in_the_same_outputs_one_that_fails_keeps_all() -> None:
 
 @pytest.mark.parametrize("named", [True, False])
 def test_what_cannot_be_read_for_now_is_tried_again(named: bool) -> None:
-    world = ReplaceWorld(named=named)
+    world = ReplaceHarness(named=named)
     world.mend("b", "1", "5", "52")
     world.engine.flaky[f"{DAY}/1.json"] = 2
     assert set(world.replace().states.values()) == {"replaced"}
@@ -184,7 +184,7 @@ def test_what_cannot_be_read_for_now_is_tried_again(named: bool) -> None:
 
 
 def test_what_was_never_ingested_is_left_and_what_failed_comes() -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     world.put(f"{DAY}/6.json", "bad")
     world.drain()
     world.put(f"{DAY}/6.json", "6:b")
@@ -203,7 +203,7 @@ def test_what_was_never_ingested_is_left_and_what_failed_comes() -> None:
 
 
 def test_what_the_journal_no_longer_tells_is_refused_unless_named() -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     world.go_on()  # folds
     world.cut()
     world.mend("b", "1")
@@ -219,12 +219,12 @@ def test_what_the_journal_no_longer_tells_is_refused_unless_named() -> None:
 
 
 def test_rows_are_assumed_named_only_where_they_name_one_file() -> None:
-    world = ReplaceWorld(named=False)
+    world = ReplaceHarness(named=False)
     assert is_rejected(world.only("1", assume_named=True), "--assume-named says that each row")
 
 
 def test_rows_before_the_column_go_by_outputs_and_others_by_name() -> None:
-    world = ReplaceWorld(named=False)
+    world = ReplaceHarness(named=False)
     world.named = True
     world.put(f"{DAY}/6.json", "6")
     world.put(f"{DAY}/7.json", "7")
@@ -239,7 +239,7 @@ def test_rows_before_the_column_go_by_outputs_and_others_by_name() -> None:
 
 
 def test_a_source_that_named_its_files_has_to_go_on_with_it() -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     world.named = False
     world.mend("b", "1")
     assert is_rejected(world.only("1"), "_source_file among sink.metadata_columns again")
@@ -250,7 +250,7 @@ def test_a_source_that_named_its_files_has_to_go_on_with_it() -> None:
 
 @pytest.mark.parametrize("what", ["remove", "cleaned"])
 def test_outputs_that_the_table_let_go_are_refused(what: str) -> None:
-    world = ReplaceWorld(named=False)
+    world = ReplaceHarness(named=False)
     [path] = [p for p, rows in world.published().items() if "1" in rows]
     protocol, add = {"protocol": {"minReaderVersion": 1}}, {"add": {"path": path}}
     gone = {"remove": {"path": path, "dataChange": False}}
@@ -275,7 +275,7 @@ def test_a_death_at_every_change_leaves_each_row_once(named: bool) -> None:
     """Live files arrive, a file is late, and the owner dies before or after each write."""
     at, died = 0, True
     while died:
-        world = ReplaceWorld(named=named)
+        world = ReplaceHarness(named=named)
         world.mend("b", "1", "5")
         world.put(f"{DAY}/52.json", "bad")
         request_id = world.ask({"range": [DAY, DAY]}, mode="replace")
@@ -307,7 +307,7 @@ def test_a_death_at_every_change_leaves_each_row_once(named: bool) -> None:
 
 
 def test_an_owner_that_was_replaced_replaces_nothing_twice() -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     world.mend("b", "1")
     request_id = world.ask({"files": [f"{DAY}/1.json"]}, mode="replace")
     first = world.pipeline()
@@ -319,7 +319,7 @@ def test_an_owner_that_was_replaced_replaces_nothing_twice() -> None:
 
 
 def test_many_files_are_split_into_batches_each_of_which_replaces_its_own() -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     names = [f"6{number}" for number in range(5)]
     for name in names:
         world.put(f"{DAY}/{name}.json", name)
@@ -334,14 +334,16 @@ def test_many_files_are_split_into_batches_each_of_which_replaces_its_own() -> N
 
 def test_too_many_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blizzard_py.app.request_selector.REPLACED_AT_MOST", 2)
-    assert is_rejected(ReplaceWorld().replace(), "more than 2 files are chosen")
+    assert is_rejected(ReplaceHarness().replace(), "more than 2 files are chosen")
     monkeypatch.setattr("blizzard_py.app.request_selector.REPLACED_AT_MOST", 3)
     monkeypatch.setattr("blizzard_py.selection.replacing.TOGETHER_AT_MOST", 1)
-    assert is_rejected(ReplaceWorld(named=False).replace(), "2 files have rows in the same outputs")
+    assert is_rejected(
+        ReplaceHarness(named=False).replace(), "2 files have rows in the same outputs"
+    )
 
 
 def test_a_source_without_a_watermark_replaces_as_well() -> None:
-    world = ReplaceWorld(use_watermark=False)
+    world = ReplaceHarness(use_watermark=False)
     world.mend("b", "5")
     assert set(world.replace().states.values()) == {"replaced"}
     world.drain()
@@ -349,7 +351,7 @@ def test_a_source_without_a_watermark_replaces_as_well() -> None:
 
 
 def test_a_file_that_is_being_replaced_is_left_to_its_request() -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     world.mend("b", "1")
     seen: list[str] = []
     with overtaking(world.engine, lambda: seen.extend(line.state for line in world.preview("1"))):
@@ -362,14 +364,14 @@ def test_a_file_that_is_being_replaced_is_left_to_its_request() -> None:
     assert world.table() == ["1:b", "1:b+", "5", "52"]
 
 
-def last(world: ReplaceWorld) -> Group:
+def last(world: ReplaceHarness) -> Group:
     return groups_of(world.sink)[-1]
 
 
 @pytest.mark.promise("G-039")
 @pytest.mark.parametrize(("path", "name"), [(BYTE, r"7\udcff.json"), (WORD, r"7\\udcff.json")])
 def test_names_that_are_alike_are_replaced_one_by_one(path: str, name: str) -> None:
-    world = ReplaceWorld()
+    world = ReplaceHarness()
     world.put(BYTE, "byte")
     world.put(WORD, "word")
     world.drain()

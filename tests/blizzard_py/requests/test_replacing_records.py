@@ -6,8 +6,8 @@ import pytest
 
 from tests.support.memory_store import Died, Dying
 from tests.support.published_groups import groups_of
-from tests.support.replace_world import with_a_bad_record
-from tests.support.request_world import DAY
+from tests.support.replace_harness import with_a_bad_record
+from tests.support.request_harness import DAY
 
 
 @pytest.mark.parametrize("named", [True, False])

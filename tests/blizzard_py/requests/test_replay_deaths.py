@@ -10,17 +10,17 @@ import pytest
 from blizzard_core.errors import FencedError
 from blizzard_py.dead_letters import reader
 from blizzard_py.state.state_paths import StatePaths
-from tests.support.blizzard_world import overtaking
-from tests.support.letter_world import FIRST, INGESTED, SECOND, LetterWorld, uri
+from tests.support.letter_harness import FIRST, INGESTED, SECOND, FailedFilesHarness, uri
 from tests.support.memory_store import Died, Dying
-from tests.support.request_world import DAY, RequestWorld
+from tests.support.pipeline_harness import overtaking
+from tests.support.request_harness import DAY, RequestHarness
 
 BASE = ["1", "5", "52", "b"]
 RECORD_ROWS = ["r1", "r3", "r7"]
 
 
-def with_records() -> LetterWorld:
-    world = LetterWorld()
+def with_records() -> FailedFilesHarness:
+    world = FailedFilesHarness()
     world.put_records(
         {"path": uri(INGESTED), "line": 3, "raw": "r3"},
         {"path": uri(INGESTED), "line": 7, "raw": "r7"},
@@ -29,7 +29,7 @@ def with_records() -> LetterWorld:
     return world
 
 
-def survive(world: RequestWorld) -> None:
+def survive(world: RequestHarness) -> None:
     """Replay all letters and have it done, by one owner after the other."""
     while True:
         try:
@@ -82,9 +82,9 @@ def test_an_owner_that_was_replaced_replays_nothing_twice() -> None:
     assert world.rows() == sorted([*BASE, *RECORD_ROWS, "c", "d"])
 
 
-def many(count: int, *, records: bool) -> tuple[RequestWorld, list[str]]:
+def many(count: int, *, records: bool) -> tuple[RequestHarness, list[str]]:
     """One object with letters of many files, or of one record of each; and the files."""
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.mend()
     world.replay()
     paths = [f"{DAY}/7{number}.json" for number in range(count)]

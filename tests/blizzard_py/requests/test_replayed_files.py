@@ -13,24 +13,31 @@ from blizzard_py.app.request_selector import preview
 from blizzard_py.dead_letters import reader
 from blizzard_py.edits import checkpoint_edit
 from blizzard_py.state.checkpoint_file import read_state
-from tests.support.blizzard_world import World
-from tests.support.letter_world import (
+from tests.support.letter_harness import (
     FIRST,
     INGESTED,
     NEXT_DAY,
     SECOND,
-    LetterWorld,
+    FailedFilesHarness,
     record_name,
     uri,
 )
 from tests.support.memory_store import Died, Dying
-from tests.support.request_world import BATCH, DAY, SOURCE_ID, RequestWorld, drain_requests, made
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.request_harness import (
+    BATCH,
+    DAY,
+    SOURCE_ID,
+    RequestHarness,
+    drain_requests,
+    made,
+)
 
 BASE = ["1", "5", "52", "b"]
 MENDED = [*BASE, "c", "d"]
 
 
-def previewed(world: RequestWorld, *letters: str) -> dict[str, str]:
+def previewed(world: RequestHarness, *letters: str) -> dict[str, str]:
     """What a replay would do with each file, as things are."""
     state = read_state(world.sink, SOURCE_ID)
     assert state is not None
@@ -39,13 +46,13 @@ def previewed(world: RequestWorld, *letters: str) -> dict[str, str]:
     return {line.path: line.state for line in preview(parts, source, state, request)}
 
 
-def marks(world: World) -> tuple[object, ...]:
+def marks(world: PipelineHarness) -> tuple[object, ...]:
     document = world.checkpoint()
     return document["watermark"], document["partition_watermarks"]
 
 
 def test_mended_files_come_once_into_their_own_partitions() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     before = marks(world)
     world.mend()
     assert previewed(world, *world.open_ids()) == {FIRST: "taken", SECOND: "taken"}
@@ -67,7 +74,7 @@ def test_mended_files_come_once_into_their_own_partitions() -> None:
 
 @pytest.mark.promise("G-114")
 def test_a_file_that_fails_again_has_a_new_letter() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.put(FIRST, "c")
     before = set(world.open_ids())
     assert world.replay() == {FIRST: "ingested", SECOND: "quarantined"}
@@ -79,7 +86,7 @@ def test_a_file_that_fails_again_has_a_new_letter() -> None:
 
 
 def test_a_letter_stays_open_while_polls_have_its_file_to_do() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.now += 100
     world.drain()
     source = world.pipeline()
@@ -97,7 +104,7 @@ def test_a_letter_stays_open_while_polls_have_its_file_to_do() -> None:
 
 @pytest.mark.promise("G-048")
 def test_a_stale_checkpoint_replays_nothing() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     copy = world.sink.objects[f"_blizzard/{SOURCE_ID}_checkpoint.json"]
     world.put(f"{DAY}/60.json", "bad")
     world.drain()
@@ -110,7 +117,7 @@ def test_a_stale_checkpoint_replays_nothing() -> None:
 
 @pytest.mark.parametrize("mode", ["add", "replace", "again"])
 def test_the_letter_of_a_file_that_is_gone_stays_open(mode: str) -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     ids = world.open_ids()
     world.mend()
     world.source.delete(FIRST)
@@ -124,7 +131,7 @@ def test_the_letter_of_a_file_that_is_gone_stays_open(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["add", "replace", "again"])
 @pytest.mark.parametrize("kind", ["range", "files", "letters"])
 def test_a_request_waits_while_the_source_shows_nothing(kind: str, mode: str) -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     ends = {"range": [DAY, NEXT_DAY], "files": [FIRST, SECOND], "letters": world.open_ids()}
     world.mend()
     kept = dict(world.source.objects)
@@ -146,7 +153,7 @@ def test_a_name_comes_again_once_also_with_letters_on_two_pages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("blizzard_py.selection.candidates._PAGE_LETTERS", 2)
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.mend()
     world.put_letter("late-1", path=uri(FIRST), stage="late")
     assert set(world.replay(mode="again")) == {FIRST, SECOND}
@@ -154,7 +161,7 @@ def test_a_name_comes_again_once_also_with_letters_on_two_pages(
 
 
 def test_letters_stay_open_until_their_files_are_read() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.mend()
     world.engine.flaky[FIRST] = 1
     request_id = world.ask({"letters": world.open_ids()})
@@ -170,7 +177,7 @@ def test_letters_stay_open_until_their_files_are_read() -> None:
 def test_letters_of_a_batch_in_flight_wait_for_it() -> None:
     # Die after the letter was written and before the batch was saved as done.
     for at in range(40):
-        world = RequestWorld()
+        world = RequestHarness()
         world.put(f"{DAY}/60.json", "bad")
         Dying(world.sink, world.dlq).arm(at)
         with contextlib.suppress(Died):
@@ -190,7 +197,7 @@ def test_letters_of_a_batch_in_flight_wait_for_it() -> None:
 
 @pytest.mark.promise("G-061")
 def test_a_mended_file_is_no_late_file_and_comes_by_its_letter() -> None:
-    world = LetterWorld(late_files="ingest", late_sweep_interval="1000s")
+    world = FailedFilesHarness(late_files="ingest", late_sweep_interval="1000s")
     world.go_on(2)
     world.mend()
     world.go_on(2)
@@ -202,7 +209,7 @@ def test_a_mended_file_is_no_late_file_and_comes_by_its_letter() -> None:
 
 @pytest.mark.promise("G-061")
 def test_a_late_file_with_several_letters_comes_once() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.mend()
     world.put_letter("late-1", path=uri(FIRST), stage="late")
     assert world.replay() == {FIRST: "ingested", SECOND: "ingested"}
@@ -214,7 +221,7 @@ def test_a_late_file_with_several_letters_comes_once() -> None:
 @pytest.mark.promise("G-060")
 def test_a_letter_that_comes_back_is_put_away_again() -> None:
     # Its writer was paused, and goes on.
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.mend()
     written = {each.path: world.dlq.read(each.path) for each in world.open_letters()}
     world.replay()
@@ -225,7 +232,7 @@ def test_a_letter_that_comes_back_is_put_away_again() -> None:
 
 
 def test_a_letter_that_is_none_is_refused_and_stays() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.dlq.put_atomic(f"{SOURCE_ID}/x.ndjson", b'{"path": "p"}\n')
     world.dlq.put_atomic(f"{SOURCE_ID}/y.ndjson", b"\n" + b"x" * (5 << 20))
     world.put_letter("z", path="s3://other/1")
@@ -241,7 +248,7 @@ def test_a_letter_that_is_none_is_refused_and_stays() -> None:
 
 @pytest.mark.parametrize("kind", ["file", "record"])
 def test_a_letter_that_leads_elsewhere_by_its_dots_is_refused(kind: str) -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     outside = f"{world.source.uri}/../other/salaries.json"
     if kind == "record":
         world.put_records({"path": outside, "line": 1, "raw": "b"})
@@ -258,7 +265,7 @@ def test_a_letter_that_leads_elsewhere_by_its_dots_is_refused(kind: str) -> None
 
 
 def test_letters_of_a_source_without_a_watermark_are_replayed() -> None:
-    world = LetterWorld(use_watermark=False)
+    world = FailedFilesHarness(use_watermark=False)
     world.mend()
     assert world.replay() == {FIRST: "ingested", SECOND: "ingested"}
     world.go_on(1)
@@ -266,7 +273,7 @@ def test_letters_of_a_source_without_a_watermark_are_replayed() -> None:
 
 
 def test_a_replay_is_stopped_by_nothing_that_stops_a_source() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.errors = {"on_bad_record": "fail", "max_failures": 1}
     world.put_records({"path": uri(INGESTED), "raw": "bad"})
     found = world.replay()
@@ -278,7 +285,7 @@ def test_a_replay_is_stopped_by_nothing_that_stops_a_source() -> None:
 
 
 def test_explain_tells_of_replays() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     assert world.explained(FIRST).verdict == "quarantined"
     world.replay()
     again = world.explained(FIRST)

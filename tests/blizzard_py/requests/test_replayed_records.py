@@ -9,8 +9,15 @@ import pytest
 
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.requests.report import ReportLine
-from tests.support.letter_world import FIRST, INGESTED, NEXT_DAY, LetterWorld, record_name, uri
-from tests.support.request_world import BATCH, DAY, RECORDS
+from tests.support.letter_harness import (
+    FIRST,
+    INGESTED,
+    NEXT_DAY,
+    FailedFilesHarness,
+    record_name,
+    uri,
+)
+from tests.support.request_harness import BATCH, DAY, RECORDS
 
 LETTER = f"{BATCH}.records"
 OTHER_BATCH = BATCH.replace("1", "2")
@@ -18,7 +25,9 @@ BASE = ["1", "5", "52", "b"]
 NAME = record_name(INGESTED)
 
 
-def replayed(world: LetterWorld, letter: str = LETTER, **options: object) -> list[ReportLine]:
+def replayed(
+    world: FailedFilesHarness, letter: str = LETTER, **options: object
+) -> list[ReportLine]:
     """Replay one letter and have the daemon bring it; what became of each file."""
     request_id = world.ask({"letters": [letter]}, **options)
     world.drain()
@@ -30,7 +39,7 @@ def states(lines: list[ReportLine]) -> dict[str, str]:
 
 
 def test_records_go_where_the_rest_of_their_file_went() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     coded = base64.b64encode(b"r7").decode()
     world.put_records(
         {"path": uri(INGESTED), "line": 3, "raw": "r3"},
@@ -50,7 +59,7 @@ def test_records_go_where_the_rest_of_their_file_went() -> None:
 
 @pytest.mark.promise("G-060")
 def test_records_bring_nothing_again_when_their_letter_comes_back() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     records = [{"path": uri(INGESTED), "raw": "r2"}, {"path": uri(INGESTED), "raw": "r3"}]
     world.put_records(*records)
     assert states(replayed(world)) == {NAME: "ingested"}
@@ -64,7 +73,7 @@ def test_records_bring_nothing_again_when_their_letter_comes_back() -> None:
 
 @pytest.mark.promise("G-114")
 def test_records_that_fail_again_have_a_letter_that_keeps_their_partition() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.put_records({"path": uri(INGESTED), "raw": "bad"})
     assert states(replayed(world)) == {NAME: "quarantined"}
     record_file = f"{world.dlq.uri}/{RECORDS}/{INGESTED}.{BATCH}.0.ndjson"
@@ -82,7 +91,7 @@ def test_records_that_fail_again_have_a_letter_that_keeps_their_partition() -> N
 
 
 def test_records_that_are_bad_again_are_counted() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.put_records({"path": uri(INGESTED), "raw": "?a"}, {"path": uri(INGESTED), "raw": "b2"})
     [line] = replayed(world)
     assert (line.state, line.rows, line.bad) == ("ingested", 1, 1)
@@ -90,7 +99,7 @@ def test_records_that_are_bad_again_are_counted() -> None:
 
 
 def test_records_that_failed_again_come_once_although_their_letter_comes_back() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.put_records({"path": uri(INGESTED), "raw": "bad"})
     assert states(replayed(world)) == {NAME: "quarantined"}
     world.engine.is_lenient = True  # another schema
@@ -103,7 +112,7 @@ def test_records_that_failed_again_come_once_although_their_letter_comes_back() 
 
 @pytest.mark.parametrize("name", ["a" * 167, "a" * 168, "a" * 243, "\u00e4" * 120])
 def test_records_of_a_file_with_a_long_name_fit_on_a_disk(name: str, tmp_path: Path) -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     path = f"{NEXT_DAY}/{name}.json"
     other = f"{NEXT_DAY}/{name[:-1]}b.json"
     world.put(path, "x", "?")
@@ -130,7 +139,7 @@ def test_records_of_a_file_with_a_long_name_fit_on_a_disk(name: str, tmp_path: P
 
 
 def test_cut_records_are_read_again_from_their_file() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.put(INGESTED, "b", "long line", "z")
     world.put_records({"path": uri(INGESTED), "line": 2, "raw": "long l", "truncated": True})
     assert states(replayed(world)) == {NAME: "ingested"}
@@ -151,7 +160,7 @@ def test_cut_records_are_read_again_from_their_file() -> None:
 def test_a_cut_record_that_cannot_be_read_again_is_refused_and_kept(
     content: list[str] | None, message: str
 ) -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     if content is None:
         world.source.delete(INGESTED)
     else:
@@ -165,7 +174,7 @@ def test_a_cut_record_that_cannot_be_read_again_is_refused_and_kept(
 
 
 def test_records_of_a_mended_file_are_taken_from_it_if_told_so() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.put_records({"path": uri(INGESTED), "line": 2, "raw": "broken"})
     world.put(INGESTED, "b", "mended", "z")
     assert states(replayed(world, from_source=True)) == {NAME: "ingested"}
@@ -173,7 +182,7 @@ def test_records_of_a_mended_file_are_taken_from_it_if_told_so() -> None:
 
 
 def test_records_of_a_file_that_is_gone_come_from_their_letter() -> None:
-    world = LetterWorld()
+    world = FailedFilesHarness()
     world.source.delete(FIRST)
     world.put_records({"path": uri(FIRST), "raw": "r"})
     assert states(replayed(world)) == {record_name(FIRST): "ingested"}

@@ -16,25 +16,25 @@ from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import SourceState, checkpoint_path
 from tests.support.memory_store import Died, Dying
-from tests.support.request_world import DAY, SOURCE_ID, RequestWorld
+from tests.support.request_harness import DAY, SOURCE_ID, RequestHarness
 
 CHECKPOINT = checkpoint_path(SOURCE_ID)
 AHEAD = "date=2025-06-20"  # five days ahead of the world's time
 DAYS = 86_400.0
 
 
-def rebuild(world: RequestWorld) -> None:
+def rebuild(world: RequestHarness) -> None:
     job = Rebuild(world.parts())
     job.write(job.plan(None))
 
 
-def cycle(world: RequestWorld) -> None:
+def cycle(world: RequestHarness) -> None:
     """One cycle, of which what fails for now may be all."""
     with contextlib.suppress(Unavailable, Unfinished):
         world.pipeline().cycle(threading.Event())
 
 
-def state_of(world: RequestWorld) -> SourceState:
+def state_of(world: RequestHarness) -> SourceState:
     state = read_state(world.sink, SOURCE_ID)
     assert state is not None
     return state
@@ -46,7 +46,7 @@ def state_of(world: RequestWorld) -> SourceState:
 def test_a_checkpoint_lost_at_any_moment_of_a_request_doubles_nothing(path: str, mode: str) -> None:
     at = 0
     while True:
-        world = RequestWorld()
+        world = RequestHarness()
         world.put(path, "requested")
         world.submit(path, mode=mode)
         dying = Dying(world.sink, world.dlq)
@@ -78,7 +78,7 @@ def test_a_checkpoint_lost_at_any_moment_of_a_request_doubles_nothing(path: str,
     [(f"{DAY}/8.json.gz", f"{DAY}/6.json"), (f"{AHEAD}/5.json", f"{AHEAD}/3.json")],
 )
 def test_a_rebuild_passes_no_file_for_what_a_request_brought(path: str, below: str) -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.put(path, "requested")
     assert world.ingest(path) == ["ingested"]
     before = world.checkpoint()["watermark"]["value"]
@@ -96,7 +96,7 @@ def test_a_rebuild_passes_no_file_for_what_a_request_brought(path: str, below: s
 
 @pytest.mark.promise("G-046")
 def test_a_cancelled_batch_that_replaces_does_not_come_back_by_a_rollback() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     world.now += 100
     world.put(f"{DAY}/52.json", "mended")
     request_id = world.submit(f"{DAY}/52.json", mode="replace")
@@ -129,7 +129,7 @@ def test_a_cancelled_batch_that_replaces_does_not_come_back_by_a_rollback() -> N
 
 @pytest.mark.promise("G-046")
 def test_polls_that_come_upon_a_file_of_a_request_leave_it_to_that() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     early, beside = f"{AHEAD}/1.json", f"{AHEAD}/2.json"
     world.put(early, "early")
     assert world.ingest(early) == ["ingested"]
@@ -154,7 +154,7 @@ def test_polls_that_come_upon_a_file_of_a_request_leave_it_to_that() -> None:
 def test_a_file_that_polls_come_upon_is_passed_only_when_its_rows_are_in(
     is_cancelled: bool,
 ) -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     early, beside = f"{AHEAD}/1.json", f"{AHEAD}/2.json"
     world.put(early, "early")
     world.engine.flaky[early] = 2
@@ -172,7 +172,7 @@ def test_a_file_that_polls_come_upon_is_passed_only_when_its_rows_are_in(
 
 @pytest.mark.promise("G-046")
 def test_a_request_that_ended_runs_no_more_in_a_checkpoint_that_is_put_back() -> None:
-    world = RequestWorld()
+    world = RequestHarness()
     late = f"{DAY}/3.json"
     world.put(late, "late")
     world.engine.flaky[late] = 1

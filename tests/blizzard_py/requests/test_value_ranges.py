@@ -20,11 +20,11 @@ from blizzard_py.requests.records import End
 from blizzard_py.sources.tables.ranges import RangeRefused, value_of
 from blizzard_py.state.checkpoint_file import read_state
 from blizzard_py.state.source_state import checkpoint_path
-from tests.support.asked_world import AskedWorld
-from tests.support.blizzard_world import overtaking
 from tests.support.group_reader import rows_of
 from tests.support.memory_store import Died, Dying
-from tests.support.request_world import drain_requests, outcomes_of, preview_of, submit
+from tests.support.pipeline_harness import overtaking
+from tests.support.query_harness import QueryHarness
+from tests.support.request_harness import drain_requests, outcomes_of, preview_of, submit
 from tests.support.toy_connection import ToyTable
 
 TIMED = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("text", pa.string())])
@@ -36,7 +36,7 @@ SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 ALL = list(range(1, 31))
 
 
-class RangeWorld(AskedWorld):
+class ValueRangeHarness(QueryHarness):
     """A table with rows 1 to 30, of which the live source reads those above 20."""
 
     def __init__(self, **asking: Any) -> None:
@@ -70,7 +70,7 @@ class RangeWorld(AskedWorld):
         )
 
 
-def ended(world: AskedWorld, request_id: str) -> RequestState | End:
+def ended(world: QueryHarness, request_id: str) -> RequestState | End:
     """Return the end of a request by the mailbox, or its state by the checkpoint."""
     found = Mailbox(world.sink, world.parts().id).ended(request_id)
     if found is not None:
@@ -80,14 +80,14 @@ def ended(world: AskedWorld, request_id: str) -> RequestState | End:
     return state.requests[request_id]
 
 
-def texts_of(world: AskedWorld) -> list[str]:
+def texts_of(world: QueryHarness) -> list[str]:
     """The texts of all rows, after what groups have replaced."""
     objects = {path: data for path, (data, _) in world.sink.objects.items()}
     return sorted(row["text"] for row in rows_of(objects))
 
 
-def started_world() -> RangeWorld:
-    world = RangeWorld()
+def started_world() -> ValueRangeHarness:
+    world = ValueRangeHarness()
     world.begin()
     assert world.numbers() == list(range(21, 31))
     return world
@@ -149,7 +149,7 @@ def test_a_range_that_would_double_rows_is_rejected() -> None:
 
 
 def test_of_one_that_read_everything_no_range_is_left() -> None:
-    world = RangeWorld()
+    world = ValueRangeHarness()
     world.drain()
     request = world.ask("1", "5", begin_live_at_end=True)
     world.drain()
@@ -158,7 +158,7 @@ def test_of_one_that_read_everything_no_range_is_left() -> None:
 
 
 def test_one_that_has_not_begun_begins_where_the_range_ends() -> None:
-    world = RangeWorld()
+    world = ValueRangeHarness()
     parts = world.parts()
     plain = submit(parts, {"values": ["1", "21"]})
     drain_requests(parts)
@@ -172,7 +172,7 @@ def test_one_that_has_not_begun_begins_where_the_range_ends() -> None:
 
 
 def test_a_part_without_rows_is_passed_over() -> None:
-    world = RangeWorld()
+    world = ValueRangeHarness()
     world.table.rows = [row for row in world.table.rows if not 5 <= row["n"] < 15]
     world.begin()
     request = world.ask("1", "21", chunk="step=5")
@@ -189,7 +189,7 @@ def test_a_cancelled_range_goes_on_with_the_next_command() -> None:
         request = world.ask("1", "21", chunk="step=4")
         looks = 0
 
-        def cancel(world: RangeWorld = world, request: str = request, at: int = at) -> None:
+        def cancel(world: ValueRangeHarness = world, request: str = request, at: int = at) -> None:
             nonlocal looks
             looks += 1
             if looks == at:
@@ -242,7 +242,7 @@ def test_an_owner_that_is_replaced_in_a_chunk_doubles_nothing() -> None:
         world.ask("1", "21", chunk="step=9")
         pipeline, jobs = world.pipeline(), 0
 
-        def take_over(world: RangeWorld = world) -> None:
+        def take_over(world: ValueRangeHarness = world) -> None:
             world.drain()
 
         with contextlib.suppress(FencedError):
@@ -259,7 +259,7 @@ def test_an_owner_that_is_replaced_in_a_chunk_doubles_nothing() -> None:
 
 @pytest.mark.promise("G-171")
 def test_rows_that_are_all_bad_end_the_request_alone() -> None:
-    world = RangeWorld()
+    world = ValueRangeHarness()
     world.put(*range(1, 21))
     world.table.task_rows = 100
     for row in world.table.rows:
@@ -293,7 +293,7 @@ def test_a_lost_checkpoint_leaves_no_range_that_would_double() -> None:
 
 
 def test_a_range_of_two_columns_or_a_snapshot_is_refused_by_name() -> None:
-    world = RangeWorld(snapshot=True, replaces=True)
+    world = ValueRangeHarness(snapshot=True, replaces=True)
     request = world.ask("1", "21")
     drain_requests(world.parts())
     assert "is no table or API that is read above a watermark" in world.end(request).reason
@@ -305,7 +305,7 @@ def test_a_range_of_two_columns_or_a_snapshot_is_refused_by_name() -> None:
 def test_a_replacing_table_is_read_again_from_a_time_on() -> None:
     start = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
     table = ToyTable("timed ranges", "at", kind="clock", schema=TIMED)
-    world = AskedWorld(table, TIME_FIELDS, replaces=True, backward={"hours": 1})
+    world = QueryHarness(table, TIME_FIELDS, replaces=True, backward={"hours": 1})
     world.job = {"unit_column": True}
     table.rows += [{"at": start + dt.timedelta(hours=h), "text": f"t{h}"} for h in range(10)]
     world.drain()
@@ -368,7 +368,7 @@ def test_a_source_that_replaces_by_now_brings_no_chunk_beside_it() -> None:
 
 
 def test_rows_may_still_join_the_highest_value_under_max() -> None:
-    world = RangeWorld()
+    world = ValueRangeHarness()
     world.table.kind = "max"
     request = world.ask("1", "31", begin_live_at_end=True)
     drain_requests(world.parts())
@@ -377,7 +377,7 @@ def test_rows_may_still_join_the_highest_value_under_max() -> None:
 
 
 def test_values_between_two_chunks_are_in_one_of_them() -> None:
-    world = RangeWorld()
+    world = ValueRangeHarness()
     world.fields = (FieldSpec("n", "float64", nullable=True), world.fields[1])
     world.table.schema = pa.schema([("n", pa.float64()), ("text", pa.string())])
     world.table.rows = [{"n": n / 4, "text": f"t{n}"} for n in range(4, 121)]
@@ -398,7 +398,7 @@ def test_a_chunk_is_one_batch_however_large(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_bad_row_ends_a_request_that_may_pass_none() -> None:
-    world = RangeWorld()
+    world = ValueRangeHarness()
     world.table.rows[4]["text"] = None
     world.job = {"on_bad_record": "fail"}
     world.fields = (world.fields[0], FieldSpec("text", "string", nullable=False))
@@ -415,7 +415,7 @@ def test_a_bad_row_ends_a_request_that_may_pass_none() -> None:
 
 def test_a_range_may_begin_with_the_first_time_there_is() -> None:
     start = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
-    world = AskedWorld(ToyTable("first time", "at", kind="clock", schema=TIMED), TIME_FIELDS)
+    world = QueryHarness(ToyTable("first time", "at", kind="clock", schema=TIMED), TIME_FIELDS)
     rows = [{"at": start + dt.timedelta(hours=h), "text": f"t{h}"} for h in range(3)]
     world.table.rows += rows
     values = ["0001-01-01", "2026-05-01T01:00"]

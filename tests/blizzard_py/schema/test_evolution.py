@@ -10,7 +10,7 @@ from blizzard_core.bounds import INFERRED_COLUMNS
 from blizzard_py.job import FieldSpec, UnexpectedField
 from blizzard_py.schema.evolution import Evolved, Takes, evolved
 from blizzard_py.schema.inference import Rules
-from tests.support.ingest_world import specs
+from tests.support.ingest_job_harness import specs
 
 COLUMNS = specs(id="int64", Price="float64")
 

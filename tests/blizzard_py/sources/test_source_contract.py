@@ -1,7 +1,7 @@
 """What every source promises, whatever its items are: `blizzard_py.sources.protocol` in tests.
 
 A kind is held to it by a world in `KINDS`: a source with rows that arrive, and the engine of
-`tests.support.blizzard_world` to read them. Half of the tests ask a source alone, with the states
+`tests.support.pipeline_harness` to read them. Half of the tests ask a source alone, with the states
 in their hands; the others run it through the real batch protocol and let its process die.
 """
 
@@ -40,10 +40,10 @@ from blizzard_py.sources.tables.work import item_name
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.source_state import Batch, Retry, SourceState
 from blizzard_py.state.transitions import begin_batch, ended, prepare_batch
-from tests.support.blizzard_world import World
 from tests.support.group_reader import groups_of
 from tests.support.memory_store import Died, Dying
-from tests.support.promise_world import (
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import (
     COMMIT_POINT,
     is_running_batch,
     killed,
@@ -56,7 +56,7 @@ from tests.support.toy_connection import ToyConnection, ToyTable, toy_rows
 CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 
 
-class FilesByWatermark(World):
+class FilesByWatermark(PipelineHarness):
     """A row is a file, in the order of their names."""
 
     opens = staticmethod(open_files)
@@ -92,7 +92,7 @@ class FilesBySet(FilesByWatermark):
         return None  # the highest name is shown, and nothing goes by it
 
 
-class Rows(World):
+class Rows(PipelineHarness):
     """Rows of a table, in windows of two."""
 
     gives_up = finds_waiting = True
@@ -121,7 +121,7 @@ class Rows(World):
         return SourcePipeline(self.parts(), self.opens)
 
 
-class Asked(World):
+class Asked(PipelineHarness):
     """Rows behind a connection, in windows of tasks of two."""
 
     gives_up = finds_waiting = True
@@ -163,7 +163,7 @@ class Asked(World):
         return SourcePipeline(self.parts(), self.opens)
 
 
-class ByUnits(World):
+class ByUnits(PipelineHarness):
     """Rows behind a connection, which are work units: each arrives when its day is over."""
 
     gives_up = finds_waiting = False

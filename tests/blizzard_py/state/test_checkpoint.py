@@ -40,7 +40,7 @@ from blizzard_py.state.source_state import (
     Sweep,
     Totals,
 )
-from tests.support.blizzard_world import World
+from tests.support.pipeline_harness import PipelineHarness
 from tests.support.stored_progress import progress_from_json
 from tests.support.watermarks import nothing_waits, passed
 
@@ -236,9 +236,9 @@ def test_readings_beside_the_units_are_of_an_older_form_and_refused() -> None:
 # -- many names in grace -----------------------------------------------------------
 
 
-def spilling(count: int) -> World:
+def spilling(count: int) -> PipelineHarness:
     """A source with so many names within the grace period."""
-    world = World(checkpoint=CheckpointSettings(interval_files=10_000))
+    world = PipelineHarness(checkpoint=CheckpointSettings(interval_files=10_000))
     world.source.page_keys = world.sink.page_keys = 10_000
     for number in range(count):
         world.put(f"d=1/{number:05}.ndjson", str(number))

@@ -8,7 +8,7 @@ from pathlib import Path
 from blizzard_py.app.inspection import status
 from blizzard_py.state.committers import blocked_by
 from tests.support.memory_store import MemoryStorage
-from tests.support.penguin_world import World
+from tests.support.table_harness import TableHarness
 from tests.support.unit_shop import ID, WHERE, UnitShop
 
 
@@ -25,7 +25,7 @@ def test_status_tells_why_the_next_group_waits_until_it_is_in(
     tmp_path: Path, pool: Executor
 ) -> None:
     shop = UnitShop(tmp_path)
-    lake = World(str(shop.lake), pool)
+    lake = TableHarness(str(shop.lake), pool)
     shop.put(("2020-01-05", "s1", "a"))
     shop.run()
     lake.run(own_prefixes=[])

@@ -16,7 +16,7 @@ from blizzard_py.app.inspection import status
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.state.last_error import ErrorNote, last_error
 from tests.support.direct_engine import DirectEngine
-from tests.support.event_world import EventWorld, row
+from tests.support.event_time_harness import EventTimeHarness, row
 
 
 class Failing(DirectEngine):
@@ -32,14 +32,14 @@ class Failing(DirectEngine):
         return super().ingest(job)
 
 
-def world_of(folder: Path, *errors: Exception) -> EventWorld:
+def world_of(folder: Path, *errors: Exception) -> EventTimeHarness:
     watched = {"column": "ts", "delay": "10 seconds"}
-    world = EventWorld(folder, Failing(*errors), watched)
+    world = EventTimeHarness(folder, Failing(*errors), watched)
     world.pipeline_settings = {"sink": {"table_uri": str(folder / "table")}}
     return world
 
 
-def shown(world: EventWorld) -> Any:
+def shown(world: EventTimeHarness) -> Any:
     return status(world.config())[0]["pipelines"]["pages"]["sources"]["web"]["last_error"]
 
 

@@ -12,13 +12,13 @@ from blizzard_core.storage.local import LocalStorage
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.streaming.query import StreamQuery
 from blizzard_py.streaming.state_archive import StateArchive, WorkingCopy
-from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness, Oracle, row, windows_of
 from tests.support.stream_deaths import POINTS, drain_and_die
 
 
 @pytest.fixture
-def world(tmp_path: Path, spark_engine: SparkEngine) -> EventWorld:
-    return EventWorld(tmp_path, spark_engine)
+def world(tmp_path: Path, spark_engine: SparkEngine) -> EventTimeHarness:
+    return EventTimeHarness(tmp_path, spark_engine)
 
 
 # The others differ from these by what every pipeline's tests look at, and cost a restart each;
@@ -41,7 +41,7 @@ OURS = [
 
 @pytest.mark.promise("G-063")
 @pytest.mark.timeout(900)  # a loaded machine takes ten times as long
-def test_a_stream_survives_a_death_at_every_point(world: EventWorld) -> None:
+def test_a_stream_survives_a_death_at_every_point(world: EventTimeHarness) -> None:
     oracle = Oracle(TUMBLING)
     world.put([row(100)])
     oracle.add_batch({"0001.ndjson": [row(100)]})
@@ -62,7 +62,7 @@ def test_a_stream_survives_a_death_at_every_point(world: EventWorld) -> None:
     assert world.packs() == stream.objects
 
 
-def check(world: EventWorld, oracle: Oracle) -> None:
+def check(world: EventTimeHarness, oracle: Oracle) -> None:
     """What came is what brute force says, and nothing lies beside what the checkpoint names."""
     assert windows_of(world.table()) == oracle.emitted
     assert world.late() == oracle.late
@@ -71,7 +71,7 @@ def check(world: EventWorld, oracle: Oracle) -> None:
 
 
 @pytest.mark.promise("G-070")
-def test_a_watermark_that_is_advanced_survives_deaths(world: EventWorld) -> None:
+def test_a_watermark_that_is_advanced_survives_deaths(world: EventTimeHarness) -> None:
     oracle = Oracle(TUMBLING)
     world.put([row(101), row(106, "b")])
     oracle.add_batch({"0001.ndjson": [row(101), row(106, "b")]})
@@ -88,7 +88,7 @@ def test_a_watermark_that_is_advanced_survives_deaths(world: EventWorld) -> None
 
 
 def test_a_process_goes_on_after_an_error_from_what_was_committed(
-    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+    world: EventTimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = Oracle(TUMBLING)
     worker = world.pipeline()
@@ -113,7 +113,7 @@ def test_a_process_goes_on_after_an_error_from_what_was_committed(
 
 
 @pytest.mark.promise("G-064")
-def test_who_was_replaced_commits_nothing_and_takes_nothing_away(world: EventWorld) -> None:
+def test_who_was_replaced_commits_nothing_and_takes_nothing_away(world: EventTimeHarness) -> None:
     world.put([row(101)])
     old = world.pipeline()
     world.drain(old)
@@ -130,7 +130,7 @@ def test_who_was_replaced_commits_nothing_and_takes_nothing_away(world: EventWor
 
 @pytest.mark.promise("G-064")
 def test_who_was_replaced_while_it_packs_commits_nothing_and_its_packs_are_swept(
-    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+    world: EventTimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = Oracle(TUMBLING)
     for rows in ([row(101)], [row(120), row(104, "b")], [row(103), row(140)]):
@@ -160,7 +160,7 @@ def test_who_was_replaced_while_it_packs_commits_nothing_and_its_packs_are_swept
 
 @pytest.mark.promise("G-065")
 def test_a_disk_that_fills_while_packing_costs_a_try_and_so_does_a_copy_that_is_removed(
-    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+    world: EventTimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = Oracle(TUMBLING)
     for rows in ([row(101)], [row(120), row(104, "b")], [row(103), row(140)]):
@@ -196,7 +196,7 @@ def test_a_disk_that_fills_while_packing_costs_a_try_and_so_does_a_copy_that_is_
 
 
 def test_a_batch_that_is_cancelled_runs_again(
-    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+    world: EventTimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.put([row(101)])
     worker = world.pipeline()
@@ -216,7 +216,7 @@ def test_a_batch_that_is_cancelled_runs_again(
 
 
 def test_a_save_that_fails_leaves_nothing_behind(
-    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+    world: EventTimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save = FencedFile.save
     failing = [True]

@@ -10,7 +10,7 @@ import pytest
 
 from blizzard_py.app.event_state import event_state, operators_ending_by
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness, Oracle, row, windows_of
 
 BY_TIME: dict[str, Any] = {
     **{key: value for key, value in TUMBLING.items() if key != "window"},
@@ -35,7 +35,7 @@ def test_groups_by_time_of_two_sources_equal_brute_force(
     tmp_path: Path, spark_engine: SparkEngine, settings: dict[str, Any], app: dict[str, Any]
 ) -> None:
     sources = {"web": {}, "app": app}
-    world = EventWorld(tmp_path, spark_engine, dict(settings), sources=sources)
+    world = EventTimeHarness(tmp_path, spark_engine, dict(settings), sources=sources)
     oracle = Oracle(settings, sources)
     draw = random.Random(3)
     for number in range(4):
@@ -60,7 +60,7 @@ def test_the_state_of_a_group_by_time_says_when_it_ends(
 ) -> None:
     monkeypatch.setattr("blizzard_py.app.event_state.local_engine", lambda *_: spark_engine)
     monkeypatch.setattr(spark_engine, "stop", lambda: None)
-    world = EventWorld(tmp_path, spark_engine, dict(BY_TIME))
+    world = EventTimeHarness(tmp_path, spark_engine, dict(BY_TIME))
     world.put([row(107.000001), row(109)])
     world.drain()
     [groups] = event_state(world.config(), "pages", 2)["pipelines"]["pages"]["operators"]

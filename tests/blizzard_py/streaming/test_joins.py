@@ -13,8 +13,8 @@ from blizzard_py.app.event_state import event_state, operators_ending_by
 from blizzard_py.app.wiring import ingest_settings, query_columns
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.kernels.lateness import Rule
-from tests.support.event_world import FIELDS, TUMBLING, EventWorld, row
-from tests.support.join_world import BOTH, LEFT, TWO, JoinOracle, joined_rows, joining
+from tests.support.event_time_harness import FIELDS, TUMBLING, EventTimeHarness, row
+from tests.support.join_oracle import BOTH, LEFT, TWO, JoinOracle, joined_rows, joining
 from tests.support.stream_deaths import DEATHS, drain_and_die
 
 # The others are those of the random streams below.
@@ -27,13 +27,15 @@ Rows = list[dict[str, Any]]
 
 def world_of(
     folder: Path, engine: SparkEngine, settings: dict[str, Any], sources: Any = None
-) -> tuple[EventWorld, JoinOracle]:
+) -> tuple[EventTimeHarness, JoinOracle]:
     sources = TWO if sources is None else sources
-    return EventWorld(folder, engine, settings, sources=sources), JoinOracle(settings, sources)
+    return EventTimeHarness(folder, engine, settings, sources=sources), JoinOracle(
+        settings, sources
+    )
 
 
 def step(
-    world: EventWorld, oracle: JoinOracle, web: Rows | None = None, app: Rows | None = None
+    world: EventTimeHarness, oracle: JoinOracle, web: Rows | None = None, app: Rows | None = None
 ) -> None:
     """A batch: a file of each source that has rows; told to the oracle, and not drained yet."""
     files = {world.put(web): web} if web is not None else {}
@@ -42,7 +44,7 @@ def step(
     oracle.add_batch(files, whose=world.whose)
 
 
-def check(world: EventWorld, oracle: JoinOracle) -> None:
+def check(world: EventTimeHarness, oracle: JoinOracle) -> None:
     """What came is what brute force says, and nothing lies beside what the checkpoint names."""
     stream = world.stream()
     assert joined_rows(world.table()) == oracle.emitted
@@ -99,7 +101,7 @@ def test_each_side_may_have_fields_and_a_time_of_its_own(
     }
     settings = joining("left_outer")
     settings["join"]["columns"] = {"id": "web.id", "user": "web.user", "amount": "app.amount"}
-    world = EventWorld(tmp_path, spark_engine, settings, sources=sources)
+    world = EventTimeHarness(tmp_path, spark_engine, settings, sources=sources)
     world.pipeline_settings["error_handling"] = {"max_bad_fraction": 0.9}
 
     def web(second: float, id_: int) -> dict[str, Any]:
@@ -317,7 +319,7 @@ def test_a_time_may_have_any_name(tmp_path: Path, spark_engine: SparkEngine, kin
     settings = joining("left") if kind == "join" else TUMBLING | {"window": {"gap": "4 seconds"}}
     if kind == "join":
         settings["join"] |= {"columns": {"at": f"web.{odd}", "other": f"app.{odd}"}}
-    world = EventWorld(
+    world = EventTimeHarness(
         tmp_path,
         spark_engine,
         settings | {"column": odd},

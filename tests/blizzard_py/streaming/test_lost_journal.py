@@ -18,7 +18,7 @@ from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.state import checkpoint_document
-from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness, Oracle, row, windows_of
 from tests.support.stream_deaths import drain_and_die
 
 ONE: dict[str, dict[str, Any]] = {"web": {}}
@@ -28,17 +28,17 @@ WEB = ("--pipeline", "pages", "--source", "web")
 
 def world_of(
     folder: Path, engine: SparkEngine, sources: dict[str, dict[str, Any]], grace: int = 0
-) -> tuple[EventWorld, Oracle]:
+) -> tuple[EventTimeHarness, Oracle]:
     """Two batches with windows open at their end."""
     own: dict[str, Any] = {"grace_period": f"{grace}s", "late_files": "ingest"}
     sources = dict.fromkeys(sources, own)
-    world, oracle = EventWorld(folder, engine, sources=sources), Oracle(TUMBLING, sources)
+    world, oracle = EventTimeHarness(folder, engine, sources=sources), Oracle(TUMBLING, sources)
     for second in (100, 112):
         step(world, oracle, second)
     return world, oracle
 
 
-def step(world: EventWorld, oracle: Oracle, second: float) -> None:
+def step(world: EventTimeHarness, oracle: Oracle, second: float) -> None:
     """A file of each source, in one batch of a new process."""
     files = {world.put(some, name): some for name in world.sources for some in [[row(second)]]}
     world.drain()
@@ -46,20 +46,22 @@ def step(world: EventWorld, oracle: Oracle, second: float) -> None:
     oracle.add_batch(files, whose=world.whose)
 
 
-def lose(world: EventWorld, source: str, *, everything: bool = False) -> None:
+def lose(world: EventTimeHarness, source: str, *, everything: bool = False) -> None:
     objects = sorted((world.root / f"table/_blizzard/journal/pages_{source}").iterdir())
     for path in objects if everything else objects[:1]:
         path.unlink()
 
 
-def rebuild(world: EventWorld, source: str = "web", done_before: str | None = None) -> list[str]:
+def rebuild(
+    world: EventTimeHarness, source: str = "web", done_before: str | None = None
+) -> list[str]:
     job = rebuild_of(world.config(), ("pages", source))
     found = job.plan(done_before)
     assert job.write(found) is not None
     return list(found.said)
 
 
-def goes_on(world: EventWorld, oracle: Oracle) -> None:
+def goes_on(world: EventTimeHarness, oracle: Oracle) -> None:
     """What comes is what brute force says: nothing was forgotten, and no file came again."""
     for own in world.sources.values():
         own["late_sweep_interval"] = "1ms"  # each process looks for files that came late
@@ -156,7 +158,7 @@ def test_a_checkpoint_that_is_older_or_gone_is_not_made_again(
 
 
 def test_a_source_that_shares_its_checkpoint_gets_none_of_its_own(tmp_path: Path) -> None:
-    world = EventWorld(tmp_path, NoEngine(), sources=TWO)
+    world = EventTimeHarness(tmp_path, NoEngine(), sources=TWO)
     for name in TWO:
         with pytest.raises(EditRefused, match="shares its checkpoint"):
             Rebuild(context_of(world.config(), ("pages", name), NoEngine())).plan("0009")

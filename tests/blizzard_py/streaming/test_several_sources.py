@@ -18,7 +18,7 @@ from blizzard_py.app.event_state import event_state
 from blizzard_py.app.inspection import explain, plan, status
 from blizzard_py.app.operations import listed
 from blizzard_py.engines.spark.engine import SparkEngine
-from tests.support.event_world import TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.event_time_harness import TUMBLING, EventTimeHarness, Oracle, row, windows_of
 from tests.support.stream_deaths import DEATHS, drain_and_die
 
 TWO: dict[str, dict[str, Any]] = {"web": {}, "app": {}}
@@ -26,13 +26,13 @@ TWO: dict[str, dict[str, Any]] = {"web": {}, "app": {}}
 
 def world_of(
     folder: Path, engine: SparkEngine, policy: str = "min", sources: Any = None
-) -> tuple[EventWorld, Oracle]:
+) -> tuple[EventTimeHarness, Oracle]:
     settings = TUMBLING | {"policy": policy}
     sources = TWO if sources is None else sources
-    return EventWorld(folder, engine, settings, sources=sources), Oracle(settings, sources)
+    return EventTimeHarness(folder, engine, settings, sources=sources), Oracle(settings, sources)
 
 
-def check(world: EventWorld, oracle: Oracle) -> None:
+def check(world: EventTimeHarness, oracle: Oracle) -> None:
     """What came is what brute force says, and nothing lies beside what the checkpoint names."""
     assert [one.watermark_ms for one in world.stream().history] == oracle.watermarks
     assert world.late() == oracle.late
@@ -63,7 +63,7 @@ def test_the_watermark_follows_one_of_them(
     assert sum(oracle.late.values()) == late
 
 
-def step(world: EventWorld, oracle: Oracle, **rows: list[dict[str, Any]]) -> dict[str, str]:
+def step(world: EventTimeHarness, oracle: Oracle, **rows: list[dict[str, Any]]) -> dict[str, str]:
     """A batch: a file of each source that is named; drained by a process of its own."""
     files = {world.put(some, source): some for source, some in rows.items()}
     world.drain()
@@ -256,7 +256,7 @@ def test_the_sources_of_a_query_are_neither_more_nor_fewer(
     world.sources = {"web": {}, "app": {}, "bus": {}}
     with pytest.raises(StateError, match="is of the sources app, web, and"):
         world.drain()
-    alone = EventWorld(tmp_path / "alone", spark_engine)
+    alone = EventTimeHarness(tmp_path / "alone", spark_engine)
     alone.put([row(100)])
     alone.drain()
     alone.sources = TWO
@@ -309,7 +309,7 @@ def test_of_duplicates_the_longest_delay_remembers(
 ) -> None:
     settings = {"column": "ts", "delay": "0 seconds", "deduplicate": ["id"], "policy": "min"}
     sources = {"app": {}, "web": {"event_time": {"delay": "10 seconds"}}}
-    world = EventWorld(tmp_path, spark_engine, settings, sources=sources)
+    world = EventTimeHarness(tmp_path, spark_engine, settings, sources=sources)
     oracle = Oracle(settings, sources)
     step(world, oracle, web=[row(100, id_=1)], app=[row(100, id_=2)])
     step(world, oracle, web=[row(115, id_=8)], app=[row(106, id_=9)])

@@ -15,7 +15,7 @@ from blizzard_py.streaming import shared_directory
 from blizzard_py.streaming.jobs import StreamJobs
 from blizzard_py.streaming.shared_directory import SharedDirectory, check_not_removed, create_folder
 from tests.support.direct_engine import DirectEngine
-from tests.support.event_world import EventWorld, row
+from tests.support.event_time_harness import EventTimeHarness, row
 
 
 def test_who_starts_a_query_removes_what_others_have_left_of_it(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_starts_that_fail_leave_no_copies(tmp_path: Path, monkeypatch: pytest.Mo
     here = tmp_path / "tmp"
     here.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(here))
-    world = EventWorld(tmp_path, DirectEngine())
+    world = EventTimeHarness(tmp_path, DirectEngine())
     world.put([row(1)])
     parts = context_of(world.config(), ("pages", "web"), world.engine)
     assert parts.event_time is not None

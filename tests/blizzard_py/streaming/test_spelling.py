@@ -16,7 +16,14 @@ from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.engines.spark.masters import settings
 from blizzard_py.ingest.source_pipeline import SourcePipeline
 from blizzard_py.streaming.plans import differing
-from tests.support.event_world import FIELDS, TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.event_time_harness import (
+    FIELDS,
+    TUMBLING,
+    EventTimeHarness,
+    Oracle,
+    row,
+    windows_of,
+)
 
 Query: TypeAlias = dict[str, Any]
 
@@ -28,12 +35,12 @@ TOKYO, BERLIN = "Asia/Tokyo", "Europe/Berlin"
 
 
 @pytest.fixture
-def world(tmp_path: Path, spark_engine: SparkEngine) -> EventWorld:
-    return EventWorld(tmp_path, spark_engine)
+def world(tmp_path: Path, spark_engine: SparkEngine) -> EventTimeHarness:
+    return EventTimeHarness(tmp_path, spark_engine)
 
 
 @pytest.fixture
-def compared(world: EventWorld, spark_engine: SparkEngine) -> Callable[..., list[str]]:
+def compared(world: EventTimeHarness, spark_engine: SparkEngine) -> Callable[..., list[str]]:
     """What Spark says of two queries; see `of`."""
 
     def compare(before: Query, now: Query, block: Query = TUMBLING) -> list[str]:
@@ -49,7 +56,7 @@ def compared(world: EventWorld, spark_engine: SparkEngine) -> Callable[..., list
     return compare
 
 
-def of(world: EventWorld, query: Query, block: Query = TUMBLING) -> SourcePipeline:
+def of(world: EventTimeHarness, query: Query, block: Query = TUMBLING) -> SourcePipeline:
     """A process of it: its aggregate ``n``, ``transform`` and ``zone``, as far as there are any."""
     world.event_time = dict(block)
     if block.get("aggregates"):
@@ -59,7 +66,7 @@ def of(world: EventWorld, query: Query, block: Query = TUMBLING) -> SourcePipeli
     return world.pipeline()
 
 
-def notes(world: EventWorld) -> list[str]:
+def notes(world: EventTimeHarness) -> list[str]:
     """What `plan` remarks."""
     found, errors = plan(world.config())
     assert errors == []
@@ -197,7 +204,7 @@ def test_an_aggregate_may_use_its_window(
 
 
 def test_the_transform_of_joined_sources_is_compared(
-    world: EventWorld, compared: Callable[..., list[str]]
+    world: EventTimeHarness, compared: Callable[..., list[str]]
 ) -> None:
     world.sources = {"app": {}, "web": {}}
     sides = {"left": "app", "right": "web", "on": ["id"], "columns": {"id": "app.id"}}
@@ -209,7 +216,7 @@ def test_the_transform_of_joined_sources_is_compared(
     ) == ["transform"]
 
 
-def test_fields_may_have_any_name(world: EventWorld, spark_engine: SparkEngine) -> None:
+def test_fields_may_have_any_name(world: EventTimeHarness, spark_engine: SparkEngine) -> None:
     odd = "event.time of `it`"
     fields = [FIELDS[0] | {"name": odd}, FIELDS[0] | {"name": "window"}, *FIELDS[2:]]
     world.event_time |= {"column": odd}
@@ -238,7 +245,7 @@ def test_a_query_that_cannot_be_computed_is_refused_with_its_key(
 
 
 @pytest.mark.promise("G-068")
-def test_a_respelled_query_goes_on_with_its_state(world: EventWorld) -> None:
+def test_a_respelled_query_goes_on_with_its_state(world: EventTimeHarness) -> None:
     oracle = Oracle(TUMBLING)
     steps: list[Query] = [
         {"transform": SELECT},
@@ -260,7 +267,7 @@ def test_a_respelled_query_goes_on_with_its_state(world: EventWorld) -> None:
 
 
 def test_spark_is_asked_once_and_only_about_another_spelling(
-    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+    world: EventTimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
     monkeypatch.setattr("blizzard_py.streaming.plans.differing", lambda *given: asked.append(given))
@@ -283,7 +290,7 @@ def test_spark_is_asked_once_and_only_about_another_spelling(
     ],
 )
 def test_another_query_is_refused_until_its_state_is_forgotten(
-    world: EventWorld, now: Query, said: str
+    world: EventTimeHarness, now: Query, said: str
 ) -> None:
     world.put([row(101, id_=2)])
     world.drain()
@@ -302,7 +309,7 @@ def test_another_query_is_refused_until_its_state_is_forgotten(
 
 
 @pytest.mark.promise("G-068")
-def test_another_zone_is_refused_where_the_query_goes_by_it(world: EventWorld) -> None:
+def test_another_zone_is_refused_where_the_query_goes_by_it(world: EventTimeHarness) -> None:
     hours = {"n": "max(hour(ts))"}
     of(world, hours)
     world.put([row(101)])
@@ -317,7 +324,7 @@ def test_another_zone_is_refused_where_the_query_goes_by_it(world: EventWorld) -
     assert world.stream().query["zone"] == "Etc/UTC"
 
 
-def test_a_checkpoint_without_a_zone_takes_it_over(world: EventWorld) -> None:
+def test_a_checkpoint_without_a_zone_takes_it_over(world: EventTimeHarness) -> None:
     of(world, {"n": "max(hour(ts))"})
     world.put([row(101)])
     world.drain()
@@ -333,7 +340,7 @@ def test_a_checkpoint_without_a_zone_takes_it_over(world: EventWorld) -> None:
 
 
 @pytest.mark.promise("G-068")
-def test_aggregates_in_another_order_are_refused(world: EventWorld) -> None:
+def test_aggregates_in_another_order_are_refused(world: EventTimeHarness) -> None:
     world.put([row(101)])
     world.drain()
     # Spark would go on with a count as the sum, and with the sum as a count.

@@ -24,7 +24,15 @@ from blizzard_py.app.status_page.history import SourceHistory
 from blizzard_py.app.wiring import ingest_settings, query_columns
 from blizzard_py.engines.spark.engine import SparkEngine
 from blizzard_py.streaming.query import StreamQuery
-from tests.support.event_world import BASE, FIELDS, TUMBLING, EventWorld, Oracle, row, windows_of
+from tests.support.event_time_harness import (
+    BASE,
+    FIELDS,
+    TUMBLING,
+    EventTimeHarness,
+    Oracle,
+    row,
+    windows_of,
+)
 
 SLIDING = TUMBLING | {"window": {"size": "10 seconds", "slide": "4 seconds", "offset": "1 seconds"}}
 SESSIONS = TUMBLING | {"window": {"gap": "4 seconds"}}
@@ -53,18 +61,18 @@ Rows = list[dict[str, Any]]
 
 
 @pytest.fixture
-def world(tmp_path: Path, spark_engine: SparkEngine) -> EventWorld:
-    return EventWorld(tmp_path, spark_engine)
+def world(tmp_path: Path, spark_engine: SparkEngine) -> EventTimeHarness:
+    return EventTimeHarness(tmp_path, spark_engine)
 
 
-def settle(world: EventWorld, oracle: Oracle, batches: list[Rows]) -> None:
+def settle(world: EventTimeHarness, oracle: Oracle, batches: list[Rows]) -> None:
     """The batches, each a file, through the world and the oracle."""
     for rows in batches:
         oracle.add_batch({world.put(rows): rows})
     world.drain()
 
 
-def agree(world: EventWorld, oracle: Oracle) -> None:
+def agree(world: EventTimeHarness, oracle: Oracle) -> None:
     stream = world.stream()
     assert world.late() == oracle.late
     assert [one.watermark_ms for one in stream.history] == oracle.watermarks
@@ -92,7 +100,7 @@ def random_batches(draw: random.Random, batches: int) -> list[Rows]:
 
 
 @pytest.mark.promise("G-074")
-def test_windows_come_out_when_the_watermark_has_passed_them(world: EventWorld) -> None:
+def test_windows_come_out_when_the_watermark_has_passed_them(world: EventTimeHarness) -> None:
     oracle = Oracle(TUMBLING)
     settle(
         world,
@@ -147,7 +155,7 @@ def test_windows_come_out_when_the_watermark_has_passed_them(world: EventWorld) 
 
 
 def test_a_machine_that_stands_still_adds_no_micro_batch(
-    world: EventWorld, monkeypatch: pytest.MonkeyPatch
+    world: EventTimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check = StreamQuery._check  # noqa: SLF001  # behind it lies what Spark tells of a batch
 
@@ -167,7 +175,7 @@ def test_a_machine_that_stands_still_adds_no_micro_batch(
 @pytest.mark.promise("G-062", "G-073")
 @pytest.mark.parametrize("settings", QUERIES, ids=str)
 def test_random_streams_equal_brute_force_over_restarts(
-    world: EventWorld, settings: dict[str, Any]
+    world: EventTimeHarness, settings: dict[str, Any]
 ) -> None:
     draw = random.Random(str(settings))
     world.event_time = dict(settings)
@@ -182,7 +190,7 @@ def test_random_streams_equal_brute_force_over_restarts(
 
 
 @pytest.mark.promise("G-062")
-def test_of_duplicates_within_the_watermark_one_is_kept(world: EventWorld) -> None:
+def test_of_duplicates_within_the_watermark_one_is_kept(world: EventTimeHarness) -> None:
     world.event_time = dict(UNIQUE)
     oracle = Oracle(UNIQUE)
     draw = random.Random(7)
@@ -194,7 +202,7 @@ def test_of_duplicates_within_the_watermark_one_is_kept(world: EventWorld) -> No
     assert set(world.table()[0]) == {"ts", "seen", "id", "page", "bytes", "_emitted_batch"}
 
 
-def test_duplicates_are_removed_before_windows_count(world: EventWorld) -> None:
+def test_duplicates_are_removed_before_windows_count(world: EventTimeHarness) -> None:
     world.event_time = TUMBLING | {"deduplicate": ["id"]}
     world.put([row(101, id_=1), row(101, id_=1), row(102, id_=2)])
     world.put([row(103, id_=2), row(120, id_=3)])
@@ -207,7 +215,7 @@ def test_duplicates_are_removed_before_windows_count(world: EventWorld) -> None:
 
 
 @pytest.mark.promise("G-083")
-def test_a_row_of_the_far_future_is_a_letter_and_moves_nothing(world: EventWorld) -> None:
+def test_a_row_of_the_far_future_is_a_letter_and_moves_nothing(world: EventTimeHarness) -> None:
     far = row(101) | {"ts": "2999-01-01T00:00:00Z"}
     oracle = Oracle(TUMBLING)
     world.put([row(101), far])
@@ -221,7 +229,7 @@ def test_a_row_of_the_far_future_is_a_letter_and_moves_nothing(world: EventWorld
     assert "max_ahead" in letter["error"]
 
 
-def test_late_rows_may_only_be_counted(world: EventWorld) -> None:
+def test_late_rows_may_only_be_counted(world: EventTimeHarness) -> None:
     world.event_time = TUMBLING | {"late_rows": "count"}
     for rows in ([row(150)], [row(101), row(151)]):
         world.put(rows)
@@ -230,7 +238,9 @@ def test_late_rows_may_only_be_counted(world: EventWorld) -> None:
     assert world.letters() == []
 
 
-def test_bad_lines_and_late_rows_of_a_file_are_letters_of_their_own(world: EventWorld) -> None:
+def test_bad_lines_and_late_rows_of_a_file_are_letters_of_their_own(
+    world: EventTimeHarness,
+) -> None:
     world.pipeline_settings = {"error_handling": {"max_bad_fraction": 1}}
     world.put([row(150)])
     world.put(["{nonsense", row(101), "", row(152)])
@@ -238,7 +248,7 @@ def test_bad_lines_and_late_rows_of_a_file_are_letters_of_their_own(world: Event
     assert [(one["stage"], one["line"]) for one in world.letters()] == [("parse", 1), ("late", 2)]
 
 
-def test_a_transform_comes_first_and_hands_on_where_rows_are_from(world: EventWorld) -> None:
+def test_a_transform_comes_first_and_hands_on_where_rows_are_from(world: EventTimeHarness) -> None:
     world.pipeline_settings = {
         "transform": (
             "SELECT ts, upper(page) AS `pa.ge`, bytes * 2 AS bytes, _source_file, _source_line"
@@ -255,7 +265,7 @@ def test_a_transform_comes_first_and_hands_on_where_rows_are_from(world: EventWo
     assert world.late() == Counter({("0003.ndjson", 1): 1})
 
 
-def test_partitions_and_order_are_of_what_comes_out(world: EventWorld) -> None:
+def test_partitions_and_order_are_of_what_comes_out(world: EventTimeHarness) -> None:
     world.pipeline_settings = {
         "sink": {
             "table_uri": str(world.root / "table"),
@@ -271,7 +281,7 @@ def test_partitions_and_order_are_of_what_comes_out(world: EventWorld) -> None:
     assert sum(one["n"] for one in world.table()) == 6
 
 
-def test_the_number_of_the_batch_is_a_column_like_any_other(world: EventWorld) -> None:
+def test_the_number_of_the_batch_is_a_column_like_any_other(world: EventTimeHarness) -> None:
     by = {"columns": [{"column": "_emitted_batch", "name": "batch"}]}
     sink = world.config().pipelines["pages"].sink.model_dump(exclude_unset=True)
     world.event_time["mode"] = "complete"
@@ -286,7 +296,7 @@ def test_the_number_of_the_batch_is_a_column_like_any_other(world: EventWorld) -
 
 @pytest.mark.parametrize("name", ["_emitted_batch", "_Emitted_Batch"])
 def test_a_transform_that_gives_the_number_of_the_batch_is_refused(
-    world: EventWorld, name: str
+    world: EventTimeHarness, name: str
 ) -> None:
     world.event_time = dict(UNIQUE)
     given = f"SELECT ts, id, bytes AS {name}, _source_file, _source_line FROM source"
@@ -310,7 +320,7 @@ def test_a_transform_that_gives_the_number_of_the_batch_is_refused(
     ],
 )
 def test_an_aggregate_of_more_than_its_rows_is_refused(
-    world: EventWorld, aggregate: str, reason: str
+    world: EventTimeHarness, aggregate: str, reason: str
 ) -> None:
     world.event_time = TUMBLING | {"aggregates": {"n": aggregate}}
     with pytest.raises(ConfigError, match=reason) as caught:
@@ -318,7 +328,7 @@ def test_an_aggregate_of_more_than_its_rows_is_refused(
     assert "event_time" in str(caught.value)
 
 
-def columns_of(world: EventWorld) -> pa.Schema:
+def columns_of(world: EventTimeHarness) -> pa.Schema:
     """What a start and `validate` find out of the query."""
     pipeline = world.config().pipelines["pages"]
     settings = ingest_settings(pipeline, pipeline.sources["web"])
@@ -326,7 +336,7 @@ def columns_of(world: EventWorld) -> pa.Schema:
 
 
 @pytest.mark.promise("G-066")
-def test_state_that_is_missing_stops_the_pipeline_and_names_it(world: EventWorld) -> None:
+def test_state_that_is_missing_stops_the_pipeline_and_names_it(world: EventTimeHarness) -> None:
     world.put([row(101)])
     world.drain()
     [lost, *_] = sorted(world.packs())
@@ -336,7 +346,7 @@ def test_state_that_is_missing_stops_the_pipeline_and_names_it(world: EventWorld
         world.drain()
 
 
-def test_a_snapshot_of_the_state_is_packed_and_restored(world: EventWorld) -> None:
+def test_a_snapshot_of_the_state_is_packed_and_restored(world: EventTimeHarness) -> None:
     """Spark makes one after some changes, and a thread of its own uploads it some time later."""
     oracle = Oracle(TUMBLING)
     batches = ([row(100 + 20 * n, page) for page in "abc"] for n in range(30))
@@ -355,7 +365,7 @@ def test_a_snapshot_of_the_state_is_packed_and_restored(world: EventWorld) -> No
 
 
 @pytest.mark.promise("G-066")
-def test_a_changed_query_is_refused_before_anything_runs(world: EventWorld) -> None:
+def test_a_changed_query_is_refused_before_anything_runs(world: EventTimeHarness) -> None:
     world.put([row(101)])
     world.drain()
     world.event_time["window"] = "6 seconds"
@@ -370,7 +380,7 @@ def test_a_changed_query_is_refused_before_anything_runs(world: EventWorld) -> N
 @pytest.mark.promise("G-070")
 @pytest.mark.parametrize("settings", [LAZY, UNIQUE], ids=str)
 def test_the_watermark_is_advanced_without_a_row(
-    world: EventWorld, settings: dict[str, Any]
+    world: EventTimeHarness, settings: dict[str, Any]
 ) -> None:
     world.event_time = dict(settings)
     # Also where a column may not be null a tick is no row.
@@ -409,7 +419,7 @@ def test_the_watermark_is_advanced_without_a_row(
     ids=str,
 )
 def test_a_query_that_has_forgotten_its_state_publishes_nothing_a_second_time(
-    world: EventWorld, settings: dict[str, Any], later: dict[str, Any]
+    world: EventTimeHarness, settings: dict[str, Any], later: dict[str, Any]
 ) -> None:
     draw = random.Random(str(later))
     world.event_time = dict(settings)
@@ -439,7 +449,7 @@ def test_a_query_that_has_forgotten_its_state_publishes_nothing_a_second_time(
 
 @pytest.mark.promise("G-081")
 def test_what_a_query_forgets_is_shown_first(
-    world: EventWorld, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+    world: EventTimeHarness, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blizzard_py.app.event_state.local_engine", lambda *_: spark_engine)
     monkeypatch.setattr(spark_engine, "stop", lambda: None)
@@ -469,7 +479,7 @@ def test_what_a_query_forgets_is_shown_first(
 
 
 def test_what_a_query_remembers_is_told_from_a_copy_beside_it(
-    world: EventWorld, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+    world: EventTimeHarness, spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blizzard_py.app.event_state.local_engine", lambda *_: spark_engine)
     monkeypatch.setattr(spark_engine, "stop", lambda: None)
@@ -521,7 +531,7 @@ def test_a_configuration_without_event_time_has_no_state_to_show() -> None:
         event_state(Config(), "other", 5)
 
 
-def _written(world: EventWorld) -> str:
+def _written(world: EventTimeHarness) -> str:
     path = world.root / "config.yaml"
     path.write_text(world.config().model_dump_json(exclude_none=True, by_alias=True))
     return str(path)

@@ -40,14 +40,14 @@ from blizzard_py.state.stream_state import StreamState, watched_query
 from blizzard_py.streaming.observed_watermark import ObservedWatermarkJobs, after
 from blizzard_py.streaming.staged_times import TimeTally, tally
 from tests.support.direct_engine import DirectEngine
-from tests.support.event_world import BASE, TUMBLING, EventWorld, row
-from tests.support.request_world import submit
+from tests.support.event_time_harness import BASE, TUMBLING, EventTimeHarness, row
+from tests.support.request_harness import submit
 
 WATCHED = {"column": "ts", "delay": "10 seconds"}
 
 
-def world_of(folder: Path, **given: Any) -> EventWorld:
-    world = EventWorld(folder, DirectEngine(), event_time={**WATCHED, **given})
+def world_of(folder: Path, **given: Any) -> EventTimeHarness:
+    world = EventTimeHarness(folder, DirectEngine(), event_time={**WATCHED, **given})
     world.pipeline_settings["sink"] = {"table_uri": str(folder / "table")}
     return world
 
@@ -56,7 +56,7 @@ def ms(second: float) -> int:
     return round((BASE.timestamp() + second) * 1000)
 
 
-def told(world: EventWorld, key: str) -> list[Any]:
+def told(world: EventTimeHarness, key: str) -> list[Any]:
     return [getattr(line, key) for line in world.stream().history]
 
 

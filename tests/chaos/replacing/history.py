@@ -20,8 +20,8 @@ from penguin_py.pipeline import TablePipeline
 from tests.chaos.replacing.faults import Faults, Killed, faulty
 from tests.chaos.replacing.model import Model, Source
 from tests.support.faulty_log import around
-from tests.support.group_world import Publisher, reading, unit
-from tests.support.penguin_world import World
+from tests.support.group_publisher import Publisher, reading, unit
+from tests.support.table_harness import TableHarness
 
 KEYS = ("a", "b", "c/%2F", "ü😀")
 SOURCES = ("p_one", "p_two")
@@ -33,7 +33,7 @@ STEPS = 24
 class History:
     """One run over a table of its own."""
 
-    world: World
+    world: TableHarness
     arrivals: random.Random  # of groups and files alone: they depend on nothing that went wrong
     chance: random.Random
     faults: Faults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.support.group_world import reading, unit
+from tests.support.group_publisher import reading, unit
 
 # The ids of rows by the value of `_unit` that they have.
 Slices = dict[str, frozenset[int]]

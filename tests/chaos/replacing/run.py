@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.chaos.replacing.faults import Faults
 from tests.chaos.replacing.history import History
-from tests.support.penguin_world import World, footer_pool
+from tests.support.table_harness import TableHarness, footer_pool
 
 RATE = 0.01
 
@@ -20,5 +20,5 @@ def run(root: Path, seed: int, rate: float = RATE, between: float = 0.3) -> dict
     """
     arrivals, chance = random.Random(f"{seed} arrivals"), random.Random(seed)
     with footer_pool() as pool:
-        world = World(str(root / f"table-{seed}"), pool)
+        world = TableHarness(str(root / f"table-{seed}"), pool)
         return History(world, arrivals, chance, Faults(chance, rate), between).run()

@@ -15,7 +15,7 @@ from penguin_py.planning.commit_plan import SchemaRules, make_plan
 from tests.fuzz.mutate import parquet as mutated
 from tests.fuzz.target import Target, hold
 from tests.support.memory_store import MemoryStorage
-from tests.support.penguin_world import parquet
+from tests.support.table_harness import parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root
 
 _PATH = "date=2024-01-28/a.parquet"

@@ -10,16 +10,16 @@ import pytest
 
 from blizzard_core.delta_json import tail_of
 from blizzard_core.errors import StateError
-from tests.support.penguin_world import World
+from tests.support.table_harness import TableHarness
 
 NEWEST = 4
 OLDER = f"{2:020d}.checkpoint.parquet"
 
 
 @pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
+def world(tmp_path: Path, pool: Executor) -> TableHarness:
     """Five commits, and a checkpoint of version 2 and of the newest."""
-    world = World(str(tmp_path / "table"), pool)
+    world = TableHarness(str(tmp_path / "table"), pool)
     world.tampered = True
     for number in range(NEWEST + 1):
         world.put(f"{number}.parquet", {"id": [number]})
@@ -30,11 +30,11 @@ def world(tmp_path: Path, pool: Executor) -> World:
     return world
 
 
-def checkpoint(world: World, version: int = NEWEST, part: str = "") -> Path:
+def checkpoint(world: TableHarness, version: int = NEWEST, part: str = "") -> Path:
     return Path(world.uri, "_delta_log", f"{version:020d}.checkpoint{part}.parquet")
 
 
-def newest(world: World) -> tuple[int, list[str]]:
+def newest(world: TableHarness) -> tuple[int, list[str]]:
     tail = tail_of(world.storage, NEWEST)
     return tail.version, [part.path for part in tail.checkpoint]
 
@@ -43,12 +43,12 @@ def cut(path: Path, keep: int) -> None:
     path.write_bytes(path.read_bytes()[:keep])
 
 
-def without_hint(world: World) -> None:
+def without_hint(world: TableHarness) -> None:
     """delta-rs opens no table whose hint names a checkpoint that it cannot read."""
     Path(world.uri, "_delta_log", "_last_checkpoint").unlink()
 
 
-def goes_on(world: World) -> None:
+def goes_on(world: TableHarness) -> None:
     world.put("new.parquet", {"id": [100]})
     world.run()
     assert sorted(row["id"] for row in world.rows()) == [0, 1, 2, 3, 4, 100]
@@ -56,19 +56,19 @@ def goes_on(world: World) -> None:
 
 @pytest.mark.promise("G-180")
 @pytest.mark.parametrize("keep", [0, 3, 11, 500])
-def test_an_empty_or_cut_checkpoint_is_passed_over(world: World, keep: int) -> None:
+def test_an_empty_or_cut_checkpoint_is_passed_over(world: TableHarness, keep: int) -> None:
     cut(checkpoint(world), keep)
     assert newest(world) == (2, [f"_delta_log/{OLDER}"])
 
 
 @pytest.mark.promise("G-180")
-def test_a_table_goes_on_when_the_newest_checkpoint_is_empty(world: World) -> None:
+def test_a_table_goes_on_when_the_newest_checkpoint_is_empty(world: TableHarness) -> None:
     cut(checkpoint(world), 0)
     without_hint(world)
     goes_on(world)
 
 
-def test_commits_count_when_no_checkpoint_is_whole(world: World) -> None:
+def test_commits_count_when_no_checkpoint_is_whole(world: TableHarness) -> None:
     for version in (2, NEWEST):
         cut(checkpoint(world, version), 0)
     without_hint(world)
@@ -78,7 +78,7 @@ def test_commits_count_when_no_checkpoint_is_whole(world: World) -> None:
 
 @pytest.mark.promise("G-180")
 @pytest.mark.parametrize("keep", [3, 500])
-def test_a_checkpoint_that_delta_rs_cannot_read_is_named(world: World, keep: int) -> None:
+def test_a_checkpoint_that_delta_rs_cannot_read_is_named(world: TableHarness, keep: int) -> None:
     """And what the message says helps."""
     cut(checkpoint(world), keep)
     with pytest.raises(
@@ -90,12 +90,12 @@ def test_a_checkpoint_that_delta_rs_cannot_read_is_named(world: World, keep: int
     goes_on(world)
 
 
-def test_a_checkpoint_without_one_of_its_parts_is_passed_over(world: World) -> None:
+def test_a_checkpoint_without_one_of_its_parts_is_passed_over(world: TableHarness) -> None:
     checkpoint(world).rename(checkpoint(world, part=f".{1:010d}.{2:010d}"))
     assert newest(world) == (2, [f"_delta_log/{OLDER}"])
 
 
-def test_a_cut_part_costs_the_whole_checkpoint(world: World) -> None:
+def test_a_cut_part_costs_the_whole_checkpoint(world: TableHarness) -> None:
     first, second = (checkpoint(world, part=f".{n:010d}.{2:010d}") for n in (1, 2))
     shutil.copy(checkpoint(world), second)
     checkpoint(world).rename(first)
@@ -104,7 +104,7 @@ def test_a_cut_part_costs_the_whole_checkpoint(world: World) -> None:
     assert newest(world)[0] == 2
 
 
-def test_a_hint_that_points_to_nothing_is_passed_over(world: World) -> None:
+def test_a_hint_that_points_to_nothing_is_passed_over(world: TableHarness) -> None:
     checkpoint(world).unlink()
     assert newest(world) == (2, [f"_delta_log/{OLDER}"])
     with pytest.raises(StateError, match="delete _delta_log/_last_checkpoint"):
@@ -113,7 +113,7 @@ def test_a_hint_that_points_to_nothing_is_passed_over(world: World) -> None:
     goes_on(world)
 
 
-def test_a_log_that_nothing_covers_is_refused_with_a_remedy(world: World) -> None:
+def test_a_log_that_nothing_covers_is_refused_with_a_remedy(world: TableHarness) -> None:
     cut(checkpoint(world), 0)
     cut(checkpoint(world, 2), 0)
     for version in range(3):
@@ -122,7 +122,7 @@ def test_a_log_that_nothing_covers_is_refused_with_a_remedy(world: World) -> Non
         world.run()
 
 
-def test_a_checkpoint_that_is_garbage_is_refused_with_a_remedy(world: World) -> None:
+def test_a_checkpoint_that_is_garbage_is_refused_with_a_remedy(world: TableHarness) -> None:
     path = checkpoint(world)
     data = path.read_bytes()
     path.write_bytes(data[:4] + b"\xff" * (len(data) - 8) + data[-4:])

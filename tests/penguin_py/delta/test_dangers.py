@@ -26,11 +26,11 @@ from blizzard_core.storage.protocol import ListingPage, Storage
 from blizzard_core.text import MAX_SHOWN
 from penguin_py.delta.messages import clean_message
 from penguin_py.delta.table import DeltaLog
-from tests.support.penguin_world import World, parquet
+from tests.support.table_harness import TableHarness, parquet
 
 
 def commit_by_hand(
-    world: World, path: str, values: dict[str, str | None], stats: str, **more: Any
+    world: TableHarness, path: str, values: dict[str, str | None], stats: str, **more: Any
 ) -> None:
     """Commit as a careless writer does."""
     world.tampered = True
@@ -54,7 +54,7 @@ def commit_by_hand(
     ],
 )
 def test_an_invalid_partition_value_never_reaches_the_log(
-    world: World, kind: str, good: str, bad: str
+    world: TableHarness, kind: str, good: str, bad: str
 ) -> None:
     settings: dict[str, Any] = {
         "partition_by": {"prefix_template": "p=%Y", "types": {"p": kind}},
@@ -75,7 +75,7 @@ def test_an_invalid_partition_value_never_reaches_the_log(
         world.rows()
 
 
-def skipped(world: World) -> bool:
+def skipped(world: TableHarness) -> bool:
     """Return whether a reader looking for ``n < 5`` skips the file `high`."""
     path = Path(world.uri, "high.parquet")
     path.rename(path.with_name("away"))
@@ -96,7 +96,7 @@ ODD: list[dict[str, Any]] = [
 ]
 
 
-def test_no_odd_column_disables_data_skipping_for_others(world: World) -> None:
+def test_no_odd_column_disables_data_skipping_for_others(world: TableHarness) -> None:
     struct = pa.struct(
         [
             ("x", pa.int64()),
@@ -164,7 +164,7 @@ class Growing:
             yield page
 
 
-def test_a_size_that_is_no_longer_true_is_not_committed(world: World) -> None:
+def test_a_size_that_is_no_longer_true_is_not_committed(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
     world.put("b.parquet", {"id": [2]})
@@ -182,7 +182,7 @@ def test_a_size_that_is_no_longer_true_is_not_committed(world: World) -> None:
         pl.read_delta(world.uri)
 
 
-def test_a_shrunk_file_is_not_committed(world: World) -> None:
+def test_a_shrunk_file_is_not_committed(world: TableHarness) -> None:
     world.put("a.parquet", {"id": list(range(5000))})
     table = world.table()
     shrinking = Growing(world.storage, "a.parquet", parquet({"id": [1]}))
@@ -197,7 +197,7 @@ def test_a_shrunk_file_is_not_committed(world: World) -> None:
 
 
 @pytest.mark.parametrize("path", ["a//b.parquet", "./b.parquet", "b%2Eparquet", "d=1/../b.parquet"])
-def test_one_file_has_one_spelling(world: World, path: str) -> None:
+def test_one_file_has_one_spelling(world: TableHarness, path: str) -> None:
     """Readers count a file once for each spelling of its path that the log has."""
     world.put("b.parquet", {"id": [1]})
     world.run()
@@ -210,7 +210,7 @@ def test_one_file_has_one_spelling(world: World, path: str) -> None:
     assert path not in listed
 
 
-def test_encoded_names_are_recognised_by_their_listed_name(world: World) -> None:
+def test_encoded_names_are_recognised_by_their_listed_name(world: TableHarness) -> None:
     """The log percent-encodes paths; compared as they stand, each poll would add them again."""
     names = ["p=a%2Fb/x y.parquet", "p=ü/100%.parquet", "p=a b/q?#&.parquet"]
     for number, name in enumerate(names):
@@ -245,7 +245,7 @@ def test_the_empty_overwrite_overwrites_nothing(tmp_path: Path) -> None:
     assert len(DeltaTable(root).file_uris()) == 1
 
 
-def declaring(world: World, **metadata: Any) -> DeltaLog:
+def declaring(world: TableHarness, **metadata: Any) -> DeltaLog:
     """A table whose newest commit declares that, and its log as Penguin reads it."""
     world.put("a.parquet", {"id": [1]})
     world.run()
@@ -258,7 +258,7 @@ def declaring(world: World, **metadata: Any) -> DeltaLog:
     return DeltaLog(world.table(), world.storage, world.pool)
 
 
-def test_a_type_that_arrow_has_no_room_for_is_refused_by_name(world: World) -> None:
+def test_a_type_that_arrow_has_no_room_for_is_refused_by_name(world: TableHarness) -> None:
     kind: Any = "long"
     for _ in range(100):
         kind = {"type": "array", "elementType": kind, "containsNull": True}
@@ -277,7 +277,7 @@ Panic.__name__ = "PanicException"
 
 @pytest.mark.parametrize("error", [Panic("gave up"), OverflowError("gave up")])
 def test_a_log_that_delta_rs_gives_up_on_is_refused_by_name(
-    world: World, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     log = declaring(world)
     assert log.refresh() is not None

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from blizzard_core.errors import CommitError, StateError
 from penguin_py.delta.messages import interval_secs
 from penguin_py.delta.table import DeltaLog
-from tests.support.penguin_world import World
+from tests.support.table_harness import TableHarness
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -21,11 +21,11 @@ KEPT = "delta.deletedFileRetentionDuration"
 
 
 @pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool, now=time.time() + 1)
+def world(tmp_path: Path, pool: Executor) -> TableHarness:
+    return TableHarness(str(tmp_path / "table"), pool, now=time.time() + 1)
 
 
-def log_of(world: World) -> DeltaLog:
+def log_of(world: TableHarness) -> DeltaLog:
     return DeltaLog(world.table(), world.storage, world.pool)
 
 
@@ -61,7 +61,7 @@ def test_an_interval_is_read_as_spark_reads_it(text: str | None, expected: float
         *("interval -2 days", "interval 2 days 3", "interval days 2", "interval 2 dayss"),
     ],
 )
-def test_an_interval_that_is_not_understood_is_named(world: World, text: str) -> None:
+def test_an_interval_that_is_not_understood_is_named(world: TableHarness, text: str) -> None:
     assert interval_secs(text) is None
     DeltaTable.create(world.uri, pa.schema([("id", pa.int64())]), configuration={KEPT: text})
     with pytest.raises(StateError, match=f"{KEPT} is '{text}', which is not understood.*7 days"):
@@ -72,7 +72,7 @@ def test_an_interval_that_is_not_understood_is_named(world: World, text: str) ->
 @pytest.mark.parametrize(
     "text", ["interval 1 week 2 days", "interval 0 hours", "interval 2 months"]
 )
-def test_a_table_with_any_interval_takes_new_files(world: World, text: str) -> None:
+def test_a_table_with_any_interval_takes_new_files(world: TableHarness, text: str) -> None:
     write_deltalake(world.uri, pa.table({"id": [1]}), configuration={KEPT: text})
     for number in (2, 3):
         world.now = time.time() + 1
@@ -82,7 +82,7 @@ def test_a_table_with_any_interval_takes_new_files(world: World, text: str) -> N
     assert [row["id"] for row in world.rows()] == [1, 2, 3]
 
 
-def test_a_file_older_than_the_table_stays_on_record(world: World) -> None:
+def test_a_file_older_than_the_table_stays_on_record(world: TableHarness) -> None:
     """The table was made anew in its place: such a file may have been another one's."""
     world.put("2.parquet", {"id": [2]}, output_id="p/2")
     time.sleep(0.01)  # so that the table is younger
@@ -94,7 +94,7 @@ def test_a_file_older_than_the_table_stays_on_record(world: World) -> None:
 
 
 @pytest.mark.promise("G-179")
-def test_vacuum_keeps_what_an_interval_of_two_units_keeps(world: World) -> None:
+def test_vacuum_keeps_what_an_interval_of_two_units_keeps(world: TableHarness) -> None:
     """delta-rs reads no such interval and would go by its own seven days."""
     write_deltalake(
         world.uri, pa.table({"id": [1]}), configuration={KEPT: "interval 1 week 2 days"}

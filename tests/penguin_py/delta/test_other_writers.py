@@ -23,23 +23,23 @@ from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from tests.support.faulty_log import alone, around
 from tests.support.penguin_readers import assert_all_read
-from tests.support.penguin_world import World, parquet
+from tests.support.table_harness import TableHarness, parquet
 
 DOCS = Path(__file__).parents[3] / "docs/reference/penguin.md"
 # What another engine on the same directory asks for: nothing is declared ours.
 SHARED: dict[str, Any] = {"own_prefixes": []}
 
 
-def numbers(world: World) -> list[int]:
+def numbers(world: TableHarness) -> list[int]:
     return sorted(row["x"] for row in world.rows())
 
 
-def write_own_file(world: World, number: int) -> None:
+def write_own_file(world: TableHarness, number: int) -> None:
     world.put(f"0{number}.parquet", {"x": [number]}, output_id=f"p/{number}")
 
 
 def interrupted(
-    world: World, between: Callable[[DeltaTable], object]
+    world: TableHarness, between: Callable[[DeltaTable], object]
 ) -> tuple[TablePipeline, Callable[[], None]]:
     """A Penguin that somebody else comes before, after its look and before its commit."""
     table, storage = world.table(**SHARED), world.storage
@@ -64,7 +64,7 @@ def test_every_row_of_the_documented_table_has_its_test() -> None:
 # Files that are not ours.
 
 
-def test_what_another_engine_wrote_and_did_not_commit_waits(world: World) -> None:
+def test_what_another_engine_wrote_and_did_not_commit_waits(world: TableHarness) -> None:
     """A rewrite by an engine on Delta Kernel, whose names say nothing, that dies on the way."""
     penguin = world.penguin(**SHARED)
     write_own_file(world, 1)
@@ -96,7 +96,7 @@ def test_what_another_engine_wrote_and_did_not_commit_waits(world: World) -> Non
     assert numbers(world) == [1, 2, 3, 4]
 
 
-def commit_by_hand(world: World, path: str, size: int) -> None:
+def commit_by_hand(world: TableHarness, path: str, size: int) -> None:
     from deltalake.transaction import AddAction  # noqa: PLC0415 - another engine's own
 
     delta = world.delta()
@@ -104,7 +104,7 @@ def commit_by_hand(world: World, path: str, size: int) -> None:
     delta.create_write_transaction([add], "append", delta.schema(), [])
 
 
-def test_files_of_others_are_taken_when_they_are_old_enough(world: World) -> None:
+def test_files_of_others_are_taken_when_they_are_old_enough(world: TableHarness) -> None:
     write_own_file(world, 1)
     world.put("spark.parquet", {"x": [2]})
     penguin = world.penguin(**SHARED, foreign_min_age="10m")
@@ -116,7 +116,7 @@ def test_files_of_others_are_taken_when_they_are_old_enough(world: World) -> Non
     assert numbers(world) == [1, 2]
 
 
-def test_foreign_files_are_quarantined_where_never_accepted(world: World) -> None:
+def test_foreign_files_are_quarantined_where_never_accepted(world: TableHarness) -> None:
     write_own_file(world, 1)
     world.put("spark.parquet", {"x": [2]})
     world.now += 30 * 86_400
@@ -125,7 +125,7 @@ def test_foreign_files_are_quarantined_where_never_accepted(world: World) -> Non
     assert "own_prefixes" in world.quarantined()["spark.parquet"]
 
 
-def test_a_directory_that_is_declared_ours_is_taken_at_once(world: World) -> None:
+def test_a_directory_that_is_declared_ours_is_taken_at_once(world: TableHarness) -> None:
     by: dict[str, Any] = {"partition_by": {"prefix_template": "from=%Y"}}
     world.put("from=duckdb/a.parquet", {"x": [1]})
     world.put("from=spark/b.parquet", {"x": [2]})
@@ -134,7 +134,7 @@ def test_a_directory_that_is_declared_ours_is_taken_at_once(world: World) -> Non
 
 
 def test_a_file_that_waits_is_looked_into_once(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_own_file(world, 1)
     world.put("spark.parquet", {"x": [2]})
@@ -160,7 +160,7 @@ def test_a_file_that_waits_is_looked_into_once(
 # What engines do to the log, before Penguin's look and between that and its commit.
 
 
-def test_appends_by_delta_rs_are_left_to_it(world: World) -> None:
+def test_appends_by_delta_rs_are_left_to_it(world: TableHarness) -> None:
     write_own_file(world, 1)
     penguin = world.penguin(**SHARED, file_pattern=r".*\.parquet")
     world.run(penguin)
@@ -177,7 +177,7 @@ def test_appends_by_delta_rs_are_left_to_it(world: World) -> None:
     assert_all_read(world)
 
 
-def test_a_compaction_between_look_and_commit_changes_nothing(world: World) -> None:
+def test_a_compaction_between_look_and_commit_changes_nothing(world: TableHarness) -> None:
     for number in (1, 2):
         write_own_file(world, number)
         world.run(**SHARED)
@@ -194,7 +194,7 @@ def test_a_compaction_between_look_and_commit_changes_nothing(world: World) -> N
     assert numbers(world) == [1, 2, 3]
 
 
-def test_a_delete_between_look_and_commit_deletes_what_it_saw(world: World) -> None:
+def test_a_delete_between_look_and_commit_deletes_what_it_saw(world: TableHarness) -> None:
     for number in (1, 2):
         write_own_file(world, number)
         world.run(**SHARED)
@@ -212,7 +212,7 @@ def test_a_delete_between_look_and_commit_deletes_what_it_saw(world: World) -> N
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_what_a_restore_took_away_stays_away(world: World, running: bool) -> None:
+def test_what_a_restore_took_away_stays_away(world: TableHarness, running: bool) -> None:
     penguin = world.penguin(**SHARED)
     for number in (1, 2, 3):
         write_own_file(world, number)
@@ -225,7 +225,7 @@ def test_what_a_restore_took_away_stays_away(world: World, running: bool) -> Non
     assert numbers(world) == [1, 2, 4]
 
 
-def test_vacuum_leaves_what_waits_for_its_commit(world: World) -> None:
+def test_vacuum_leaves_what_waits_for_its_commit(world: TableHarness) -> None:
     write_own_file(world, 1)
     world.run(**SHARED)
     world.delta().delete("x = 1")
@@ -241,7 +241,7 @@ def test_vacuum_leaves_what_waits_for_its_commit(world: World) -> None:
     assert numbers(world) == [2, 3]
 
 
-def test_a_schema_change_by_another_engine_is_respected(world: World) -> None:
+def test_a_schema_change_by_another_engine_is_respected(world: TableHarness) -> None:
     write_own_file(world, 1)
     world.run(**SHARED)
     added = pa.table({"x": pa.array([2], pa.int64()), "y": ["new"]})
@@ -261,7 +261,7 @@ def test_a_schema_change_by_another_engine_is_respected(world: World) -> None:
     assert_all_read(world)
 
 
-def test_another_penguin_commits_no_file_twice(world: World) -> None:
+def test_another_penguin_commits_no_file_twice(world: TableHarness) -> None:
     one, two = world.penguin(**SHARED), world.penguin(**SHARED, app_id="backfill")
     write_own_file(world, 1)
     world.run(one)
@@ -284,7 +284,9 @@ def test_another_penguin_commits_no_file_twice(world: World) -> None:
 
 
 @pytest.mark.parametrize("rewritten", [False, True])
-def test_a_penguin_of_another_name_commits_no_file_twice(world: World, rewritten: bool) -> None:
+def test_a_penguin_of_another_name_commits_no_file_twice(
+    world: TableHarness, rewritten: bool
+) -> None:
     write_own_file(world, 1)
     world.run(**SHARED)
     write_own_file(world, 2)

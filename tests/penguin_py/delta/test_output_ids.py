@@ -14,7 +14,7 @@ from blizzard_core.errors import StateError, Unavailable
 from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import ListingPage, Storage
 from penguin_py.delta.output_ids import FOLDER, IDS_KEPT, VERSIONS_KEPT, OutputIds
-from tests.support.penguin_world import World, parquet
+from tests.support.table_harness import TableHarness, parquet
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_segment_of_the_earlier_form_is_refused_by_name(storage: Storage) -> N
         assert "a" in OutputIds(storage)
 
 
-def lose_everything_else(world: World) -> None:
+def lose_everything_else(world: TableHarness) -> None:
     """The mirror is deleted, and every commit but the last is cleaned up."""
     world.storage.delete("_penguin/events_checkpoint.json")
     delta = world.delta()
@@ -112,7 +112,7 @@ def lose_everything_else(world: World) -> None:
         world.storage.delete(f"_delta_log/{version:020d}.json")
 
 
-def test_an_old_id_is_refused_without_mirror_and_log(world: World) -> None:
+def test_an_old_id_is_refused_without_mirror_and_log(world: TableHarness) -> None:
     world.now = time.time()  # what a rebuilt memory finds has to be young
     world.put("a.parquet", {"id": [1]}, output_id="one")
     penguin = world.penguin()
@@ -129,7 +129,7 @@ def test_an_old_id_is_refused_without_mirror_and_log(world: World) -> None:
     assert set(world.quarantined()) == {"b.parquet"}
 
 
-def test_the_mirror_stays_small_however_many_ids_there_were(world: World) -> None:
+def test_the_mirror_stays_small_however_many_ids_there_were(world: TableHarness) -> None:
     root = Path(world.uri)
     root.mkdir()
     penguin = world.penguin(max_files_per_commit=IDS_KEPT)

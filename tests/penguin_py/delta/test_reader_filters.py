@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from blizzard_core.handover.outputs import NAN_COLUMNS_KEY
 from penguin_py.intake.file_statistics import file_statistics
 from tests.support.filter_bench import COLUMN, differences, filters_of
-from tests.support.penguin_world import World, parquet
+from tests.support.table_harness import TableHarness, parquet
 
 INF, NAN = float("inf"), float("nan")
 TOP = "\U0010ffff"
@@ -68,7 +68,7 @@ def stored(rows: pa.Table, nan: str | None = "") -> bytes:
 
 
 def table_of(
-    world: World, kind: pa.DataType, files: list[list[Any]], nan: str | None = ""
+    world: TableHarness, kind: pa.DataType, files: list[list[Any]], nan: str | None = ""
 ) -> pa.Table:
     """A table of these files; returns all rows."""
     found = []
@@ -83,7 +83,7 @@ def table_of(
     return pa.concat_tables(found)
 
 
-def stats_of(world: World, version: int = 0) -> dict[str, Any]:
+def stats_of(world: TableHarness, version: int = 0) -> dict[str, Any]:
     """The statistics of the one file that this version added."""
     (add,) = [action["add"] for action in world.actions(version) if "add" in action]
     found: dict[str, Any] = json.loads(add["stats"])
@@ -92,7 +92,7 @@ def stats_of(world: World, version: int = 0) -> dict[str, Any]:
 
 @pytest.mark.promise("G-174")
 @pytest.mark.parametrize("name", KINDS)
-def test_filters_of_every_reader_find_every_row(world: World, name: str) -> None:
+def test_filters_of_every_reader_find_every_row(world: TableHarness, name: str) -> None:
     kind, edges = KINDS[name]
     chance = random.Random(name)
     files = [[value] for value in edges]
@@ -105,7 +105,7 @@ def test_filters_of_every_reader_find_every_row(world: World, name: str) -> None
 
 
 @pytest.mark.promise("G-174")
-def test_filters_find_rows_when_floats_are_not_numbers(world: World) -> None:
+def test_filters_find_rows_when_floats_are_not_numbers(world: TableHarness) -> None:
     """NaN sorts above everything for some readers and matches nothing for others."""
     files = [[1.5, NAN], [NAN], [2.5, None], [0.5, INF]]
     for number, values in enumerate(files):
@@ -123,7 +123,7 @@ def test_filters_find_rows_when_floats_are_not_numbers(world: World) -> None:
 
 
 @pytest.mark.parametrize("nan", ["1", "0,1", None, "?"])
-def test_floats_have_no_bounds_when_any_may_be_nan(world: World, nan: str | None) -> None:
+def test_floats_have_no_bounds_when_any_may_be_nan(world: TableHarness, nan: str | None) -> None:
     table_of(world, pa.float64(), [[1.5, 2.5]], nan)
     stats = stats_of(world)
     assert (stats["numRecords"], stats["nullCount"]) == (2, {"id": 0, COLUMN: 0, "nothing": 2})
@@ -131,7 +131,7 @@ def test_floats_have_no_bounds_when_any_may_be_nan(world: World, nan: str | None
     assert "maxValues" not in stats
 
 
-def test_floats_have_bounds_when_none_is_nan(world: World) -> None:
+def test_floats_have_bounds_when_none_is_nan(world: TableHarness) -> None:
     table_of(world, pa.float32(), [[1.5, -0.0, 0.0]], "7")
     stats = stats_of(world)
     assert stats["minValues"] == {"id": 0, COLUMN: 0.0}
@@ -140,7 +140,7 @@ def test_floats_have_bounds_when_none_is_nan(world: World) -> None:
 
 
 @pytest.mark.promise("G-174")
-def test_filters_find_rows_of_files_without_the_column(world: World) -> None:
+def test_filters_find_rows_of_files_without_the_column(world: TableHarness) -> None:
     """The file came after the column did; its rows are null there."""
     world.put("0.parquet", stored(pa.table({"id": [1, 2], COLUMN: [0.5, None]})))
     world.run()
@@ -150,7 +150,7 @@ def test_filters_find_rows_of_files_without_the_column(world: World) -> None:
     assert differences(world.delta(), rows, list(filters_of([0.5, 1.0]))) == []
 
 
-def test_filters_find_rows_when_a_struct_is_null(world: World) -> None:
+def test_filters_find_rows_when_a_struct_is_null(world: TableHarness) -> None:
     kind = pa.struct([("x", pa.float64()), ("deep", pa.struct([("y", pa.bool_())]))])
     values = [{"x": 1.5, "deep": {"y": True}}, {"x": None, "deep": None}, None]
     rows = table_of(world, kind, [values, [None], [{"x": 2.5, "deep": {"y": None}}]])
@@ -178,7 +178,7 @@ def test_filters_find_rows_when_a_struct_is_null(world: World) -> None:
     ],
 )
 def test_filters_find_rows_when_other_columns_are_indexed(
-    world: World, properties: dict[str, str]
+    world: TableHarness, properties: dict[str, str]
 ) -> None:
     """Readers look for the bounds of columns that the table's properties name."""
     wide = {f"f{number}": pa.array([1, 2]) for number in range(34)}
@@ -195,7 +195,7 @@ def test_filters_find_rows_when_other_columns_are_indexed(
     [(pa.date32(), 10**9), (pa.timestamp("us", "UTC"), 2**62), (pa.timestamp("us"), -(2**62))],
 )
 def test_a_file_has_no_bounds_when_one_cannot_be_written(
-    world: World, kind: pa.DataType, raw: int
+    world: TableHarness, kind: pa.DataType, raw: int
 ) -> None:
     """Years that readers write in different ways, if at all."""
     whole = pa.int32() if kind == pa.date32() else pa.int64()

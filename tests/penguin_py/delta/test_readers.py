@@ -21,7 +21,7 @@ import pytest
 
 from blizzard_py.engines.spark.engine import SparkEngine
 from tests.support.penguin_readers import assert_all_read, plain, rows_of
-from tests.support.penguin_world import World, parquet
+from tests.support.table_harness import TableHarness, parquet
 
 CHARACTERS = ["a", "z", "\u07ff", "\ud7ff", "\ue000", "\uffff", "\U00010000", "\U0010ffff"]
 CHARACTERS += [" ", '"', "\\", "é", "日"]
@@ -86,7 +86,7 @@ def random_file(chance: random.Random) -> pa.Table:
     return pa.table(columns)
 
 
-def random_table(world: World, chance: random.Random) -> pa.Table:
+def random_table(world: TableHarness, chance: random.Random) -> pa.Table:
     """Five files, in commits of two; returns all rows."""
     files = [random_file(chance) for _ in range(5)]
     for number, file in enumerate(files):
@@ -101,7 +101,7 @@ def random_table(world: World, chance: random.Random) -> pa.Table:
 
 @pytest.mark.promise("G-176")
 @pytest.mark.parametrize("seed", range(4))
-def test_every_reader_sees_the_rows_that_were_written(world: World, seed: int) -> None:
+def test_every_reader_sees_the_rows_that_were_written(world: TableHarness, seed: int) -> None:
     rows = random_table(world, random.Random(seed))
     names = [field.name for field in world.delta().schema().fields]
     assert_all_read(world, rows_of(rows, names))
@@ -132,7 +132,7 @@ os._exit(0)  # Arrow's threads may still want the interpreter, which would end t
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata", "America/Los_Angeles", "Europe/Berlin"])
-def test_moments_are_the_same_in_every_time_zone(world: World, zone: str) -> None:
+def test_moments_are_the_same_in_every_time_zone(world: TableHarness, zone: str) -> None:
     """Around an hour that Berlin does not have."""
     moments = [EPOCH.replace(year=2024, month=3, day=31, hour=h, minute=30) for h in range(4)]
     for number, at in enumerate(moments):
@@ -151,7 +151,7 @@ def test_moments_are_the_same_in_every_time_zone(world: World, zone: str) -> Non
 @pytest.mark.promise("G-176")
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
 def test_sparks_parquet_reader_sees_the_same_rows(
-    world: World, spark_engine: SparkEngine, zone: str
+    world: TableHarness, spark_engine: SparkEngine, zone: str
 ) -> None:
     """By the log's list of files, which is how Delta on Spark reads."""
     rows = random_table(world, random.Random(7))

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.group_world import Publisher
-from tests.support.penguin_world import World
+from tests.support.group_publisher import Publisher
 from tests.support.s3_server import S3Server
+from tests.support.table_harness import TableHarness
 
 
 @pytest.fixture
-def world(request: pytest.FixtureRequest, tmp_path: Path, pool: Executor) -> World:
+def world(request: pytest.FixtureRequest, tmp_path: Path, pool: Executor) -> TableHarness:
     if getattr(request, "param", "local") == "local":
-        found = World(str(tmp_path / "table"), pool)
+        found = TableHarness(str(tmp_path / "table"), pool)
     else:
         s3: S3Server = request.getfixturevalue("s3")
-        found = World(f"s3://{s3.new_bucket()}/lake/events", pool, s3.options)
+        found = TableHarness(f"s3://{s3.new_bucket()}/lake/events", pool, s3.options)
     for number in (1, 2):
         rows = {"id": [number], "_source_file": [f"s3://raw/{number}"]}
         found.put(name(number), rows, output_id=output(number))
@@ -34,20 +34,20 @@ def output(number: int) -> str:
     return f"p/s/b{number}/1/0"
 
 
-def copied(world: World, number: int, to: int) -> list[int]:
+def copied(world: TableHarness, number: int, to: int) -> list[int]:
     """Copy a file to a new name; what the table has then."""
     world.put(name(to), world.storage.read(name(number)))
     world.run()
     return ids(world)
 
 
-def ids(world: World) -> list[int]:
+def ids(world: TableHarness) -> list[int]:
     return sorted(row["id"] for row in world.rows())
 
 
 @pytest.mark.promise("G-090")
 @pytest.mark.parametrize("world", ["local", "s3"], indirect=True)
-def test_a_copy_brings_back_what_a_restore_took_out(world: World) -> None:
+def test_a_copy_brings_back_what_a_restore_took_out(world: TableHarness) -> None:
     world.delta().restore(0)
     world.run()
     assert ids(world) == [1]  # nothing comes by itself
@@ -61,7 +61,7 @@ def test_a_copy_brings_back_what_a_restore_took_out(world: World) -> None:
     assert {*world.quarantined()} == {name(12), name(13)}
 
 
-def test_a_copy_comes_once_after_two_restores(world: World) -> None:
+def test_a_copy_comes_once_after_two_restores(world: TableHarness) -> None:
     world.delta().restore(0)
     assert copied(world, 2, 11) == [1, 2]
     world.delta().restore(0)
@@ -69,7 +69,7 @@ def test_a_copy_comes_once_after_two_restores(world: World) -> None:
     assert copied(world, 2, 13) == [1, 2]
 
 
-def test_rows_that_were_compacted_before_a_restore_come_back(world: World) -> None:
+def test_rows_that_were_compacted_before_a_restore_come_back(world: TableHarness) -> None:
     world.delta().optimize.compact()
     world.delta().restore(0)
     assert copied(world, 2, 11) == [1, 2]
@@ -77,7 +77,7 @@ def test_rows_that_were_compacted_before_a_restore_come_back(world: World) -> No
 
 @pytest.mark.promise("G-090")
 @pytest.mark.parametrize("how", ["later", "forward", "compacted"])
-def test_a_copy_of_rows_that_a_restore_kept_is_refused(world: World, how: str) -> None:
+def test_a_copy_of_rows_that_a_restore_kept_is_refused(world: TableHarness, how: str) -> None:
     if how == "compacted":
         world.delta().optimize.compact()
     world.put(name(3), {"id": [3], "_source_file": ["s3://raw/3"]}, output_id=output(3))
@@ -92,7 +92,7 @@ def test_a_copy_of_rows_that_a_restore_kept_is_refused(world: World, how: str) -
 
 
 @pytest.mark.promise("G-090")
-def test_a_copy_of_what_was_brought_again_or_given_up_is_refused(world: World) -> None:
+def test_a_copy_of_what_was_brought_again_or_given_up_is_refused(world: TableHarness) -> None:
     world.put(name(3), {"id": [3], "_source_file": ["s3://raw/3"]}, output_id=output(3))
     world.run()
     world.delta().restore(0)
@@ -104,7 +104,7 @@ def test_a_copy_of_what_was_brought_again_or_given_up_is_refused(world: World) -
     assert copied(world, 3, 12) == [1, 20]
 
 
-def test_a_copy_of_a_file_of_a_group_is_refused(world: World) -> None:
+def test_a_copy_of_a_file_of_a_group_is_refused(world: TableHarness) -> None:
     group = Publisher(world).group([{"id": [7], "_source_file": ["s3://raw/7"]}])
     world.run()
     world.delta().restore(1)
@@ -113,7 +113,7 @@ def test_a_copy_of_a_file_of_a_group_is_refused(world: World) -> None:
     assert ids(world) == [1, 2]
 
 
-def test_after_a_restore_to_a_time_a_copy_stays_refused(world: World) -> None:
+def test_after_a_restore_to_a_time_a_copy_stays_refused(world: TableHarness) -> None:
     world.delta().restore(0)
     path = f"_delta_log/{2:020d}.json"
     by_version, by_time = b'{"version":"0"}', b'{"version":null,"timestamp":"2026-01-01 00:00:00"}'

@@ -21,7 +21,7 @@ from blizzard_core.errors import BlizzardError
 from penguin_py.delta.table import DeltaLog
 from penguin_py.pipeline import TablePipeline
 from tests.support.foreign_tables import commit, field, make, with_features
-from tests.support.group_world import (
+from tests.support.group_publisher import (
     Publisher,
     S,
     group_states,
@@ -31,7 +31,7 @@ from tests.support.group_world import (
     rows,
     unit,
 )
-from tests.support.penguin_world import World, parquet
+from tests.support.table_harness import TableHarness, parquet
 
 FILES = ["s3://raw/a", "s3://raw/b"]
 
@@ -41,7 +41,7 @@ def of_files(*values: tuple[int, int]) -> dict[str, list[Any]]:
     return {"id": [v for v, _ in values], "_source_file": [FILES[at] for _, at in values]}
 
 
-def mixed(world: World) -> Publisher:
+def mixed(world: TableHarness) -> Publisher:
     """Rows of two files in one, and a group that replaces those of the first."""
     world.put("0.parquet", of_files((1, 0), (2, 1)), output_id="p/s/0/1/0")
     world.put("1.parquet", of_files((3, 1)), output_id="p/s/0/1/1")
@@ -53,7 +53,7 @@ def mixed(world: World) -> Publisher:
 
 @pytest.mark.promise("G-098")
 @pytest.mark.parametrize("what", ["zorder", "compact", "vacuum", "full vacuum", "checkpoint"])
-def test_upkeep_by_others_between_look_and_commit(world: World, what: str) -> None:
+def test_upkeep_by_others_between_look_and_commit(world: TableHarness, what: str) -> None:
     mixed(world)
     penguin = world.penguin()
 
@@ -85,7 +85,7 @@ def test_upkeep_by_others_between_look_and_commit(world: World, what: str) -> No
     assert world.paths() <= there
 
 
-def test_replacement_in_a_restored_table_uses_row_values(world: World) -> None:
+def test_replacement_in_a_restored_table_uses_row_values(world: TableHarness) -> None:
     source = mixed(world)
     world.run()
     assert ids(world) == [2, 3, 10]
@@ -99,7 +99,7 @@ def test_replacement_in_a_restored_table_uses_row_values(world: World) -> None:
     assert group_states(world)[S] == {"last": 2, "blocked": None}
 
 
-def test_outputs_of_a_table_that_is_restored_are_not_doubled(world: World) -> None:
+def test_outputs_of_a_table_that_is_restored_are_not_doubled(world: TableHarness) -> None:
     world.put("0.parquet", {"id": [1]}, output_id="p/s/0/1/0")
     world.run()
     source = Publisher(world)
@@ -116,7 +116,7 @@ def test_outputs_of_a_table_that_is_restored_are_not_doubled(world: World) -> No
     assert ids(world) == [20]
 
 
-def knowing(world: World, name: str) -> TablePipeline:
+def knowing(world: TableHarness, name: str) -> TablePipeline:
     """A Penguin of whose configuration the sources are."""
     table = replace(world.table(name), source_ids=(S, "q"))
     storage = world.storage
@@ -125,7 +125,7 @@ def knowing(world: World, name: str) -> TablePipeline:
 
 @pytest.mark.promise("G-098")
 @pytest.mark.parametrize("name", ["events", "another"])
-def test_two_live_penguins_apply_each_group_once(world: World, name: str) -> None:
+def test_two_live_penguins_apply_each_group_once(world: TableHarness, name: str) -> None:
     rng = random.Random(7)
     source, other = Publisher(world), Publisher(world, "q")
     expected: dict[str, list[int]] = {}
@@ -171,7 +171,7 @@ def test_two_live_penguins_apply_each_group_once(world: World, name: str) -> Non
     [("deletionVectors", "deletion vectors"), ("columnMapping", None)],
 )
 def test_what_a_table_can_do_beyond_us_is_refused_by_name(
-    world: World, feature: str, told: str | None
+    world: TableHarness, feature: str, told: str | None
 ) -> None:
     protocol = {
         "minReaderVersion": 3,
@@ -228,7 +228,7 @@ def test_what_a_table_can_do_beyond_us_is_refused_by_name(
     assert not world.storage.stat("_delta_log/00000000000000000001.json")
 
 
-def test_deletion_vectors_that_were_purged_hinder_no_group(world: World) -> None:
+def test_deletion_vectors_that_were_purged_hinder_no_group(world: TableHarness) -> None:
     """As ``REORG TABLE … APPLY (PURGE)`` leaves a table: the feature stays, no file has one."""
     vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4}
     vector |= {"sizeInBytes": 40, "cardinality": 1}
@@ -254,7 +254,7 @@ def _lines(actions: list[dict[str, Any]]) -> bytes:
 
 
 @pytest.mark.parametrize("how", ["bytes", "a name like ours"])
-def test_a_rewrite_by_an_odd_writer_is_looked_into(world: World, how: str) -> None:
+def test_a_rewrite_by_an_odd_writer_is_looked_into(world: TableHarness, how: str) -> None:
     source = Publisher(world)
     source.group([rows("a", 0, [1]), rows("b", 0, [2])], replace=[reading(S, "a", 0)])
     world.run()
@@ -281,7 +281,7 @@ def test_a_rewrite_by_an_odd_writer_is_looked_into(world: World, how: str) -> No
     assert ids(world) == [2, 5]
 
 
-def test_a_unit_that_is_not_text_is_reported(world: World) -> None:
+def test_a_unit_that_is_not_text_is_reported(world: TableHarness) -> None:
     source = Publisher(world)
     source.group([rows("a", 0, [1])], replace=[reading(S, "a", 0)])
     world.run()
@@ -301,7 +301,7 @@ def test_a_unit_that_is_not_text_is_reported(world: World) -> None:
     assert "has _unit as int64" in world.mirror()["blocked"][S]
 
 
-def test_outputs_are_known_where_the_log_was_cleaned_up(world: World) -> None:
+def test_outputs_are_known_where_the_log_was_cleaned_up(world: TableHarness) -> None:
     mixed(world)  # its group waits for an output
     for number in range(100):  # ids go into a segment
         world.put(f"{number:03d}.parquet", of_files((1000 + number, 1)), output_id=f"p/n/{number}")
@@ -319,7 +319,7 @@ def test_outputs_are_known_where_the_log_was_cleaned_up(world: World) -> None:
     assert [number for number in ids(world) if number < 1000] == [2, 3, 20]
 
 
-def test_a_concurrent_append_with_the_same_columns_is_not_lost(world: World) -> None:
+def test_a_concurrent_append_with_the_same_columns_is_not_lost(world: TableHarness) -> None:
     mixed(world)
     penguin = world.penguin()
 

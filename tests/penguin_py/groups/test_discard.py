@@ -13,24 +13,32 @@ from click.testing import CliRunner
 
 from penguin_py.__main__ import main as penguin
 from penguin_py.groups.discard import DiscardRefused
-from tests.support.group_world import Publisher, S, group_states, ids, once_between, reading, rows
-from tests.support.penguin_world import World, parquet
+from tests.support.group_publisher import (
+    Publisher,
+    S,
+    group_states,
+    ids,
+    once_between,
+    reading,
+    rows,
+)
 from tests.support.s3_server import S3Server
+from tests.support.table_harness import TableHarness, parquet
 
 A = "p/s/a/1/0"
 FILES = ["s3://raw/a"]
 
 
 @pytest.fixture
-def remote(pool: Executor, s3: S3Server) -> World:
-    return World(f"s3://{s3.new_bucket()}/lake/events", pool, s3.options)
+def remote(pool: Executor, s3: S3Server) -> TableHarness:
+    return TableHarness(f"s3://{s3.new_bucket()}/lake/events", pool, s3.options)
 
 
 def named(*values: object) -> dict[str, list[object]]:
     return {"id": list(values), "_source_file": FILES * len(values)}
 
 
-def waiting(world: World) -> Publisher:
+def waiting(world: TableHarness) -> Publisher:
     """A group waits for an output that does not fit the table."""
     world.put("0.parquet", {"id": [0], "_source_file": ["s3://raw/0"]}, output_id="p/s/0/1/0")
     world.run()
@@ -44,7 +52,7 @@ def waiting(world: World) -> Publisher:
 
 
 @pytest.mark.promise("G-094")
-def test_a_group_continues_once_its_awaited_output_is_discarded(world: World) -> None:
+def test_a_group_continues_once_its_awaited_output_is_discarded(world: TableHarness) -> None:
     source = waiting(world)
     live = world.penguin()  # a daemon runs on
     world.run(live)
@@ -71,14 +79,14 @@ def test_a_group_continues_once_its_awaited_output_is_discarded(world: World) ->
     assert world.delta().version() == before
 
 
-def test_on_s3_as_well(remote: World) -> None:
+def test_on_s3_as_well(remote: TableHarness) -> None:
     waiting(remote)
     remote.penguin().discard([A], None, dry_run=False)
     remote.run()
     assert ids(remote) == [0, 1]
 
 
-def test_what_is_given_up_outlives_mirror_and_restart(world: World) -> None:
+def test_what_is_given_up_outlives_mirror_and_restart(world: TableHarness) -> None:
     waiting(world)
     world.penguin().discard([A], None, dry_run=False)
     world.storage.delete("_penguin/events_checkpoint.json")
@@ -88,7 +96,7 @@ def test_what_is_given_up_outlives_mirror_and_restart(world: World) -> None:
     assert ids(world) == [0, 1]
 
 
-def test_what_is_in_the_table_is_not_given_up(world: World) -> None:
+def test_what_is_in_the_table_is_not_given_up(world: TableHarness) -> None:
     world.put("0.parquet", named(1), output_id=A)
     world.run()
     with pytest.raises(DiscardRefused, match=r"is in the table, in 0\.parquet"):
@@ -97,14 +105,16 @@ def test_what_is_in_the_table_is_not_given_up(world: World) -> None:
         world.penguin().discard([], S, dry_run=False)
 
 
-def test_before_there_is_a_table_nothing_is_given_up(world: World) -> None:
+def test_before_there_is_a_table_nothing_is_given_up(world: TableHarness) -> None:
     with pytest.raises(DiscardRefused, match="there is no table yet"):
         world.penguin().discard([A], None, dry_run=False)
 
 
 @pytest.mark.promise("G-094")
 @pytest.mark.parametrize("harm", ["missing", "schema", "no manifest"])
-def test_a_group_that_is_given_up_leaves_what_it_was_to_replace(world: World, harm: str) -> None:
+def test_a_group_that_is_given_up_leaves_what_it_was_to_replace(
+    world: TableHarness, harm: str
+) -> None:
     world.put("0.parquet", named(0), output_id=A)
     world.run()
     source = Publisher(world)
@@ -130,7 +140,7 @@ def test_a_group_that_is_given_up_leaves_what_it_was_to_replace(world: World, ha
     assert ids(world) == ([1, 2] if harm == "no manifest" else [2])  # of that nobody knows the id
 
 
-def test_a_discarded_group_still_removes_its_whole_outputs(world: World) -> None:
+def test_a_discarded_group_still_removes_its_whole_outputs(world: TableHarness) -> None:
     world.put("0.parquet", {"id": [100]}, output_id="p/s/0/1/0")
     world.put("1.parquet", {"id": [0, 1]}, output_id=A)
     world.run()
@@ -147,7 +157,7 @@ def test_a_discarded_group_still_removes_its_whole_outputs(world: World) -> None
 
 
 def test_rows_mixed_by_another_engine_can_be_discarded(
-    world: World,
+    world: TableHarness,
 ) -> None:
     world.put("0.parquet", {"id": [100]}, output_id="p/s/0/1/0")
     world.put("1.parquet", {"id": [0]}, output_id=A)
@@ -162,7 +172,7 @@ def test_rows_mixed_by_another_engine_can_be_discarded(
     assert ids(world) == [5, 100]
 
 
-def test_the_first_commit_checks_the_waits_of_all_its_groups(world: World) -> None:
+def test_the_first_commit_checks_the_waits_of_all_its_groups(world: TableHarness) -> None:
     source = Publisher(world)
     source.group([], source_files=FILES, outputs=[A])
     source.group([named(101)], source_files=FILES)
@@ -175,7 +185,7 @@ def test_the_first_commit_checks_the_waits_of_all_its_groups(world: World) -> No
 
 
 def test_the_command(tmp_path: Path, pool: Executor) -> None:
-    world = World(str(tmp_path / "table"), pool)
+    world = TableHarness(str(tmp_path / "table"), pool)
     waiting(world)
     config = tmp_path / "config.yaml"
     document = {"tables": {"events": {"table_uri": world.uri, "own_prefixes": [""]}}}
@@ -195,7 +205,7 @@ def test_the_command(tmp_path: Path, pool: Executor) -> None:
     assert ids(world) == [0, 1]
 
 
-def test_a_commit_in_between_causes_a_new_plan(world: World) -> None:
+def test_a_commit_in_between_causes_a_new_plan(world: TableHarness) -> None:
     waiting(world)
     other, found = world.penguin(), world.penguin()
 
@@ -210,7 +220,7 @@ def test_a_commit_in_between_causes_a_new_plan(world: World) -> None:
 
 
 @pytest.mark.promise("G-097")
-def test_what_can_be_committed_is_and_nothing_of_it_is_given_up(world: World) -> None:
+def test_what_can_be_committed_is_and_nothing_of_it_is_given_up(world: TableHarness) -> None:
     world.put("0.parquet", named(0), output_id="p/s/0/1/0")
     world.run()
     world.put("1.parquet", named(1), output_id=A)  # nobody has looked since
@@ -226,7 +236,7 @@ def test_what_can_be_committed_is_and_nothing_of_it_is_given_up(world: World) ->
         world.penguin().discard([], S, dry_run=True)
 
 
-def test_a_group_waiting_for_another_source_is_not_discarded(world: World) -> None:
+def test_a_group_waiting_for_another_source_is_not_discarded(world: TableHarness) -> None:
     world.put("0.parquet", named(0), output_id="p/s/0/1/0")
     world.run()
     lost, sound = Publisher(world), Publisher(world, "q")
@@ -243,7 +253,7 @@ def test_a_group_waiting_for_another_source_is_not_discarded(world: World) -> No
 
 
 @pytest.mark.promise("G-097")
-def test_a_group_repaired_meanwhile_is_not_discarded(world: World) -> None:
+def test_a_group_repaired_meanwhile_is_not_discarded(world: TableHarness) -> None:
     world.put("0.parquet", named(0), output_id=A)
     world.run()
     source = Publisher(world)
@@ -264,7 +274,7 @@ def test_a_group_repaired_meanwhile_is_not_discarded(world: World) -> None:
     assert ids(world) == [1]
 
 
-def test_units_go_on_as_well(world: World) -> None:
+def test_units_go_on_as_well(world: TableHarness) -> None:
     source = Publisher(world)
     source.group([rows("a", 0, [1])], replace=[reading(S, "a", 0)])
     world.run()
@@ -279,7 +289,9 @@ def test_units_go_on_as_well(world: World) -> None:
 
 @pytest.mark.promise("G-096")
 @pytest.mark.parametrize("is_overdue", [False, True])
-def test_a_straggler_is_committed_and_not_given_up(world: World, *, is_overdue: bool) -> None:
+def test_a_straggler_is_committed_and_not_given_up(
+    world: TableHarness, *, is_overdue: bool
+) -> None:
     live = world.penguin()
 
     def put(number: int, rows: dict[str, list[object]], output: str) -> None:

@@ -12,19 +12,19 @@ import pytest
 from deltalake import write_deltalake
 
 from blizzard_core.handover.groups import group_path
-from tests.support.group_world import Publisher, S, group_states, ids, reading, rows, unit
+from tests.support.group_publisher import Publisher, S, group_states, ids, reading, rows, unit
 from tests.support.penguin_readers import by_scan, rows_of
-from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server
+from tests.support.table_harness import TableHarness
 
 
 @pytest.mark.parametrize("place", ["local", "s3"])
 def test_a_second_reading_replaces_the_first(
-    world: World, place: str, request: pytest.FixtureRequest
+    world: TableHarness, place: str, request: pytest.FixtureRequest
 ) -> None:
     if place == "s3":
         s3: S3Server = request.getfixturevalue("s3")
-        world = World(f"s3://{s3.new_bucket()}/lake/events", world.pool, s3.options)
+        world = TableHarness(f"s3://{s3.new_bucket()}/lake/events", world.pool, s3.options)
     source = Publisher(world)
     source.group([rows("a", 0, [1, 2])], replace=[reading(S, "a", 0)])
     source.group([rows("b", 0, [3])], replace=[reading(S, "b", 0)])
@@ -38,7 +38,7 @@ def test_a_second_reading_replaces_the_first(
 
 
 @pytest.mark.promise("G-087")
-def test_a_reading_without_rows_removes(world: World) -> None:
+def test_a_reading_without_rows_removes(world: TableHarness) -> None:
     source = Publisher(world)
     source.group([], replace=[reading(S, "a", 0)])  # before there is a table
     source.group([rows("a", 0, [1]), rows("a", 5, [2])], replace=[reading(S, "a", 0)])
@@ -57,7 +57,7 @@ def test_a_reading_without_rows_removes(world: World) -> None:
 
 
 @pytest.mark.promise("G-086")
-def test_rows_in_a_compacted_file_are_found_and_the_others_stay(world: World) -> None:
+def test_rows_in_a_compacted_file_are_found_and_the_others_stay(world: TableHarness) -> None:
     source = Publisher(world)
     world.put("normal.parquet", {"id": [100]})
     for number, key in enumerate("abcd"):
@@ -74,7 +74,7 @@ def test_rows_in_a_compacted_file_are_found_and_the_others_stay(world: World) ->
 
 
 @pytest.mark.promise("G-086")
-def test_rows_appended_to_a_unit_by_another_engine_are_replaced(world: World) -> None:
+def test_rows_appended_to_a_unit_by_another_engine_are_replaced(world: TableHarness) -> None:
     source = Publisher(world)
     source.group([rows("a", 0, [1])], replace=[reading(S, "a", 0)])
     world.run()
@@ -86,7 +86,7 @@ def test_rows_appended_to_a_unit_by_another_engine_are_replaced(world: World) ->
     assert ids(world) == [2]
 
 
-def test_source_files_say_which_rows_go(world: World) -> None:
+def test_source_files_say_which_rows_go(world: TableHarness) -> None:
     files = {"id": [1, 2], "_source_file": ["s3://raw/a", "s3://raw/b"]}
     world.put("0.parquet", files, output_id="p/s/0/1/0")
     world.run()
@@ -98,7 +98,7 @@ def test_source_files_say_which_rows_go(world: World) -> None:
 
 
 @pytest.mark.promise("G-088")
-def test_outputs_go_as_a_whole_and_are_waited_for(world: World) -> None:
+def test_outputs_go_as_a_whole_and_are_waited_for(world: TableHarness) -> None:
     world.put("0.parquet", {"id": [0]})
     world.run()
     source = Publisher(world)
@@ -110,7 +110,7 @@ def test_outputs_go_as_a_whole_and_are_waited_for(world: World) -> None:
     assert ids(world) == [0, 10]
 
 
-def test_outputs_that_were_compacted_block(world: World) -> None:
+def test_outputs_that_were_compacted_block(world: TableHarness) -> None:
     for number in range(2):
         world.put(f"{number}.parquet", {"id": [number]}, output_id=f"p/s/0/1/{number}")
     world.run()
@@ -128,7 +128,7 @@ def test_outputs_that_were_compacted_block(world: World) -> None:
 
 @pytest.mark.promise("G-088")
 @pytest.mark.parametrize("harm", ["missing", "size", "id", "rows", "schema"])
-def test_a_file_unlike_its_manifest_blocks_its_source_alone(world: World, harm: str) -> None:
+def test_a_file_unlike_its_manifest_blocks_its_source_alone(world: TableHarness, harm: str) -> None:
     source, other = Publisher(world), Publisher(world, "q")
     world.put("0.parquet", {"id": [0], "_unit": ["x"]})
     world.run()
@@ -166,7 +166,7 @@ def test_a_file_unlike_its_manifest_blocks_its_source_alone(world: World, harm: 
 
 
 @pytest.mark.promise("G-089")
-def test_a_manifest_that_is_not_understood_stops_all_groups(world: World) -> None:
+def test_a_manifest_that_is_not_understood_stops_all_groups(world: TableHarness) -> None:
     source, other = Publisher(world), Publisher(world, "q")
     world.put(group_path(S, 1), b'{"v": 2}')
     other.group([{"id": [50], "_unit": ["q/a/0"]}], ids=["q/1"])
@@ -179,7 +179,7 @@ def test_a_manifest_that_is_not_understood_stops_all_groups(world: World) -> Non
 
 
 @pytest.mark.promise("G-089")
-def test_a_number_that_is_missing_stops_all_groups(world: World) -> None:
+def test_a_number_that_is_missing_stops_all_groups(world: TableHarness) -> None:
     source = Publisher(world)
     first = source.group([rows("a", 0, [1])], put=False)
     source.group([rows("a", 0, [2])], replace=[reading(S, "a", 0)])
@@ -193,7 +193,7 @@ def test_a_number_that_is_missing_stops_all_groups(world: World) -> None:
     assert ids(world) == [2]
 
 
-def test_new_columns_come_in_an_entry_before(world: World) -> None:
+def test_new_columns_come_in_an_entry_before(world: TableHarness) -> None:
     source = Publisher(world)
     source.group([rows("a", 0, [1])], replace=[reading(S, "a", 0)])
     world.run()
@@ -205,7 +205,7 @@ def test_new_columns_come_in_an_entry_before(world: World) -> None:
 
 @pytest.mark.promise("G-092")
 @pytest.mark.parametrize("pattern", [r".*\.parquet", r"unit-.*"])
-def test_files_of_groups_are_never_found_by_listing(world: World, pattern: str) -> None:
+def test_files_of_groups_are_never_found_by_listing(world: TableHarness, pattern: str) -> None:
     world.put("0.parquet", {"id": [0]})
     world.put("unit-1.parquet", {"id": [1]}, output_id="p/s/1/1/1")
     world.run(file_pattern=pattern)
@@ -221,7 +221,7 @@ def test_files_of_groups_are_never_found_by_listing(world: World, pattern: str) 
 def test_tables_from_which_nothing_may_be_removed_take_no_group(
     tmp_path: Path, pool: Executor
 ) -> None:
-    world = World(str(tmp_path / "table"), pool)
+    world = TableHarness(str(tmp_path / "table"), pool)
     append_only = {"delta.appendOnly": "true"}
     write_deltalake(world.uri, pa.table(rows("a", 0, [1])), configuration=append_only)
     source = Publisher(world)
@@ -232,7 +232,7 @@ def test_tables_from_which_nothing_may_be_removed_take_no_group(
 
 
 def test_groups_apply_while_a_table_has_no_deletion_vectors(tmp_path: Path, pool: Executor) -> None:
-    world = World(str(tmp_path / "table"), pool)
+    world = TableHarness(str(tmp_path / "table"), pool)
     enabled = {"delta.enableDeletionVectors": "true"}
     write_deltalake(world.uri, pa.table(rows("a", 0, [1])), configuration=enabled)
     assert "deletionVectors" in (world.delta().protocol().writer_features or [])
@@ -246,7 +246,7 @@ def test_groups_apply_while_a_table_has_no_deletion_vectors(tmp_path: Path, pool
 
 @pytest.mark.promise("G-093")
 def test_numbers_outlive_the_mirror_and_the_log(tmp_path: Path, pool: Executor) -> None:
-    world = World(str(tmp_path / "table"), pool)
+    world = TableHarness(str(tmp_path / "table"), pool)
     source = Publisher(world)
     for number in range(3):
         source.group([rows("a", 0, [number])], replace=[reading(S, "a", 0)])

@@ -8,14 +8,14 @@ import pytest
 
 from blizzard_core.handover.groups import Group
 from penguin_py.planning.replacement import Unreplaced, unreplaced_by
-from tests.support.group_world import Publisher, S, ids, reading, rows
-from tests.support.penguin_world import World
+from tests.support.group_publisher import Publisher, S, ids, reading, rows
+from tests.support.table_harness import TableHarness
 
 EVERYTHING = (f"{S}/", f"{S}0")
 
 
 def discard_group(
-    world: World, source: Publisher, *replaced: tuple[str, str], app_id: str | None = None
+    world: TableHarness, source: Publisher, *replaced: tuple[str, str], app_id: str | None = None
 ) -> None:
     """Publish a group that does not fit the table, and discard it."""
     bad = {"id": ["text"], "_unit": [f"{S}/z/000000"]}
@@ -26,7 +26,7 @@ def discard_group(
 
 
 @pytest.mark.promise("G-095")
-def test_a_reset_that_is_given_up_is_made_good_by_the_next(world: World) -> None:
+def test_a_reset_that_is_given_up_is_made_good_by_the_next(world: TableHarness) -> None:
     source = Publisher(world)
     for number, unit in enumerate("abc"):
         source.group([rows(unit, 0, [number])], replace=[reading(S, unit, 0)])
@@ -39,7 +39,7 @@ def test_a_reset_that_is_given_up_is_made_good_by_the_next(world: World) -> None
 
 
 @pytest.mark.promise("G-095")
-def test_a_later_reading_replaces_the_whole_slice(world: World) -> None:
+def test_a_later_reading_replaces_the_whole_slice(world: TableHarness) -> None:
     source = Publisher(world)
     source.group([rows("a", 0, [1]), rows("a", 5, [5, 6, 7])], replace=[reading(S, "a", 0)])
     world.run()
@@ -52,7 +52,7 @@ def test_a_later_reading_replaces_the_whole_slice(world: World) -> None:
     assert ids(world) == [1, 70, 90]  # what was made good is not done twice
 
 
-def test_groups_of_other_units_leave_what_is_due(world: World) -> None:
+def test_groups_of_other_units_leave_what_is_due(world: TableHarness) -> None:
     source = Publisher(world)
     source.group([rows("a", 5, [5, 6])], replace=[reading(S, "a", 0)])
     source.group([rows("b", 5, [100])], replace=[reading(S, "b", 0)])
@@ -66,7 +66,7 @@ def test_groups_of_other_units_leave_what_is_due(world: World) -> None:
     assert ids(world) == [60, 100, 101]
 
 
-def test_several_groups_in_a_row_are_given_up(world: World) -> None:
+def test_several_groups_in_a_row_are_given_up(world: TableHarness) -> None:
     source = Publisher(world)
     source.group([rows("a", 3, [3, 4, 5])], replace=[reading(S, "a", 0)])
     source.group([rows("b", 3, [30])], replace=[reading(S, "b", 0)])
@@ -81,7 +81,7 @@ def test_several_groups_in_a_row_are_given_up(world: World) -> None:
     assert ids(world) == [7, 90]
 
 
-def test_the_duty_is_found_again_without_the_mirror(world: World) -> None:
+def test_the_duty_is_found_again_without_the_mirror(world: TableHarness) -> None:
     source = Publisher(world)
     source.group([rows("a", 5, [5, 6])], replace=[reading(S, "a", 0)])
     world.run()
@@ -97,7 +97,7 @@ def test_the_duty_is_found_again_without_the_mirror(world: World) -> None:
 
 @pytest.mark.promise("G-095")
 @pytest.mark.parametrize("is_running", [True, False])
-def test_another_instance_takes_over_the_duty(world: World, *, is_running: bool) -> None:
+def test_another_instance_takes_over_the_duty(world: TableHarness, *, is_running: bool) -> None:
     source = Publisher(world)
     source.group([rows("a", 5, [5, 6])], replace=[reading(S, "a", 0)])
     world.run()
@@ -113,7 +113,7 @@ def test_another_instance_takes_over_the_duty(world: World, *, is_running: bool)
     assert ids(world) == [60, 80]
 
 
-def test_rows_of_a_compacted_slice_go_as_well(world: World) -> None:
+def test_rows_of_a_compacted_slice_go_as_well(world: TableHarness) -> None:
     source = Publisher(world)
     source.group([rows("a", 0, [1]), rows("a", 5, [5, 6])], replace=[reading(S, "a", 0)])
     source.group([rows("b", 0, [100])], replace=[reading(S, "b", 0)])

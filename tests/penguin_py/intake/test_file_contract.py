@@ -18,7 +18,7 @@ import pytest
 
 from blizzard_core.bounds import FOOTER_BYTES
 from tests.support.penguin_readers import assert_all_read
-from tests.support.penguin_world import World, parquet
+from tests.support.table_harness import TableHarness, parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root
 
 NANOS = pa.array([1, 1000], pa.timestamp("ns"))
@@ -47,7 +47,7 @@ def int96() -> bytes:
 )
 @pytest.mark.parametrize("first", [True, False])
 def test_what_readers_read_differently_is_refused_by_name(
-    world: World, data: pa.Table | bytes, why: str, first: bool
+    world: TableHarness, data: pa.Table | bytes, why: str, first: bool
 ) -> None:
     if not first:
         world.put("a.parquet", {"id": [1]})
@@ -60,7 +60,7 @@ def test_what_readers_read_differently_is_refused_by_name(
     assert_all_read(world)
 
 
-def test_nanoseconds_that_were_cut_by_their_writer_are_taken(world: World) -> None:
+def test_nanoseconds_that_were_cut_by_their_writer_are_taken(world: TableHarness) -> None:
     """The advice of the refusal: pandas still notes nanoseconds in the Arrow schema."""
     world.put(
         "a.parquet",
@@ -77,7 +77,7 @@ def required(kind: pa.DataType) -> pa.Field:
     return pa.field("x", kind, nullable=False)
 
 
-def handmade(world: World, fields: list[dict[str, Any]]) -> None:
+def handmade(world: TableHarness, fields: list[dict[str, Any]]) -> None:
     """A table as Spark's DDL makes it."""
     schema = json.dumps({"type": "struct", "fields": fields})
     metadata = {
@@ -127,7 +127,7 @@ IN_STRUCT = pa.struct([("x", pa.int64())])
     ],
 )
 def test_nulls_that_the_table_forbids_are_found_at_every_depth(
-    world: World, kind: dict[str, Any], good: pa.Array, bad: pa.Array | None
+    world: TableHarness, kind: dict[str, Any], good: pa.Array, bad: pa.Array | None
 ) -> None:
     Path(world.uri).mkdir()
     world.now = Path(world.uri).stat().st_mtime
@@ -142,7 +142,7 @@ def test_nulls_that_the_table_forbids_are_found_at_every_depth(
     assert_all_read(world)
 
 
-def test_a_new_column_leaves_required_ones_unchanged(world: World) -> None:
+def test_a_new_column_leaves_required_ones_unchanged(world: TableHarness) -> None:
     Path(world.uri).mkdir()
     world.now = Path(world.uri).stat().st_mtime
     handmade(world, [named(LIST), {**named("long"), "name": "id"}])
@@ -161,7 +161,7 @@ def test_a_new_column_leaves_required_ones_unchanged(world: World) -> None:
         pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
     ],
 )
-def test_a_nested_first_column_stops_nothing(world: World, first: pa.Array) -> None:
+def test_a_nested_first_column_stops_nothing(world: TableHarness, first: pa.Array) -> None:
     world.put("a.parquet", pa.table({"user": first, "v": [1]}))
     penguin = world.penguin()
     world.run(penguin)
@@ -173,7 +173,7 @@ def test_a_nested_first_column_stops_nothing(world: World, first: pa.Array) -> N
 
 
 def test_a_table_of_nested_columns_refuses_a_schema_change(
-    world: World,
+    world: TableHarness,
 ) -> None:
     user = pa.array([{"id": 1}])
     world.put("a.parquet", pa.table({"user": user}))
@@ -204,7 +204,7 @@ def test_a_table_of_nested_columns_refuses_a_schema_change(
     ],
 )
 def test_maps_are_of_the_tables_own_form(
-    world: World, table: pa.Array, file: pa.Array, why: str
+    world: TableHarness, table: pa.Array, file: pa.Array, why: str
 ) -> None:
     world.put("a.parquet", pa.table({"c": table, "id": [1]}))
     world.put("b.parquet", pa.table({"c": file, "id": [2]}))
@@ -214,7 +214,7 @@ def test_maps_are_of_the_tables_own_form(
     assert_all_read(world)
 
 
-def test_narrower_types_are_taken(world: World) -> None:
+def test_narrower_types_are_taken(world: TableHarness) -> None:
     world.put("a.parquet", {"i": [1], "f": [1.0]})
     narrow = pa.table({"i": pa.array([2], pa.int32()), "f": pa.array([2.0], pa.float32())})
     world.put("b.parquet", narrow)
@@ -223,7 +223,7 @@ def test_narrower_types_are_taken(world: World) -> None:
     assert world.paths() == {"a.parquet", "b.parquet"}
 
 
-def test_moments_in_partition_values_carry_their_zone(world: World) -> None:
+def test_moments_in_partition_values_carry_their_zone(world: TableHarness) -> None:
     by: dict[str, Any] = {"partition_by": {"prefix_template": "p=%Y", "types": {"p": "timestamp"}}}
     world.put("p=2024-01-01 10%3A00%3A00/a.parquet", {"x": [1]})
     world.put("p=2024-01-01T11%3A00%3A00Z/b.parquet", {"x": [2]})
@@ -250,7 +250,7 @@ def test_moments_in_partition_values_carry_their_zone(world: World) -> None:
 
 
 @pytest.mark.parametrize("folder", ["p=a=b", "p=a*b", "p=", "p=1/P=2"])
-def test_paths_that_readers_misread_are_refused(world: World, folder: str) -> None:
+def test_paths_that_readers_misread_are_refused(world: TableHarness, folder: str) -> None:
     world.put(f"{folder}/a.parquet", {"x": [1]})
     world.put("p=q/a.parquet", {"x": [2]})
     world.run()
@@ -269,7 +269,7 @@ def test_paths_that_readers_misread_are_refused(world: World, folder: str) -> No
     ],
 )
 def test_a_row_count_that_cannot_be_is_not_committed(
-    world: World, rows: int, counts: list[int], why: str
+    world: TableHarness, rows: int, counts: list[int], why: str
 ) -> None:
     world.put("ok.parquet", {"v": [1, 2, 3]})
     world.run()
@@ -281,7 +281,7 @@ def test_a_row_count_that_cannot_be_is_not_committed(
     assert world.delta().version() == 0
 
 
-def test_a_footer_that_is_said_to_be_a_gigabyte_is_not_read(world: World) -> None:
+def test_a_footer_that_is_said_to_be_a_gigabyte_is_not_read(world: TableHarness) -> None:
     path = Path(world.uri) / "big.parquet"
     path.parent.mkdir()
     with path.open("wb") as sparse:
@@ -300,7 +300,7 @@ def long_footer(number: int) -> bytes:
     return parquet(pa.table({"id": [number]}).replace_schema_metadata(note))
 
 
-def test_long_footers_are_read_a_few_at_a_time(world: World) -> None:
+def test_long_footers_are_read_a_few_at_a_time(world: TableHarness) -> None:
     count = 4
     for number in range(count):
         world.put(f"{number}.parquet", long_footer(number))
@@ -313,7 +313,7 @@ def test_long_footers_are_read_a_few_at_a_time(world: World) -> None:
     ("columns", "why"), [(20_000, "at most 10,000"), (5000, "max_new_columns")]
 )
 def test_a_small_file_cannot_bring_thousands_of_columns(
-    world: World, columns: int, why: str
+    world: TableHarness, columns: int, why: str
 ) -> None:
     world.put("ok.parquet", {"v": [1, 2, 3]})
     world.run()
@@ -327,7 +327,7 @@ def test_a_small_file_cannot_bring_thousands_of_columns(
     assert len(world.rows()) == 4
 
 
-def test_a_schema_too_deep_for_delta_rs_is_refused(world: World) -> None:
+def test_a_schema_too_deep_for_delta_rs_is_refused(world: TableHarness) -> None:
     kind: pa.DataType = pa.int64()
     value: Any = 1
     for _ in range(40):
@@ -349,7 +349,7 @@ def test_a_schema_too_deep_for_delta_rs_is_refused(world: World) -> None:
     ],
 )
 def test_days_of_the_julian_calendar_are_refused(
-    world: World, day: dt.date, marks: dict[str, str], taken: bool
+    world: TableHarness, day: dt.date, marks: dict[str, str], taken: bool
 ) -> None:
     world.put("a.parquet", pa.table({"d": [day]}).replace_schema_metadata(marks))
     world.run()

@@ -23,7 +23,7 @@ from penguin_py.intake.file_statistics import (
     file_statistics,
     indexed_columns,
 )
-from tests.support.penguin_world import parquet
+from tests.support.table_harness import parquet
 
 
 def stats(data: pa.Table, table: pa.Schema | None = None, **options: Any) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from penguin_py.intake.footers import read_footers
 from penguin_py.planning.commit_plan import make_plan
 from tests.support.memory_store import MemoryStorage
 from tests.support.penguin_readers import assert_all_read
-from tests.support.penguin_world import World, parquet
+from tests.support.table_harness import TableHarness, parquet
 from tests.support.thrift_tree import Tree, edited, places
 
 BINARY, LIST, STRUCT, WHOLE = 8, 9, 12, 5
@@ -350,7 +350,7 @@ def test_a_footer_cut_anywhere_is_unreadable_and_no_error() -> None:
     survives(all_cuts)
 
 
-def test_what_writers_write_is_taken(world: World) -> None:
+def test_what_writers_write_is_taken(world: TableHarness) -> None:
     for index, data in enumerate(FILES):
         world.put(f"p={index}/x.parquet", data)
     for index in range(len(FILES)):

@@ -19,7 +19,7 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry
 from penguin_py.intake.quarantine import Quarantine
 from penguin_py.model import Rejection
-from tests.support.penguin_world import parquet
+from tests.support.table_harness import parquet
 from tests.support.thrift_footer import column, footer, group, parquet_file, root
 
 # A daemon of its own: idle first, then the files come, and it works them all off.

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from penguin_py.intake.naming import MOST_HELD
 from tests.support.penguin_readers import assert_all_read
-from tests.support.penguin_world import World
+from tests.support.table_harness import TableHarness
 
 GRACE = 300
 # Past grace, and before the next sweep.
@@ -22,11 +22,11 @@ SETTINGS: dict[str, Any] = {"grace_period": f"{GRACE}s", "reconcile_interval": "
 
 
 @pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool, now=time.time() + 5)
+def world(tmp_path: Path, pool: Executor) -> TableHarness:
+    return TableHarness(str(tmp_path / "table"), pool, now=time.time() + 5)
 
 
-def put(world: World, folder: str, number: int) -> str:
+def put(world: TableHarness, folder: str, number: int) -> str:
     """A file called as Blizzard calls it now."""
     millis = f"{int(world.now * 1000):012x}"
     path = f"{folder}{millis[:8]}-{millis[8:]}-7{number:03x}-8000-000000000000.parquet"
@@ -34,7 +34,7 @@ def put(world: World, folder: str, number: int) -> str:
     return path
 
 
-def numbers(world: World) -> list[int]:
+def numbers(world: TableHarness) -> list[int]:
     return sorted(row["x"] for row in world.rows())
 
 
@@ -43,7 +43,7 @@ def numbers(world: World) -> list[int]:
 @pytest.mark.parametrize("bad", [False, True])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_name_above_blizzards_hides_none_of_them(
-    world: World, folder: str, bad: bool, restarted: bool
+    world: TableHarness, folder: str, bad: bool, restarted: bool
 ) -> None:
     penguin = world.penguin(**SETTINGS)
     put(world, folder, 1)
@@ -67,7 +67,7 @@ def test_a_name_above_blizzards_hides_none_of_them(
 
 
 @pytest.mark.promise("G-125")
-def test_where_others_came_first_the_sweep_puts_polls_back(world: World) -> None:
+def test_where_others_came_first_the_sweep_puts_polls_back(world: TableHarness) -> None:
     penguin = world.penguin(**SETTINGS)
     world.put("mmm.parquet", {"x": [100]})
     world.put("nnn.parquet", b"no Parquet")
@@ -92,7 +92,7 @@ def test_where_others_came_first_the_sweep_puts_polls_back(world: World) -> None
     assert_all_read(world)
 
 
-def test_a_partition_that_blizzard_has_left_is_closed_as_ever(world: World) -> None:
+def test_a_partition_that_blizzard_has_left_is_closed_as_ever(world: TableHarness) -> None:
     penguin = world.penguin(**SETTINGS, max_tracked_partitions=1)
     put(world, "date=2024-01-01/", 1)
     world.put("date=2024-01-01/zzz.parquet", {"x": [100]})
@@ -106,7 +106,7 @@ def test_a_partition_that_blizzard_has_left_is_closed_as_ever(world: World) -> N
     assert set(world.mirror()["partition_watermarks"]) == {"date=2024-01-02"}
 
 
-def test_a_flood_of_other_names_is_not_kept_by_name(world: World) -> None:
+def test_a_flood_of_other_names_is_not_kept_by_name(world: TableHarness) -> None:
     """Recorded files would be in each commit."""
     penguin = world.penguin(**SETTINGS)
     put(world, "", 1)

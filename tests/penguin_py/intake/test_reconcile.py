@@ -25,13 +25,13 @@ from penguin_py.__main__ import main
 from penguin_py.delta.table import DeltaLog
 from penguin_py.intake.reconcile import Findings, came_since, compare, safe_horizon
 from tests.support.faulty_log import alone, around
-from tests.support.penguin_world import World, parquet
+from tests.support.table_harness import TableHarness, parquet
 
 HOUR = 3600.0
 DAY = 24 * HOUR
 
 
-def age(world: World, path: str, secs: float) -> None:
+def age(world: TableHarness, path: str, secs: float) -> None:
     """Make a file as old as that, by the daemon's clock."""
     os.utime(Path(world.uri, path), (world.now - secs, world.now - secs))
 
@@ -59,7 +59,7 @@ def test_a_file_came_since_a_sweep_that_somebody_knows_of() -> None:
 
 
 @pytest.mark.parametrize("sweeps", [True, False], ids=["by a sweep", "by the first poll"])
-def test_our_files_of_an_outage_are_committed(world: World, sweeps: bool) -> None:
+def test_our_files_of_an_outage_are_committed(world: TableHarness, sweeps: bool) -> None:
     settings: dict[str, Any] = {} if sweeps else {"reconcile_interval": "1000000000s"}
     # What was done with `b` in grace, its start forgot.
     for name in ("a0", "b"):
@@ -91,7 +91,7 @@ def test_the_horizon_stays_within_the_logs_memory_of_removals() -> None:
 
 
 @pytest.mark.promise("G-016")
-def test_the_sweep_commits_stragglers_and_not_orphans(world: World) -> None:
+def test_the_sweep_commits_stragglers_and_not_orphans(world: TableHarness) -> None:
     world.put("b.parquet", {"id": [2]})
     penguin = world.penguin(reconcile_horizon=f"{DAY}s")
     world.run(penguin)
@@ -110,7 +110,7 @@ def test_the_sweep_commits_stragglers_and_not_orphans(world: World) -> None:
 
 
 def test_a_sweep_is_not_repeated_by_every_start(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.put("b.parquet", {"id": [2]})
     world.run()
@@ -134,7 +134,7 @@ def test_a_sweep_is_not_repeated_by_every_start(
     assert len(sweeps) == 1
 
 
-def lose_state(world: World) -> None:
+def lose_state(world: TableHarness) -> None:
     """Mirror gone and the log cleaned up to a checkpoint: only paths are left."""
     world.storage.delete("_penguin/events_checkpoint.json")
     world.delta().alter.set_table_properties({"delta.checkpointInterval": "50"})
@@ -145,7 +145,7 @@ def lose_state(world: World) -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_the_sweep_never_adds_what_was_removed(world: World, lost: bool) -> None:
+def test_the_sweep_never_adds_what_was_removed(world: TableHarness, lost: bool) -> None:
     for number in range(4):
         world.put(f"{number}.parquet", {"id": [number]})
     world.run()
@@ -159,7 +159,7 @@ def test_the_sweep_never_adds_what_was_removed(world: World, lost: bool) -> None
     assert [row["id"] for row in world.rows()] == [0, 1, 3]
 
 
-def test_a_forgotten_removal_is_older_than_the_horizon(world: World) -> None:
+def test_a_forgotten_removal_is_older_than_the_horizon(world: TableHarness) -> None:
     """The log lets a removal go after its retention; its file must not come back then."""
     world.put("0.parquet", {"id": [0]})
     world.put("1.parquet", {"id": [1]})
@@ -179,7 +179,7 @@ def test_a_forgotten_removal_is_older_than_the_horizon(world: World) -> None:
     assert [row["id"] for row in world.rows()] == [1]
 
 
-def test_a_quarantined_file_is_tried_again_when_it_was_replaced(world: World) -> None:
+def test_a_quarantined_file_is_tried_again_when_it_was_replaced(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     world.put("b.parquet", b"junk that is long enough")
     world.put("c.parquet", b"junk that is long enough")
@@ -199,7 +199,7 @@ def test_a_quarantined_file_is_tried_again_when_it_was_replaced(world: World) ->
     assert world.run(penguin) == 0
 
 
-def test_the_sweep_finds_late_files_of_closed_partitions(world: World) -> None:
+def test_the_sweep_finds_late_files_of_closed_partitions(world: TableHarness) -> None:
     settings: dict[str, Any] = {"max_tracked_partitions": 2, "grace_period": "1m"}
     for day in range(1, 7):
         world.put(f"date=2024-01-0{day}/a.parquet", {"id": [day]})
@@ -224,7 +224,7 @@ def test_the_sweep_finds_late_files_of_closed_partitions(world: World) -> None:
     assert len(world.paths()) == 8
 
 
-def test_a_straggler_that_cannot_be_read_holds_nothing_back(world: World) -> None:
+def test_a_straggler_that_cannot_be_read_holds_nothing_back(world: TableHarness) -> None:
     world.put("b.parquet", {"id": [2]})
     penguin = world.penguin()
     world.run(penguin)
@@ -237,7 +237,7 @@ def test_a_straggler_that_cannot_be_read_holds_nothing_back(world: World) -> Non
     assert set(world.quarantined()) == {"a.parquet"}
 
 
-def test_what_dead_writers_left_in_the_log_is_swept(world: World) -> None:
+def test_what_dead_writers_left_in_the_log_is_swept(world: TableHarness) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
     staged = "_delta_log/00000000000000000001.json#1"
@@ -254,7 +254,7 @@ def test_what_dead_writers_left_in_the_log_is_swept(world: World) -> None:
     assert left == ["00000000000000000000.json", "00000000000000000002.json#1"]
 
 
-def test_a_lookback_bounds_what_is_found_and_swept(world: World) -> None:
+def test_a_lookback_bounds_what_is_found_and_swept(world: TableHarness) -> None:
     world.now = 1_706_443_200.0  # 2024-01-28 12:00 UTC
     settings: dict[str, Any] = {
         "partition_filter": {"prefix_template": "date=%Y-%m-%d", "lookback": 2},
@@ -269,7 +269,7 @@ def test_a_lookback_bounds_what_is_found_and_swept(world: World) -> None:
     assert [row["id"] for row in world.rows()] == [26, 27, 28]
 
 
-def test_a_directory_that_nobody_wrote_for_us_becomes_a_table(world: World) -> None:
+def test_a_directory_that_nobody_wrote_for_us_becomes_a_table(world: TableHarness) -> None:
     for country in ("de", "at%2Fx"):
         for year in (2023, 2024):
             folder = f"country={country}/year={year}"
@@ -285,7 +285,7 @@ def test_a_directory_that_nobody_wrote_for_us_becomes_a_table(world: World) -> N
     assert {row["country"] for row in rows} == {"de", "at/x"}
 
 
-def test_files_of_other_delta_writers_are_theirs_to_commit(world: World) -> None:
+def test_files_of_other_delta_writers_are_theirs_to_commit(world: TableHarness) -> None:
     """Even a pattern that takes their names does not double what OPTIMIZE wrote."""
     everything: dict[str, Any] = {"file_pattern": r".*\.parquet"}
     for number in range(3):
@@ -309,7 +309,7 @@ def test_files_of_other_delta_writers_are_theirs_to_commit(world: World) -> None
     assert sorted(row["id"] for row in world.rows()) == [0, 1, 2, 10]
 
 
-def test_a_backfill_instance_commits_no_file_twice(world: World) -> None:
+def test_a_backfill_instance_commits_no_file_twice(world: TableHarness) -> None:
     backfill: dict[str, Any] = {"app_id": "events-backfill"}
     world.put("a.parquet", {"id": [1]})
     live, other = world.penguin(), world.penguin(**backfill)
@@ -351,7 +351,7 @@ def test_a_backfill_instance_commits_no_file_twice(world: World) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_an_output_id_counts_once_over_all_instances(world: World, restarted: bool) -> None:
+def test_an_output_id_counts_once_over_all_instances(world: TableHarness, restarted: bool) -> None:
     backfill: dict[str, Any] = {"app_id": "events-backfill"}
     live, other = world.penguin(), world.penguin(**backfill)
     world.put("a.parquet", {"id": [1]}, output_id="one")
@@ -367,7 +367,7 @@ def test_an_output_id_counts_once_over_all_instances(world: World, restarted: bo
     assert set(world.quarantined()) == {"c.parquet", "d.parquet"}
 
 
-def test_log_checkpoints_come_as_often_as_configured(world: World) -> None:
+def test_log_checkpoints_come_as_often_as_configured(world: TableHarness) -> None:
     penguin = world.penguin(delta_checkpoint_interval=3)
     for number in range(7):
         world.put(f"{number}.parquet", {"id": [number]})
@@ -381,7 +381,7 @@ def test_log_checkpoints_come_as_often_as_configured(world: World) -> None:
 
 
 def test_a_checkpoint_that_fails_does_not_undo_the_commit(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise CommitError("no room")

@@ -14,44 +14,44 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from blizzard_core.errors import StateError
 from penguin_py.delta.writer import LogWriter
 from penguin_py.model import CommitConflict
-from tests.support.group_world import Publisher
-from tests.support.penguin_world import World
+from tests.support.group_publisher import Publisher
+from tests.support.table_harness import TableHarness
 
 MIRROR = "_penguin/events_checkpoint.json"
 
 
 @pytest.fixture
-def world(tmp_path: Path, pool: Executor) -> World:
-    return World(str(tmp_path / "table"), pool, tampered=True)
+def world(tmp_path: Path, pool: Executor) -> TableHarness:
+    return TableHarness(str(tmp_path / "table"), pool, tampered=True)
 
 
 def name(number: int) -> str:
     return f"01a2109e-3f30-7000-b189-0399d8eb76{number}.parquet"
 
 
-def committed(world: World, *numbers: int) -> None:
+def committed(world: TableHarness, *numbers: int) -> None:
     for number in numbers:
         world.put(name(number), {"id": [number]}, output_id=f"p/s/b{number}/1/0")
         world.run()
 
 
-def cleaned(world: World, *, up_to: int) -> None:
+def cleaned(world: TableHarness, *, up_to: int) -> None:
     """Make a log checkpoint, and remove the entries that it covers up to a version."""
     world.delta().create_checkpoint()
     for version in range(up_to):
         Path(world.uri, f"_delta_log/{version:020d}.json").unlink()
 
 
-def copied_back(world: World, saved: Path) -> None:
+def copied_back(world: TableHarness, saved: Path) -> None:
     shutil.rmtree(Path(world.uri, "_penguin"))
     shutil.copytree(saved, Path(world.uri, "_penguin"))
 
 
-def saved(world: World, folder: Path) -> Path:
+def saved(world: TableHarness, folder: Path) -> Path:
     return Path(shutil.copytree(Path(world.uri, "_penguin"), folder / "copy"))
 
 
-def again(world: World, number: int, **settings: object) -> list[int]:
+def again(world: TableHarness, number: int, **settings: object) -> list[int]:
     """Publish an output a second time, under another name; what the table has then."""
     world.put(name(90 + number % 10), world.storage.read(name(number)))
     world.run(**settings)
@@ -60,7 +60,7 @@ def again(world: World, number: int, **settings: object) -> list[int]:
 
 @pytest.mark.promise("G-091")
 def test_a_state_older_than_a_cleaned_log_stops_with_the_remedy(
-    world: World, tmp_path: Path
+    world: TableHarness, tmp_path: Path
 ) -> None:
     committed(world, 10)
     copy = saved(world, tmp_path)
@@ -77,7 +77,9 @@ def test_a_state_older_than_a_cleaned_log_stops_with_the_remedy(
     assert len(world.rows()) == 6
 
 
-def test_an_older_state_is_no_matter_while_the_log_has_it_all(world: World, tmp_path: Path) -> None:
+def test_an_older_state_is_no_matter_while_the_log_has_it_all(
+    world: TableHarness, tmp_path: Path
+) -> None:
     committed(world, 10)
     copy = saved(world, tmp_path)
     committed(world, 11, 12, 13)
@@ -87,7 +89,7 @@ def test_an_older_state_is_no_matter_while_the_log_has_it_all(world: World, tmp_
 
 
 @pytest.mark.promise("G-091")
-def test_ids_come_from_footers_where_all_state_is_lost(world: World) -> None:
+def test_ids_come_from_footers_where_all_state_is_lost(world: TableHarness) -> None:
     committed(world, 10, 11, 12)
     cleaned(world, up_to=2)
     shutil.rmtree(Path(world.uri, "_penguin"))
@@ -97,14 +99,14 @@ def test_ids_come_from_footers_where_all_state_is_lost(world: World) -> None:
 
 
 @pytest.mark.promise("G-091")
-def test_ids_of_compacted_rows_come_from_the_mirror_of_another(world: World) -> None:
+def test_ids_of_compacted_rows_come_from_the_mirror_of_another(world: TableHarness) -> None:
     committed(world, 10, 11, 12)
     world.delta().optimize.compact()
     cleaned(world, up_to=4)
     assert again(world, 11, name="renamed") == [10, 11, 12]
 
 
-def test_a_stream_of_others_and_a_cleaned_log_stop_nobody(world: World) -> None:
+def test_a_stream_of_others_and_a_cleaned_log_stop_nobody(world: TableHarness) -> None:
     committed(world, 10, 11)
     for number in range(3):
         mark = CommitProperties(app_transactions=[Transaction("a-stream", number)])
@@ -117,7 +119,7 @@ def test_a_stream_of_others_and_a_cleaned_log_stop_nobody(world: World) -> None:
 @pytest.mark.promise("G-091")
 @pytest.mark.parametrize("is_group", [False, True])
 def test_no_commit_lands_below_the_log_checkpoint(
-    world: World, monkeypatch: pytest.MonkeyPatch, *, is_group: bool
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch, *, is_group: bool
 ) -> None:
     committed(world, 10)
     if is_group:

@@ -23,7 +23,7 @@ from penguin_py.model import Footer, TableState
 from penguin_py.planning.commit_plan import make_plan
 from penguin_py.planning.partition_values import check_addressable, partition_values
 from penguin_py.settings import tables_of
-from tests.support.penguin_world import parquet
+from tests.support.table_harness import parquet
 
 MERGE = SchemaRules(None, "merge")
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import QueryBuilder
 
-from tests.support.penguin_world import World, footer_pool
+from tests.support.table_harness import TableHarness, footer_pool
 
 # Every column is lower in file `low` than in file `high`, and null in neither; `empty`
 # has no values at all.
@@ -59,11 +59,11 @@ LAYOUT = {"prefix_template": "i=%Y/d=%F/t=%H/c=%m", "types": PARTITIONS}
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TableHarness]:
     """A table in which only the file `low` can be read; tests only read."""
     pool: Executor
     with footer_pool() as pool:
-        world = World(str(tmp_path_factory.mktemp("skipping") / "table"), pool)
+        world = TableHarness(str(tmp_path_factory.mktemp("skipping") / "table"), pool)
         for step, folder in FOLDERS.items():
             world.put(f"{folder}/file.parquet", data(step))
         world.run(partition_by=LAYOUT)
@@ -77,7 +77,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module", params=["commits", "checkpoint"])
-def log(request: pytest.FixtureRequest, world: World) -> World:
+def log(request: pytest.FixtureRequest, world: TableHarness) -> TableHarness:
     if request.param == "checkpoint":
         world.delta().create_checkpoint()
     return world
@@ -101,7 +101,7 @@ EACH = pytest.mark.parametrize(("column", "split", "sql"), SPLITS, ids=[s[0] for
 
 @EACH
 def test_deltalake_reads_the_one_file_that_can_match(
-    log: World, column: str, split: Any, sql: str
+    log: TableHarness, column: str, split: Any, sql: str
 ) -> None:
     found = log.delta().to_pyarrow_dataset().to_table(filter=pc.field(column) < split)
     assert found["number"].to_pylist() == [-7_000]
@@ -114,7 +114,7 @@ def test_deltalake_reads_the_one_file_that_can_match(
 
 @EACH
 def test_polars_reads_the_one_file_that_can_match(
-    log: World, column: str, split: Any, sql: str
+    log: TableHarness, column: str, split: Any, sql: str
 ) -> None:
     # polars reads a file without any bounds for every comparison, so it gets to see that one.
     empty = Path(log.uri, FOLDERS[None])
@@ -126,7 +126,7 @@ def test_polars_reads_the_one_file_that_can_match(
     assert found["number"].to_list() == [-7_000], sql
 
 
-def test_bounds_of_struct_fields_are_typed_for_readers(log: World) -> None:
+def test_bounds_of_struct_fields_are_typed_for_readers(log: TableHarness) -> None:
     """None of the readers here skips by them, but all of them must be able to parse them."""
     found = pa.table(log.delta().get_add_actions(flatten=True)).sort_by("path")
     assert sorted(found["min.s.x"].to_pylist(), key=str) == [-7_000, 7_000, None]
@@ -134,7 +134,7 @@ def test_bounds_of_struct_fields_are_typed_for_readers(log: World) -> None:
     assert sorted(found["null_count.s.in.y"].to_pylist()) == [0, 0, 1]
 
 
-def test_a_file_without_nulls_is_not_read_for_them(log: World) -> None:
+def test_a_file_without_nulls_is_not_read_for_them(log: TableHarness) -> None:
     """The reverse: only `empty` has nulls, so looking for them reads that file alone."""
     Path(log.uri, FOLDERS[None], "hidden").rename(Path(log.uri, FOLDERS[None], "file.parquet"))
     low = Path(log.uri, FOLDERS[-7_000], "file.parquet")
@@ -153,6 +153,6 @@ def test_a_file_without_nulls_is_not_read_for_them(log: World) -> None:
         path.rename(path.with_name("hidden"))
 
 
-def test_counts_come_from_the_log_alone(log: World) -> None:
+def test_counts_come_from_the_log_alone(log: TableHarness) -> None:
     counts = pa.table(log.delta().get_add_actions(flatten=True))["num_records"].to_pylist()
     assert sum(counts) == 3

@@ -22,31 +22,31 @@ from penguin_py.intake.reconcile import copied_at
 from penguin_py.model import LoggedPath, OwnCommit, PathOrigin, TableState
 from tests.support.counting_storage import CountingStorage
 from tests.support.faulty_log import around
-from tests.support.penguin_world import World, parquet
+from tests.support.table_harness import TableHarness, parquet
 
 HOUR, DAY = 3600.0, 86_400.0
 
 
-def entry(world: World, version: int) -> Path:
+def entry(world: TableHarness, version: int) -> Path:
     return Path(world.uri, "_delta_log", f"{version:020d}.json")
 
 
-def drop(world: World, number: int) -> None:
+def drop(world: TableHarness, number: int) -> None:
     world.put(f"{number:04d}.parquet", {"x": [number]}, output_id=f"p/{number}")
 
 
-def fill(world: World, count: int, **settings: Any) -> None:
+def fill(world: TableHarness, count: int, **settings: Any) -> None:
     penguin = world.penguin(**settings)
     for number in range(count):
         drop(world, number)
         world.run(penguin)
 
 
-def numbers(world: World) -> list[int]:
+def numbers(world: TableHarness) -> list[int]:
     return sorted(row["x"] for row in world.rows())
 
 
-def segments(world: World) -> list[Path]:
+def segments(world: TableHarness) -> list[Path]:
     return sorted(Path(world.uri, output_ids.FOLDER).glob("*.digests"))
 
 
@@ -55,7 +55,9 @@ def segments(world: World) -> list[Path]:
 
 @pytest.mark.promise("G-015")
 @pytest.mark.parametrize("lost", [1, 2])
-def test_files_of_commits_that_the_log_lost_are_committed_again(world: World, lost: int) -> None:
+def test_files_of_commits_that_the_log_lost_are_committed_again(
+    world: TableHarness, lost: int
+) -> None:
     """A power loss before the entry was on disk, or a log from a backup."""
     fill(world, 4)
     for version in range(4 - lost, 4):
@@ -66,7 +68,7 @@ def test_files_of_commits_that_the_log_lost_are_committed_again(world: World, lo
     assert not world.quarantined()
 
 
-def test_a_restored_log_stops_the_daemon_until_a_restart(world: World) -> None:
+def test_a_restored_log_stops_the_daemon_until_a_restart(world: TableHarness) -> None:
     penguin = world.penguin()
     for number in range(4):
         drop(world, number)
@@ -80,7 +82,7 @@ def test_a_restored_log_stops_the_daemon_until_a_restart(world: World) -> None:
     assert numbers(world) == [0, 1, 2, 3, 9]
 
 
-def test_an_entry_that_a_power_loss_left_empty_is_not_built_upon(world: World) -> None:
+def test_an_entry_that_a_power_loss_left_empty_is_not_built_upon(world: TableHarness) -> None:
     fill(world, 2)
     entry(world, 1).write_bytes(b"")
     drop(world, 9)
@@ -88,7 +90,7 @@ def test_an_entry_that_a_power_loss_left_empty_is_not_built_upon(world: World) -
     assert numbers(world) == [0, 1, 9]
 
 
-def test_a_mirror_of_a_replaced_commit_is_ignored(world: World) -> None:
+def test_a_mirror_of_a_replaced_commit_is_ignored(world: TableHarness) -> None:
     """Restored, and then a Penguin without that mirror made a commit of the same number."""
     fill(world, 3)
     mirror = Path(world.uri, "_penguin/events_checkpoint.json")
@@ -107,7 +109,7 @@ def test_a_mirror_of_a_replaced_commit_is_ignored(world: World) -> None:
 
 
 def test_a_mirror_ahead_of_a_cleaned_log_stops_the_daemon(
-    world: World,
+    world: TableHarness,
 ) -> None:
     fill(world, 3)
     world.delta().create_checkpoint()
@@ -126,7 +128,7 @@ def test_a_mirror_ahead_of_a_cleaned_log_stops_the_daemon(
 
 @pytest.mark.parametrize("commits", [0, 2])
 def test_a_twin_that_commits_during_the_read_stops_nobody(
-    world: World, commits: int, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, commits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mirror is read after the log, and may be of a commit that came in between."""
     fill(world, commits)
@@ -156,7 +158,7 @@ def test_a_twin_that_commits_during_the_read_stops_nobody(
 
 
 def test_segments_above_the_logs_version_stop_the_daemon(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 3)
     fill(world, 6)
@@ -167,7 +169,7 @@ def test_segments_above_the_logs_version_stop_the_daemon(
         world.run()
 
 
-def refill(world: World, first: int, until: int) -> None:
+def refill(world: TableHarness, first: int, until: int) -> None:
     """The log is cut back to before ``first``, and another writer makes versions up to ``until``.
 
     Its rows are minus their version.
@@ -182,7 +184,7 @@ def refill(world: World, first: int, until: int) -> None:
 @pytest.mark.parametrize("until", [5, 9])
 @pytest.mark.parametrize("first", [1, 3, 5])
 def test_files_of_lost_commits_come_again_under_reused_versions(
-    world: World, first: int, until: int, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, first: int, until: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 2)
     fill(world, 6)
@@ -202,7 +204,7 @@ def test_files_of_lost_commits_come_again_under_reused_versions(
 
 
 def test_lost_segments_are_ignored_again_after_a_crash(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 2)
     fill(world, 6)
@@ -218,7 +220,7 @@ def test_lost_segments_are_ignored_again_after_a_crash(
 
 
 def test_lost_commits_of_a_cleaned_log_stop_the_daemon(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 2)
     fill(world, 6)
@@ -238,7 +240,7 @@ def test_lost_commits_of_a_cleaned_log_stop_the_daemon(
 
 
 def test_segments_of_a_log_that_was_cleaned_up_count(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 2)
     fill(world, 6)
@@ -255,7 +257,9 @@ def test_segments_of_a_log_that_was_cleaned_up_count(
 
 @pytest.mark.promise("G-015")
 @pytest.mark.parametrize("until", [2, 3])
-def test_a_mirror_forgets_ids_of_another_penguins_lost_commit(world: World, until: int) -> None:
+def test_a_mirror_forgets_ids_of_another_penguins_lost_commit(
+    world: TableHarness, until: int
+) -> None:
     """It is of our own last commit, which the log has; the lost one came behind that."""
     fill(world, 2)
     drop(world, 7)
@@ -269,7 +273,7 @@ def test_a_mirror_forgets_ids_of_another_penguins_lost_commit(world: World, unti
     assert not world.quarantined()
 
 
-def test_a_running_daemon_notices_a_replaced_log(world: World) -> None:
+def test_a_running_daemon_notices_a_replaced_log(world: TableHarness) -> None:
     """At the same version, with more in it: none of it is committed again."""
     fill(world, 1)
     penguin = world.penguin()
@@ -290,7 +294,7 @@ def test_a_running_daemon_notices_a_replaced_log(world: World) -> None:
 
 
 def test_segments_of_another_table_in_this_place_stop_the_daemon(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 3)
     fill(world, 6)
@@ -305,7 +309,7 @@ def test_segments_of_another_table_in_this_place_stop_the_daemon(
 
 @pytest.mark.parametrize("folded", [True, False])
 def test_a_missing_log_with_state_stops_the_daemon(
-    world: World, folded: bool, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, folded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if folded:
         monkeypatch.setattr(output_ids, "VERSIONS_KEPT", 3)
@@ -324,7 +328,7 @@ def test_a_missing_log_with_state_stops_the_daemon(
 @pytest.mark.parametrize("entries", [1, 3, 5])
 @pytest.mark.parametrize("running", [True, False])
 def test_a_recreated_table_gets_no_commit_of_the_former_one(
-    world: World, entries: int, running: bool
+    world: TableHarness, entries: int, running: bool
 ) -> None:
     """At a lower, the same and a higher version, with another column and no partitions."""
     penguin = world.penguin()
@@ -348,7 +352,7 @@ def test_a_recreated_table_gets_no_commit_of_the_former_one(
 # A log that forgot what was removed.
 
 
-def forget_a_removal(world: World, days_old: float = 30) -> None:
+def forget_a_removal(world: TableHarness, days_old: float = 30) -> None:
     """A day was deleted, and the log has let the removal go; its file was never vacuumed."""
     for day in (1, 2, 3):
         path = f"d=2024-01-0{day}/a.parquet"
@@ -367,37 +371,39 @@ def forget_a_removal(world: World, days_old: float = 30) -> None:
     assert numbers(world) == [1, 2]
 
 
-def with_another_app_id(world: World) -> World:
+def with_another_app_id(world: TableHarness) -> TableHarness:
     world.run(app_id="backfill")
     return world
 
 
-def renamed(world: World) -> World:
+def renamed(world: TableHarness) -> TableHarness:
     world.run(world.penguin(name="other"))
     return world
 
 
-def without_its_mirror(world: World) -> World:
+def without_its_mirror(world: TableHarness) -> TableHarness:
     world.storage.delete("_penguin/events_checkpoint.json")
     world.run()
     return world
 
 
-def copied(world: World) -> World:
+def copied(world: TableHarness) -> TableHarness:
     """As `cp -r` does it: every file is as new as the copy."""
     there = f"{world.uri}-copy"
     shutil.copytree(world.uri, there, copy_function=shutil.copyfile)
-    found = World(there, world.pool, now=world.now)
+    found = TableHarness(there, world.pool, now=world.now)
     found.run()
     return found
 
 
-def copied_and_renamed(world: World) -> World:
+def copied_and_renamed(world: TableHarness) -> TableHarness:
     return renamed(copied(world))
 
 
 @pytest.mark.parametrize("how", [with_another_app_id, without_its_mirror, copied_and_renamed])
-def test_rows_that_were_deleted_do_not_return(world: World, how: Callable[[World], World]) -> None:
+def test_rows_that_were_deleted_do_not_return(
+    world: TableHarness, how: Callable[[TableHarness], TableHarness]
+) -> None:
     forget_a_removal(world)
     world.now += 60
     found = how(world)
@@ -409,7 +415,7 @@ def test_rows_that_were_deleted_do_not_return(world: World, how: Callable[[World
 
 
 def test_a_new_instance_takes_young_files_and_rejects_old_ones(
-    world: World,
+    world: TableHarness,
 ) -> None:
     fill(world, 1)
     world.put("old.parquet", {"x": [7]})
@@ -444,7 +450,7 @@ def test_a_copy_is_known_by_the_times_of_most_files() -> None:
 
 
 def test_a_compaction_with_a_slow_clock_keeps_late_files_safe(
-    world: World,
+    world: TableHarness,
 ) -> None:
     """All that the log says of times is its machine's; the files' are the store's."""
 
@@ -474,7 +480,7 @@ def test_a_compaction_with_a_slow_clock_keeps_late_files_safe(
 # Others on the same table.
 
 
-def test_a_straggler_committed_by_a_twin_is_not_repeated(world: World) -> None:
+def test_a_straggler_committed_by_a_twin_is_not_repeated(world: TableHarness) -> None:
     """Both sweeps found it; the twin committed it, and OPTIMIZE rewrote it since."""
     world.put("b.parquet", {"x": [1]})
     one, two = (world.penguin(reconcile_interval=0) for _ in range(2))
@@ -514,7 +520,7 @@ def test_paths_of_the_log_are_told_as_a_listing_tells_them(
     assert relative(path, root) == expected
 
 
-def test_a_file_that_the_log_names_by_its_whole_uri_is_known(world: World) -> None:
+def test_a_file_that_the_log_names_by_its_whole_uri_is_known(world: TableHarness) -> None:
     world.tampered = True
     world.put("a.parquet", {"x": [1]})
     world.run()
@@ -535,7 +541,7 @@ def test_a_file_that_the_log_names_by_its_whole_uri_is_known(world: World) -> No
 # What a start costs, and the order of what is durable.
 
 
-def start(world: World) -> list[str]:
+def start(world: TableHarness) -> list[str]:
     """Return the requests of one start and of a poll that finds nothing."""
     storage: Any = CountingStorage(world.storage)
     table = world.table(reconcile_interval=0)
@@ -543,7 +549,7 @@ def start(world: World) -> list[str]:
     return storage.asked
 
 
-def test_1000_foreign_commits_do_not_raise_the_cost_of_a_start(world: World) -> None:
+def test_1000_foreign_commits_do_not_raise_the_cost_of_a_start(world: TableHarness) -> None:
     fill(world, 2)
     world.delta().create_checkpoint()
     before = start(world)
@@ -560,7 +566,7 @@ def test_1000_foreign_commits_do_not_raise_the_cost_of_a_start(world: World) -> 
     assert numbers(world) == [0, 1, 9]
 
 
-def test_our_last_commit_is_found_in_a_few_rounds(world: World) -> None:
+def test_our_last_commit_is_found_in_a_few_rounds(world: TableHarness) -> None:
     fill(world, 1)
     for version in range(1, 61):
         info = {"commitInfo": {"timestamp": 1_700_000_000_000, "operation": "WRITE"}}
@@ -576,7 +582,7 @@ def test_our_last_commit_is_found_in_a_few_rounds(world: World) -> None:
 
 
 def test_a_local_commit_is_on_disk_before_the_mirror_is(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: TableHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
     real = os.fsync
@@ -597,7 +603,7 @@ def test_a_local_commit_is_on_disk_before_the_mirror_is(
         assert "_delta_log" in synced[:mirror]
 
 
-def test_a_crash_before_the_stragglers_repeats_the_sweep(world: World) -> None:
+def test_a_crash_before_the_stragglers_repeats_the_sweep(world: TableHarness) -> None:
     world.put("m.parquet", {"x": [1]})
     world.run()
     world.now += 1.1 * HOUR
@@ -621,7 +627,7 @@ def test_a_crash_before_the_stragglers_repeats_the_sweep(world: World) -> None:
     assert world.mirror()["chores"]["reconcile"] == int(world.now)
 
 
-def test_a_checkpoint_that_is_not_read_hides_no_older_one(world: World) -> None:
+def test_a_checkpoint_that_is_not_read_hides_no_older_one(world: TableHarness) -> None:
     """`_last_checkpoint` may name one of version 2, from when the table had that policy."""
     fill(world, 2)
     world.delta().create_checkpoint()

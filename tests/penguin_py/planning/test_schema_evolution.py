@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.support.penguin_world import World
 from tests.support.s3_server import S3Server
+from tests.support.table_harness import TableHarness
 
 
-def kinds(world: World, version: int) -> list[str]:
+def kinds(world: TableHarness, version: int) -> list[str]:
     return sorted(next(iter(action)) for action in world.actions(version))
 
 
@@ -27,10 +27,10 @@ def test_new_columns_and_files_share_one_log_entry(
     request: pytest.FixtureRequest, tmp_path: Path, pool: Executor, where: str, partitioned: bool
 ) -> None:
     if where == "local":
-        world = World(str(tmp_path / "table"), pool)
+        world = TableHarness(str(tmp_path / "table"), pool)
     else:
         s3: S3Server = request.getfixturevalue("s3")
-        world = World(f"s3://{s3.new_bucket()}/t", pool, s3.options)
+        world = TableHarness(f"s3://{s3.new_bucket()}/t", pool, s3.options)
     folder = "date=2024-01-01/" if partitioned else ""
     world.put(f"{folder}a.parquet", {"id": [1], "s": [{"x": 1}]})
     world.run()
@@ -47,7 +47,7 @@ def test_new_columns_and_files_share_one_log_entry(
     assert kinds(world, 0).count("add") == 1
 
 
-def test_every_kind_of_partition_column_survives_evolution(world: World) -> None:
+def test_every_kind_of_partition_column_survives_evolution(world: TableHarness) -> None:
     by = {
         "prefix_template": "s=%Y/i=%m/l=%d/d=%F/t=%H",
         "types": {"i": "int32", "l": "int64", "t": "timestamp"},
@@ -71,7 +71,7 @@ def test_every_kind_of_partition_column_survives_evolution(world: World) -> None
 
 
 def test_only_a_type_that_needs_a_feature_raises_the_protocol(
-    world: World,
+    world: TableHarness,
 ) -> None:
     world.put("a.parquet", {"id": [1]})
     world.run()
@@ -90,7 +90,7 @@ def test_only_a_type_that_needs_a_feature_raises_the_protocol(
 OVERWRITE: dict[str, Any] = {"schema_evolution": "overwrite"}
 
 
-def test_overwrite_takes_what_old_files_can_still_be_read_by(world: World) -> None:
+def test_overwrite_takes_what_old_files_can_still_be_read_by(world: TableHarness) -> None:
     required = pa.schema(
         [
             pa.field("id", pa.int32(), nullable=False),
@@ -123,7 +123,7 @@ def test_overwrite_takes_what_old_files_can_still_be_read_by(world: World) -> No
 
 
 @pytest.mark.promise("G-177")
-def test_nothing_is_visible_half_at_any_version(world: World) -> None:
+def test_nothing_is_visible_half_at_any_version(world: TableHarness) -> None:
     for number in range(4):
         world.put(f"{number}.parquet", {"id": [number], f"c{number}": [number]})
         world.run()

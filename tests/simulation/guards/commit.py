@@ -19,11 +19,11 @@ from blizzard_py.sources.files import advance
 from blizzard_py.state.source_state import PlannedOutput
 from blizzard_py.state.state_paths import StatePaths
 from tests.simulation.guards.registry import guard, nothing
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 
 
 @guard("saves replace whatever is there, whoever wrote it")
-def fenced_saves(_world: World) -> Iterator[None]:
+def fenced_saves(_world: SimulatedWorld) -> Iterator[None]:
     def put(self: Any, document: Any, epoch: int, *, released: bool = False) -> None:
         data = fence.encode({**document, "writer": self._writer(epoch, released=released)})
         self._storage.put_atomic(self._path, data)
@@ -33,7 +33,7 @@ def fenced_saves(_world: World) -> Iterator[None]:
 
 
 @guard("a refused save is believed without looking whether it was our own")
-def read_back(_world: World) -> Iterator[None]:
+def read_back(_world: SimulatedWorld) -> Iterator[None]:
     def put(self: Any, document: Any, epoch: int, *, released: bool = False) -> None:
         data = fence.encode({**document, "writer": self._writer(epoch, released=released)})
         self._version = self._storage.put_if(self._path, data, self._version)
@@ -43,7 +43,7 @@ def read_back(_world: World) -> Iterator[None]:
 
 
 @guard("a start reads the checkpoint and writes nothing before it acts")
-def take_over_writes(_world: World) -> Iterator[None]:
+def take_over_writes(_world: SimulatedWorld) -> Iterator[None]:
     def take(self: Any, parse: Any, fresh: Any, _least: int = 0) -> Any:
         try:
             raw, self._version = self._storage.read_versioned(self._path)
@@ -61,7 +61,7 @@ def take_over_writes(_world: World) -> Iterator[None]:
 
 
 @guard("what is staged has no epoch in its path, so a start clears what others stage")
-def epochs_in_staging(_world: World) -> Iterator[None]:
+def epochs_in_staging(_world: SimulatedWorld) -> Iterator[None]:
     def staging_of(source_id: str, _epoch: int, name: str) -> str:
         return join(StatePaths(source_id).staging, "00000000", name)
 
@@ -78,7 +78,7 @@ def epochs_in_staging(_world: World) -> Iterator[None]:
 
 
 @guard("a start clears all that is staged before it has taken the checkpoint over")
-def save_before_clearing(_world: World) -> Iterator[None]:
+def save_before_clearing(_world: SimulatedWorld) -> Iterator[None]:
     real = source_pipeline.SourcePipeline._recover
 
     def recover(self: Any) -> Any:
@@ -90,13 +90,13 @@ def save_before_clearing(_world: World) -> Iterator[None]:
 
 
 @guard("outputs that are neither staged nor published count as published")
-def both_missing_is_refused(_world: World) -> Iterator[None]:
+def both_missing_is_refused(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(BatchRunner, "_check_published", nothing):
         yield
 
 
 @guard("what a crash left staged is published under the names it was to have")
-def fresh_names_on_recovery(_world: World) -> Iterator[None]:
+def fresh_names_on_recovery(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(
         batch_runner, "rename_outputs", lambda state, found, _names: (state, found)
     ):
@@ -104,7 +104,7 @@ def fresh_names_on_recovery(_world: World) -> Iterator[None]:
 
 
 @guard("after a crash what is staged is taken for published")
-def unpublished_is_published(_world: World) -> Iterator[None]:
+def unpublished_is_published(_world: SimulatedWorld) -> Iterator[None]:
     def nothing(_storage: Any, _outputs: list[PlannedOutput], _concurrency: int) -> Any:
         return publish.Unpublished((), ())
 
@@ -113,7 +113,7 @@ def unpublished_is_published(_world: World) -> Iterator[None]:
 
 
 @guard("a batch that crashed before its commit is let go of")
-def running_batches_run_again(_world: World) -> Iterator[None]:
+def running_batches_run_again(_world: SimulatedWorld) -> Iterator[None]:
     real = BatchRunner.recover
 
     def recover(self: Any, state: Any, found: Any) -> Any:
@@ -133,7 +133,7 @@ def running_batches_run_again(_world: World) -> Iterator[None]:
 
 
 @guard("dead letters are written before the commit point")
-def letters_after_the_commit(_world: World) -> Iterator[None]:
+def letters_after_the_commit(_world: SimulatedWorld) -> Iterator[None]:
     real = BatchRunner.prepare
 
     def prepare(self: Any, state: Any, ingesting: Any) -> Any:
@@ -146,7 +146,7 @@ def letters_after_the_commit(_world: World) -> Iterator[None]:
 
 
 @guard("dead letters are not written at all")
-def letters_are_durable(_world: World) -> Iterator[None]:
+def letters_are_durable(_world: SimulatedWorld) -> Iterator[None]:
     def keep(_self: Any, _batch: Any, _retries: Any) -> None:
         return None
 

@@ -17,17 +17,17 @@ from penguin_py.planning import commit_plan as penguin_plan
 from penguin_py.planning import recovery
 from penguin_py.table_view import TableView
 from tests.simulation.guards.registry import always, empty, guard, never, none, nothing
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 
 
 @guard("Penguin commits a second file with an output id that is committed")
-def output_ids_come_once(_world: World) -> Iterator[None]:
+def output_ids_come_once(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(penguin_plan, "_check_identity", nothing):
         yield
 
 
 @guard("Penguin forgets output ids when it starts, those of the mirror and of the log")
-def output_ids_are_stored(_world: World) -> Iterator[None]:
+def output_ids_are_stored(_world: SimulatedWorld) -> Iterator[None]:
     real = table_view.gather_output_ids
 
     def gathered(*arguments: Any) -> Any:
@@ -41,7 +41,7 @@ def output_ids_are_stored(_world: World) -> Iterator[None]:
 
 
 @guard("Penguin does not ask the log which paths it has")
-def log_paths_are_known(_world: World) -> Iterator[None]:
+def log_paths_are_known(_world: SimulatedWorld) -> Iterator[None]:
     with (
         mock.patch.object(TableView, "knows", never),
         mock.patch.object(TableView, "is_open", always),
@@ -51,7 +51,7 @@ def log_paths_are_known(_world: World) -> Iterator[None]:
 
 
 @guard("two Penguins commit beside each other without a transaction in common")
-def transactions_conflict(_world: World) -> Iterator[None]:
+def transactions_conflict(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(LogWriter, "transactions", none):
         yield
 
@@ -59,7 +59,7 @@ def transactions_conflict(_world: World) -> Iterator[None]:
 # What the mirror takes for done counts as done only if the log has it, too, so the order
 # alone guards nothing: its names have to count as well.
 @guard("Penguin's mirror is written before the commit, and the names done in it are believed")
-def mirror_follows_the_log(_world: World) -> Iterator[None]:
+def mirror_follows_the_log(_world: SimulatedWorld) -> Iterator[None]:
     real = Committer._commit
     remembered = recovery._remembered
 
@@ -85,19 +85,19 @@ def mirror_follows_the_log(_world: World) -> Iterator[None]:
 
 
 @guard("Penguin passes files that it refuses without a record")
-def refusals_are_recorded(_world: World) -> Iterator[None]:
+def refusals_are_recorded(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(Quarantine, "keep", empty):
         yield
 
 
 @guard("Penguin does not look below its watermarks")
-def penguin_reconciles(_world: World) -> Iterator[None]:
+def penguin_reconciles(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(Maintenance, "due", none):
         yield
 
 
 @guard("Penguin goes on with a mirror, and with output ids, of commits that the log has lost")
-def lost_commits_are_noticed(_world: World) -> Iterator[None]:
+def lost_commits_are_noticed(_world: SimulatedWorld) -> Iterator[None]:
     with (
         mock.patch.object(recovery, "_contradiction", nothing),
         mock.patch.object(OutputIds, "check", nothing),

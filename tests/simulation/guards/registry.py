@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 
-Patch = Callable[[World], AbstractContextManager[Any]]
+Patch = Callable[[SimulatedWorld], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Guard:
 GUARDS: list[Guard] = []
 
 
-def guard(without: str) -> Callable[[Callable[[World], Iterator[None]]], Patch]:
+def guard(without: str) -> Callable[[Callable[[SimulatedWorld], Iterator[None]]], Patch]:
     """Register a patch under its function's name."""
 
-    def register(function: Callable[[World], Iterator[None]]) -> Patch:
+    def register(function: Callable[[SimulatedWorld], Iterator[None]]) -> Patch:
         patch = contextmanager(function)
         GUARDS.append(Guard(function.__name__, without, patch))
         return patch

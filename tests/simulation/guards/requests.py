@@ -15,11 +15,11 @@ from blizzard_py.sources.files.advance import NOTHING
 from blizzard_py.sources.files.source import FileSource, _lowest
 from blizzard_py.sources.protocol import PlainWork
 from tests.simulation.guards.registry import guard
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 
 
 @guard("nobody remembers that a request took files of which the time is to come")
-def requested_future_files_are_remembered(_world: World) -> Iterator[None]:
+def requested_future_files_are_remembered(_world: SimulatedWorld) -> Iterator[None]:
     def selected(state: Any, request_id: str, found: Any, now: float) -> Any:
         return with_selected(state, request_id, replace(found, ahead=()), now)
 
@@ -28,7 +28,7 @@ def requested_future_files_are_remembered(_world: World) -> Iterator[None]:
 
 
 @guard("the end of a request is recorded when its last files are queued")
-def requests_end_by_a_save(_world: World) -> Iterator[None]:
+def requests_end_by_a_save(_world: SimulatedWorld) -> Iterator[None]:
     real = RequestRunner._with_next_page
 
     def with_next_page(self: Any, state: Any, request_id: str, epoch: int) -> Any:
@@ -43,7 +43,7 @@ def requests_end_by_a_save(_world: World) -> Iterator[None]:
 
 
 @guard("a batch of a request moves the marks of the source, as queued files do")
-def requests_move_no_marks(_world: World) -> Iterator[None]:
+def requests_move_no_marks(_world: SimulatedWorld) -> Iterator[None]:
     def advance(self: Any, state: Any, batch: Any, work: Any, now: float) -> Any:
         beside = None if isinstance(work, PlainWork) else work
         moved = self._moved(replace(state, queue=()), batch, _lowest(state, batch, beside), now)
@@ -61,13 +61,13 @@ def requests_move_no_marks(_world: World) -> Iterator[None]:
 
 
 @guard("a request takes files without asking whether the source has them, or is going to")
-def requests_ask_whose_it_is(_world: World) -> Iterator[None]:
+def requests_ask_whose_it_is(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(Claims, "of", return_value=Claim("free")):
         yield
 
 
 @guard("dead letters are put away when their files are queued")
-def letters_wait_for_their_files(_world: World) -> Iterator[None]:
+def letters_wait_for_their_files(_world: SimulatedWorld) -> Iterator[None]:
     real = RequestRunner._with_next_page
 
     def with_next_page(self: Any, state: Any, request_id: str, epoch: int) -> Any:

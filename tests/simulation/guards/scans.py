@@ -18,11 +18,11 @@ from blizzard_py.sources.files import advance, discovery, late_files, sweep, wat
 from blizzard_py.sources.files import source as files
 from blizzard_py.state.ledger import Ledger
 from tests.simulation.guards.registry import always, guard, never, nothing
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 
 
 @guard("a name's grace is over by the clock, whether anybody looked or not")
-def grace_by_scans(_world: World) -> Iterator[None]:
+def grace_by_scans(_world: SimulatedWorld) -> Iterator[None]:
     real = BatchRunner._advance
 
     def advance(self: Any, state: Any, found: Any, work: Any) -> Any:
@@ -39,7 +39,7 @@ def grace_by_scans(_world: World) -> Iterator[None]:
 
 
 @guard("names of files with an old modification time need no grace")
-def modification_times_mean_nothing(_world: World) -> Iterator[None]:
+def modification_times_mean_nothing(_world: SimulatedWorld) -> Iterator[None]:
     real = advance.finish_batch
 
     def advanced(state: Any, found: Any, lowest: Any, now: float) -> Any:
@@ -60,7 +60,7 @@ def modification_times_mean_nothing(_world: World) -> Iterator[None]:
 
 
 @guard("recovery moves scan starts, though it does not know what waits")
-def recovery_moves_nothing(_world: World) -> Iterator[None]:
+def recovery_moves_nothing(_world: SimulatedWorld) -> Iterator[None]:
     real = BatchRunner.recover
 
     def recover(self: Any, state: Any, found: Any) -> Any:
@@ -78,7 +78,7 @@ def recovery_moves_nothing(_world: World) -> Iterator[None]:
 
 
 @guard("the scan's end counts where its beginning should")
-def scans_count_from_their_beginning(_world: World) -> Iterator[None]:
+def scans_count_from_their_beginning(_world: SimulatedWorld) -> Iterator[None]:
     real = watermark.expire_grace
 
     def end_counts(before: Any, scanned: ScanTimes, grace: float, lowest: Any) -> Any:
@@ -89,13 +89,13 @@ def scans_count_from_their_beginning(_world: World) -> Iterator[None]:
 
 
 @guard("files that wait do not hold scan starts back")
-def pending_files_hold(_world: World) -> Iterator[None]:
+def pending_files_hold(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(advance, "held_by", lambda _paths, _depth, lowest: lowest):
         yield
 
 
 @guard("a file to be tried again counts as done")
-def retried_files_are_not_done(_world: World) -> Iterator[None]:
+def retried_files_are_not_done(_world: SimulatedWorld) -> Iterator[None]:
     real = BatchRunner._advance
 
     def advance(self: Any, state: Any, found: Any, work: Any) -> Any:
@@ -109,7 +109,7 @@ def retried_files_are_not_done(_world: World) -> Iterator[None]:
 
 
 @guard("a scan that was bounded counts as one of everything")
-def bounded_scans_say_so(_world: World) -> Iterator[None]:
+def bounded_scans_say_so(_world: SimulatedWorld) -> Iterator[None]:
     real = discovery.discover
 
     def discover(*arguments: Any, **more: Any) -> Any:
@@ -121,7 +121,7 @@ def bounded_scans_say_so(_world: World) -> Iterator[None]:
 
 
 @guard("a key that a listing repeats is planned twice")
-def repeated_keys_count_once(_world: World) -> Iterator[None]:
+def repeated_keys_count_once(_world: SimulatedWorld) -> Iterator[None]:
     real = scan.scan
 
     def scanned(storage: Any, *arguments: Any, **more: Any) -> Any:
@@ -157,7 +157,7 @@ def _watched(inner: Any) -> Any:
 
 
 @guard("the depth of partitions is settled by files at the root")
-def depth_by_directories(_world: World) -> Iterator[None]:
+def depth_by_directories(_world: SimulatedWorld) -> Iterator[None]:
     real = scan.depth_of
 
     def depth_of(paths: Any) -> int | None:
@@ -170,19 +170,19 @@ def depth_by_directories(_world: World) -> Iterator[None]:
 
 
 @guard("names in grace that the checkpoint leaves to the journal are not read from it")
-def window_is_read(_world: World) -> Iterator[None]:
+def window_is_read(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(start, "whole", lambda _sink, _id, state: state):
         yield
 
 
 @guard("a time that a wrong clock noted is waited for")
-def wrong_times_are_cut(_world: World) -> Iterator[None]:
+def wrong_times_are_cut(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(start, "clamp_times", lambda state, _now: state):
         yield
 
 
 @guard("the floor rises over files that were found and are not done")
-def floor_below_pending(_world: World) -> Iterator[None]:
+def floor_below_pending(_world: SimulatedWorld) -> Iterator[None]:
     real = floor.raise_floors
     with mock.patch.object(
         advance,
@@ -193,7 +193,7 @@ def floor_below_pending(_world: World) -> Iterator[None]:
 
 
 @guard("the floor rises over partitions with names in grace, and above every expired one")
-def floor_below_grace(_world: World) -> Iterator[None]:
+def floor_below_grace(_world: SimulatedWorld) -> Iterator[None]:
     def ceiling(
         _progress: Any,
         head: str,
@@ -211,7 +211,7 @@ def floor_below_grace(_world: World) -> Iterator[None]:
 
 
 @guard("the floor of a cold start follows the clock")
-def cold_floor_is_frozen(_world: World) -> Iterator[None]:
+def cold_floor_is_frozen(_world: SimulatedWorld) -> Iterator[None]:
     real = discovery.starting_point
 
     def starting_point(state: Any, source: Any, now: float, where: str) -> Any:
@@ -226,31 +226,31 @@ def cold_floor_is_frozen(_world: World) -> Iterator[None]:
 
 
 @guard("partitions ahead of time are tracked like any other")
-def future_partitions_are_separate(_world: World) -> Iterator[None]:
+def future_partitions_are_separate(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(discovery.Places, "take", always):
         yield
 
 
 @guard("the sweep does not ask the journal what was done")
-def sweep_reads_journal(_world: World) -> Iterator[None]:
+def sweep_reads_journal(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(Ledger, "look", nothing):
         yield
 
 
 @guard("there is no sweep")
-def sweep_looks(_world: World) -> Iterator[None]:
+def sweep_looks(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(files, "is_due", never):
         yield
 
 
 @guard("the sweep takes files for late that wait for another try or in a queue")
-def sweep_leaves_known_files(_world: World) -> Iterator[None]:
+def sweep_leaves_known_files(_world: SimulatedWorld) -> Iterator[None]:
     with mock.patch.object(sweep, "is_passed", always):
         yield
 
 
 @guard("late verdicts are written without a commit")
-def late_verdicts_are_committed(_world: World) -> Iterator[None]:
+def late_verdicts_are_committed(_world: SimulatedWorld) -> Iterator[None]:
     real = late_files.LateFiles._dealt_with
 
     def dealt_with(self: Any, state: Any, late: Any) -> Any:

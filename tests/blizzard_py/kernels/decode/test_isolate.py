@@ -22,7 +22,7 @@ from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.isolate import IsolatedParser, check_readable
 from blizzard_py.kernels.decode.parse import BadLine, Parsed
 from blizzard_py.lines.failure import FileFailed
-from tests.support.ingest_world import IngestWorld, by_path, lines, specs
+from tests.support.ingest_job_harness import IngestJobHarness, by_path, lines, specs
 from tests.support.pipe import descriptors
 
 pytestmark = pytest.mark.usefixtures("both_paths")
@@ -135,7 +135,7 @@ def test_a_task_tried_again_gives_up_the_record_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blizzard_py.kernels.task.RecordSchema", DeadlySchema)
-    world = IngestWorld(tmp_path, fields=FIELDS)
+    world = IngestJobHarness(tmp_path, fields=FIELDS)
     world.put("a.ndjson", lines(1, 2))
     world.put("b.ndjson.gz", gzip.compress(b"\n" + lines(3) + POISON + b"oops\n" + lines(4)))
     world.put("c.ndjson", lines(5))
@@ -166,7 +166,7 @@ def test_a_file_that_kills_its_reader_twice_is_quarantined(tmp_path: Path) -> No
     killer = threading.Thread(target=kill_readers)
     killer.start()
     settings = dataclasses.replace(
-        IngestWorld(tmp_path).job().settings, source=Place(str(tmp_path))
+        IngestJobHarness(tmp_path).job().settings, source=Place(str(tmp_path))
     )
     with ChildProcess() as own, pytest.raises(FileFailed) as caught:
         check_readable(own, settings, JobFile("endless.ndjson", 1 << 42))

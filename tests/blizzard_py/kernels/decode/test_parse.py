@@ -12,7 +12,7 @@ from blizzard_py.kernels.decode.child_process import ChildProcess
 from blizzard_py.kernels.decode.columns import RecordSchema
 from blizzard_py.kernels.decode.isolate import IsolatedParser
 from blizzard_py.kernels.decode.parse import BadLine, LineParser, record_lines
-from tests.support.ingest_world import specs
+from tests.support.ingest_job_harness import specs
 
 pytestmark = pytest.mark.usefixtures("both_paths")
 

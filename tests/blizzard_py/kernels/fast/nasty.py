@@ -18,7 +18,7 @@ from blizzard_core.settings.schema import UnexpectedFields
 from blizzard_py.job import FieldSpec
 from tests.support.corpus import FIELDS as CORPUS_FIELDS
 from tests.support.corpus import LINES as CORPUS
-from tests.support.ingest_world import specs
+from tests.support.ingest_job_harness import specs
 
 CLICKS = (
     FieldSpec("id", "int64", nullable=False),

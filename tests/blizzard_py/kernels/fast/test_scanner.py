@@ -24,7 +24,7 @@ from blizzard_py.kernels.fast.scanner import PAUSE, Scanner
 from tests.blizzard_py.kernels.fast import build
 from tests.blizzard_py.kernels.fast.differential import Pair, told
 from tests.blizzard_py.kernels.fast.nasty import Chunk
-from tests.support.ingest_world import specs
+from tests.support.ingest_job_harness import specs
 
 FIELDS = specs(id="int64", s="string")
 LINE = b'{"id":%d,"s":"text"}\n'

@@ -22,7 +22,7 @@ from blizzard_py.slices.units.state import (
     unit_of,
     units_to_json,
 )
-from tests.support.unit_world import units_from_json
+from tests.support.unit_harness import units_from_json
 
 SPEC = {
     "from": "2019-01-01T00:00:00.000Z",

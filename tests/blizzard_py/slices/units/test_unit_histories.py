@@ -13,8 +13,8 @@ from blizzard_core.errors import StateError
 from blizzard_py.slices.units import due as due_module
 from blizzard_py.slices.units.planner import Verdict, verdict
 from blizzard_py.slices.units.schemes import Pair
-from tests.support import unit_world
-from tests.support.unit_world import World, Wrong
+from tests.support import unit_harness
+from tests.support.unit_harness import UnitHarness, Wrong
 
 HISTORIES = 3000
 RUNS = 6
@@ -25,7 +25,7 @@ Rule = Callable[[Pair, datetime | None, datetime | None, timedelta], Verdict]
 def test_every_unit_lies_in_the_table_once_and_whole_whatever_happens() -> None:
     for seed in range(HISTORIES):
         try:
-            World(seed).live(RUNS)
+            UnitHarness(seed).live(RUNS)
         except (Wrong, StateError) as error:
             raise AssertionError(f"history {seed}: {error}") from error
 
@@ -61,7 +61,7 @@ def _grace_from_the_cut_off_on(
 def _first_wrong(histories: int = 400, *, forgives: bool = False) -> str:
     for seed in range(histories):
         try:
-            World(seed, forgives=forgives).live(RUNS)
+            UnitHarness(seed, forgives=forgives).live(RUNS)
         except (Wrong, StateError) as error:
             return str(error)
     return ""
@@ -115,7 +115,7 @@ def test_what_is_owed_also_finds_a_tail_that_the_cut_off_has_passed(
     ("module", "name", "stands_in"),
     [
         (due_module, "reached", lambda unit: unit.high),
-        (unit_world, "read_since", lambda state, *_: state),
+        (unit_harness, "read_since", lambda state, *_: state),
     ],
 )
 def test_without_distrust_of_times_to_come_and_old_states_a_history_goes_wrong(

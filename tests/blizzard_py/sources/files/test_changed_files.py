@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from blizzard_core.log import configure
-from tests.support.blizzard_world import World
-from tests.support.offered_files import OfferedWorld
+from tests.support.offered_files import OfferedFilesHarness
+from tests.support.pipeline_harness import PipelineHarness
 
 INTERVAL = 1000.0
 PATH = "date=2024-01-01/1.json"
@@ -28,14 +28,14 @@ def told(log: io.StringIO) -> list[str]:
     return [line["path"] for line in lines if line["event"] == "file_changed"]
 
 
-def swept(world: World, times: int = 1) -> None:
+def swept(world: PipelineHarness, times: int = 1) -> None:
     for _ in range(times):
         world.now += INTERVAL + 1
         world.drain()
 
 
-def changing_world(**source: Any) -> World:
-    world = World(late_sweep_interval=f"{INTERVAL}s", grace_period="10s", **source)
+def changing_world(**source: Any) -> PipelineHarness:
+    world = PipelineHarness(late_sweep_interval=f"{INTERVAL}s", grace_period="10s", **source)
     world.put(PATH, "1", "2")
     world.put("date=2024-01-01/2.json", "x")
     world.drain()
@@ -120,7 +120,7 @@ def test_without_a_watermark_a_change_is_told_as_well(log: io.StringIO) -> None:
 
 
 def test_what_is_offered_again_is_read_and_not_told(log: io.StringIO) -> None:
-    world = OfferedWorld(days=0)
+    world = OfferedFilesHarness(days=0)
     world.now += 86_401
     world.drain()
     world.mend("b", "1")

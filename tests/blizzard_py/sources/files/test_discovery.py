@@ -19,8 +19,8 @@ from blizzard_py.sources.activity import Apart
 from blizzard_py.sources.files.discovery import Discovery, FirstSeen, accepts, starting_point
 from blizzard_py.sources.files.discovery import discover as discover_with
 from blizzard_py.state.source_state import SourceState
-from tests.support.blizzard_world import World
 from tests.support.memory_store import MemoryStorage
+from tests.support.pipeline_harness import PipelineHarness
 from tests.support.s3_server import S3Server
 from tests.support.watermarks import nothing_waits, passed
 
@@ -211,7 +211,7 @@ def test_a_scan_that_is_cut_says_how_far_it_went_and_the_next_goes_on() -> None:
 
 @pytest.mark.promise("G-002")
 def test_an_empty_component_makes_no_later_file_late() -> None:
-    world = World(grace_period="10s")
+    world = PipelineHarness(grace_period="10s")
     world.put("date=2024-01-28//0.json", "odd")
     world.put("date=2024-01-28/hour=10/1.json", "10")
     worker = world.drain()
@@ -226,7 +226,7 @@ def test_an_empty_component_makes_no_later_file_late() -> None:
 
 @pytest.mark.promise("G-121")
 def test_partitions_without_a_time_are_all_ingested_and_told() -> None:
-    world = World(grace_period="10s", max_tracked_partitions=4)
+    world = PipelineHarness(grace_period="10s", max_tracked_partitions=4)
     rows = []
     worker = world.pipeline()
     for offset in range(3):
@@ -244,7 +244,7 @@ def test_partitions_without_a_time_are_all_ingested_and_told() -> None:
 def test_closing_what_is_in_use_is_told() -> None:
     out = io.StringIO()
     configure("info", out)
-    world = World(grace_period="10s", max_tracked_partitions=2)
+    world = PipelineHarness(grace_period="10s", max_tracked_partitions=2)
     worker = world.pipeline()
     for turn in range(3):
         for month in range(1, 7):

@@ -26,8 +26,8 @@ from blizzard_py.state.journal import KEPT_SECS, Journal
 from blizzard_py.state.lateness import AUTO_GRACE_SECS, auto_grace, measured, with_worst
 from blizzard_py.state.ledger import Ledger, Settled
 from blizzard_py.state.source_state import Batch, SourceState
-from tests.support.blizzard_world import World
 from tests.support.memory_store import MemoryStorage
+from tests.support.pipeline_harness import PipelineHarness
 from tests.support.watermarks import nothing_waits
 
 DAY = 86_400.0
@@ -36,9 +36,9 @@ GRACE = 100.0
 LATE = "d=1/1.ndjson"
 
 
-def late_world(**source: object) -> World:
+def late_world(**source: object) -> PipelineHarness:
     """``d=1/2`` is passed for good, then ``d=1/1`` appears; the next cycle sweeps."""
-    world = World(late_sweep_interval=f"{INTERVAL}s", grace_period=f"{GRACE}s", **source)
+    world = PipelineHarness(late_sweep_interval=f"{INTERVAL}s", grace_period=f"{GRACE}s", **source)
     world.put("d=1/2.ndjson", "r2")
     pipeline = world.drain()
     world.now += GRACE + 2
@@ -51,14 +51,14 @@ def late_world(**source: object) -> World:
     return world
 
 
-def again(world: World, times: int = 3) -> None:
+def again(world: PipelineHarness, times: int = 3) -> None:
     """Further sweeps, each of a process of its own."""
     for _ in range(times):
         world.now += INTERVAL
         world.drain()
 
 
-def outcomes(world: World, path: str = LATE) -> list[str]:
+def outcomes(world: PipelineHarness, path: str = LATE) -> list[str]:
     """What the journal's batches say of a file, each batch once."""
     return [
         file["outcome"]
@@ -69,7 +69,7 @@ def outcomes(world: World, path: str = LATE) -> list[str]:
     ]
 
 
-def ledger_of(world: World) -> Ledger:
+def ledger_of(world: PipelineHarness) -> Ledger:
     """As anybody reads it."""
     ledger = Ledger(world.sink, "events_main")
     ledger.load(world.pipeline().load().ledger)
@@ -159,7 +159,7 @@ def test_a_daemon_that_was_replaced_says_nothing_of_late_files() -> None:
 
 
 def test_a_late_file_in_a_closed_partition_is_found() -> None:
-    world = World(
+    world = PipelineHarness(
         late_sweep_interval=f"{INTERVAL}s",
         grace_period=f"{GRACE}s",
         max_tracked_partitions=2,
@@ -193,7 +193,7 @@ def test_a_file_that_was_rewritten_is_not_late() -> None:
 
 
 def test_what_lies_below_the_origin_of_a_cold_start_is_a_backfills_whenever_it_comes() -> None:
-    world = World(
+    world = PipelineHarness(
         partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 1},
         late_sweep_interval=f"{INTERVAL}s",
         grace_period=f"{GRACE}s",
@@ -221,7 +221,7 @@ def test_what_lies_below_the_origin_of_a_cold_start_is_a_backfills_whenever_it_c
 
 
 def test_the_first_sweep_of_an_originals_checkpoint_accuses_nobody() -> None:
-    world = World(late_sweep_interval=f"{INTERVAL}s", grace_period=f"{GRACE}s")
+    world = PipelineHarness(late_sweep_interval=f"{INTERVAL}s", grace_period=f"{GRACE}s")
     world.put("d=1/1.ndjson", "done by the original")
     world.put("d=1/5.ndjson", "done by it as well")
     document = {
@@ -245,10 +245,10 @@ def test_the_first_sweep_of_an_originals_checkpoint_accuses_nobody() -> None:
 # -- slices ----------------------------------------------------------------------------
 
 
-def sliced(monkeypatch: pytest.MonkeyPatch, late_files: str = "quarantine") -> World:
+def sliced(monkeypatch: pytest.MonkeyPatch, late_files: str = "quarantine") -> PipelineHarness:
     """A sweep that takes several slices, with late files all over."""
     monkeypatch.setattr(sweep, "SLICE_PAGES", 1)
-    world = World(
+    world = PipelineHarness(
         late_sweep_interval=f"{INTERVAL}s", grace_period=f"{GRACE}s", late_files=late_files
     )
     for day in range(1, 6):
@@ -316,7 +316,7 @@ names = st.sampled_from([f"y={1970 + day}/{n}.ndjson" for day in (1, 2) for n in
 def test_every_file_is_ingested_or_found_late_and_never_both(
     arrivals: list[tuple[str, float]], late_files: str, tracked: int, *, restarts: bool
 ) -> None:
-    world = World(
+    world = PipelineHarness(
         late_sweep_interval=f"{INTERVAL}s",
         grace_period=f"{GRACE}s",
         late_files=late_files,
@@ -424,7 +424,7 @@ def test_the_journal_is_folded_before_it_is_pruned_and_late_files_stay_known() -
 
 
 def test_the_journal_of_names_that_the_checkpoint_leaves_to_it_is_not_pruned() -> None:
-    world = World(grace_period="36500d", late_sweep_interval=f"{INTERVAL}s")
+    world = PipelineHarness(grace_period="36500d", late_sweep_interval=f"{INTERVAL}s")
     world.settings["checkpoint"] = world.settings["checkpoint"].model_copy(
         update={"interval_files": 10_000}
     )
@@ -488,7 +488,7 @@ def test_the_grace_period_sizes_itself_within_bounds() -> None:
 
 
 def test_the_grace_period_that_is_used_follows_what_scans_have_seen() -> None:
-    world = World(grace_period="auto")
+    world = PipelineHarness(grace_period="auto")
     world.put("d=1/5.ndjson", "r5")
     pipeline = world.drain()
     world.now += 200
@@ -499,7 +499,7 @@ def test_the_grace_period_that_is_used_follows_what_scans_have_seen() -> None:
 
 
 def test_a_file_later_than_the_grace_period_makes_it_longer() -> None:
-    world = World(grace_period="auto", late_sweep_interval=f"{INTERVAL}s")
+    world = PipelineHarness(grace_period="auto", late_sweep_interval=f"{INTERVAL}s")
     world.put("d=1/5.ndjson", "r5")
     pipeline = world.drain()
     world.now += 302
@@ -522,7 +522,7 @@ def test_how_far_behind_is_counted_in_partitions() -> None:
 @pytest.mark.promise("G-056")
 def test_a_name_that_is_listed_stays_in_the_ledger_whatever_ending_counts_today() -> None:
     # So many names of the one ending that the ledger outgrows those of the other.
-    world = World(
+    world = PipelineHarness(
         compression="auto",
         late_files="ingest",
         grace_period="1s",
@@ -553,7 +553,7 @@ def test_a_name_that_is_listed_stays_in_the_ledger_whatever_ending_counts_today(
 @pytest.mark.promise("G-053")
 def test_a_source_that_shows_little_now_and_again_later_is_not_forgotten() -> None:
     # A disk is half there for some days, twice, a month apart; daemons start in between.
-    world = World(
+    world = PipelineHarness(
         late_files="ingest",
         grace_period="1s",
         checkpoint=CheckpointSettings(interval_files=5000),

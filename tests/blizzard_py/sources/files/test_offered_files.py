@@ -13,17 +13,17 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.settings.sources import FileUnits, SourceSettings
 from blizzard_py.app.wiring import source_pipeline
 from blizzard_py.state.source_state import checkpoint_path
-from tests.support.blizzard_world import overtaking
 from tests.support.memory_store import Died, Dying
-from tests.support.offered_files import DAY_SECS, OfferedWorld
+from tests.support.offered_files import DAY_SECS, OfferedFilesHarness
+from tests.support.pipeline_harness import overtaking
 from tests.support.published_groups import groups_of
-from tests.support.request_world import DAY
+from tests.support.request_harness import DAY
 from tests.support.scenario import Scenario
 
 
 @pytest.mark.promise("G-040")
 def test_a_file_that_comes_again_is_left_alone_for_the_days_and_then_replaced() -> None:
-    world = OfferedWorld()
+    world = OfferedFilesHarness()
     world.mend("b", "1")
     world.drain()
     world.now += 6.9 * DAY_SECS
@@ -40,7 +40,7 @@ def test_a_file_that_comes_again_is_left_alone_for_the_days_and_then_replaced() 
 
 
 def test_a_server_that_offers_seven_days_of_files_each_day_has_each_read_once() -> None:
-    world = OfferedWorld(days=7)
+    world = OfferedFilesHarness(days=7)
     names = [f"7{number:02}" for number in range(14)]
     before = world.read()
     for day in range(len(names)):
@@ -55,7 +55,7 @@ def test_a_server_that_offers_seven_days_of_files_each_day_has_each_read_once() 
 
 
 def test_without_days_each_change_is_taken_at_the_next_poll_and_what_stays_is_not() -> None:
-    world = OfferedWorld(days=0)
+    world = OfferedFilesHarness(days=0)
     for version in ("b", "c"):
         world.now += 60
         world.mend(version, "1", "5")
@@ -71,7 +71,7 @@ def test_without_days_each_change_is_taken_at_the_next_poll_and_what_stays_is_no
 @pytest.mark.promise("G-040")
 @pytest.mark.parametrize("ahead", [30, 600, 365 * DAY_SECS])
 def test_a_file_dated_ahead_is_not_replaced_at_each_poll(ahead: float) -> None:
-    world = OfferedWorld(days=0)
+    world = OfferedFilesHarness(days=0)
     path = f"{DAY}/9.json"
     dated = world.now + ahead
     world.source.objects[path] = (b"9", dated)
@@ -91,7 +91,7 @@ def test_a_file_dated_ahead_is_not_replaced_at_each_poll(ahead: float) -> None:
 
 
 def test_a_bad_reading_keeps_the_rows_and_waits_as_long() -> None:
-    world = OfferedWorld()
+    world = OfferedFilesHarness()
     world.now += 8 * DAY_SECS
     world.put(f"{DAY}/1.json", "bad")
     world.now += 1
@@ -109,7 +109,7 @@ def test_a_bad_reading_keeps_the_rows_and_waits_as_long() -> None:
 
 
 def test_a_file_without_rows_before_comes_with_its_mended_ones() -> None:
-    world = OfferedWorld(days=1)
+    world = OfferedFilesHarness(days=1)
     world.put(f"{DAY}/6.json", "bad")
     world.drain()
     world.now += 2 * DAY_SECS
@@ -120,7 +120,7 @@ def test_a_file_without_rows_before_comes_with_its_mended_ones() -> None:
 
 
 def test_what_the_journal_no_longer_tells_is_left_alone_rather_than_doubled() -> None:
-    world = OfferedWorld()
+    world = OfferedFilesHarness()
     world.now += 2 * DAY_SECS
     world.drain()  # folds
     for path in [p for p in world.sink.objects if p.startswith("_blizzard/journal/")]:
@@ -139,7 +139,7 @@ def test_what_the_journal_no_longer_tells_is_left_alone_rather_than_doubled() ->
 
 
 def test_rows_from_before_they_named_their_file_are_left_alone() -> None:
-    world = OfferedWorld(named=False)
+    world = OfferedFilesHarness(named=False)
     world.named = True
     world.now += 8 * DAY_SECS
     world.mend("b", "1")
@@ -149,7 +149,7 @@ def test_rows_from_before_they_named_their_file_are_left_alone() -> None:
 
 
 def test_what_a_request_replaces_counts_as_taken() -> None:
-    world = OfferedWorld()
+    world = OfferedFilesHarness()
     world.now += 8 * DAY_SECS
     world.mend("b", "1")
     world.now += 1
@@ -166,7 +166,7 @@ def test_what_a_request_replaces_counts_as_taken() -> None:
 def test_dying_before_and_after_every_write_leaves_one_reading_of_each() -> None:
     at, died = 0, True
     while died:
-        world = OfferedWorld()
+        world = OfferedFilesHarness()
         world.now += 8 * DAY_SECS
         world.mend("b", "1", "52")
         world.put(f"{DAY}/8.json", "8")
@@ -186,9 +186,9 @@ def test_dying_before_and_after_every_write_leaves_one_reading_of_each() -> None
     assert "replacing" not in json.loads(world.sink.read("_blizzard/events_main_checkpoint.json"))
 
 
-def with_a_bad_record() -> OfferedWorld:
+def with_a_bad_record() -> OfferedFilesHarness:
     """A file that was taken but for one record, and was mended since."""
-    world = OfferedWorld(days=1)
+    world = OfferedFilesHarness(days=1)
     world.put(f"{DAY}/6.json", "6:a", "?6:bad")
     world.drain()
     record = {"path": f"mem://raw/{DAY}/6.json", "line": 2, "raw": "6:letter"}
@@ -199,7 +199,7 @@ def with_a_bad_record() -> OfferedWorld:
     return world
 
 
-def is_once(world: OfferedWorld) -> bool:
+def is_once(world: OfferedFilesHarness) -> bool:
     """Whether the record came by its letter; if it did it went with its file."""
     brought = any("6:letter" in rows for rows in world.published().values())
     gone = [name for group in groups_of(world.sink) for name in group.source_files]
@@ -227,7 +227,7 @@ def test_requested_records_come_before_their_file_that_has_changed() -> None:
 
 def test_requested_records_come_if_their_changed_file_replaces_nothing() -> None:
     """What the file was ingested as is in no journal any more, so its rows stay."""
-    world = OfferedWorld(days=1)
+    world = OfferedFilesHarness(days=1)
     world.put(f"{DAY}/6.json", "6:a", "?6:bad")
     world.drain()
     record = {"path": f"mem://raw/{DAY}/6.json", "line": 2, "raw": "6:letter"}
@@ -300,7 +300,7 @@ def test_a_request_beside_a_change_comes_once_over_a_death_at_every_change(what:
 @pytest.mark.promise("G-041")
 def test_a_name_that_was_gone_for_weeks_is_no_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blizzard_py.state.processed_set.TAIL", 1)
-    world = OfferedWorld(days=0)
+    world = OfferedFilesHarness(days=0)
     names = [f"{DAY}/1{number}.json" for number in range(20)]
     for name in names:
         world.put(name, f"{name[-7:-5]}:a")
@@ -319,7 +319,7 @@ def test_a_name_that_was_gone_for_weeks_is_no_new_one(monkeypatch: pytest.Monkey
 
 @pytest.mark.promise("G-041")
 def test_what_no_journal_and_no_ledger_accounts_for_is_left_alone() -> None:
-    world = OfferedWorld()
+    world = OfferedFilesHarness()
     world.now += 2 * DAY_SECS
     world.drain()  # folds
     lost = ("_blizzard/journal/", "_blizzard/events_main_ledger")
@@ -338,7 +338,7 @@ def test_what_no_journal_and_no_ledger_accounts_for_is_left_alone() -> None:
 
 @pytest.mark.parametrize("older", [60.0, 10 * DAY_SECS])
 def test_a_mended_file_with_an_older_time_is_taken_as_well(older: float) -> None:
-    world = OfferedWorld(days=1)
+    world = OfferedFilesHarness(days=1)
     world.now += 2 * DAY_SECS
     world.drain()
     now, world.now = world.now, world.now - 2 * DAY_SECS - older

@@ -17,10 +17,10 @@ from blizzard_py.edits.checkpoint_store import EditRefused
 from blizzard_py.edits.rebuild import Rebuild
 from blizzard_py.edits.rename import Rename
 from blizzard_py.sources.files.listing import RangeListing
-from tests.support.blizzard_world import World
 from tests.support.memory_store import Died, Dying, MemoryStorage
-from tests.support.promise_world import poll, polls, sweeps
-from tests.support.request_world import (
+from tests.support.pipeline_harness import PipelineHarness
+from tests.support.promise_scenarios import poll, polls, sweeps
+from tests.support.request_harness import (
     explained,
     ingest_files,
     preview_files,
@@ -31,15 +31,15 @@ YEAR = {"from": "date=2023-01-01", "to": "date=2023-12-31"}
 TRACKINGS = pytest.mark.parametrize("use_watermark", [True, False])
 
 
-def year_world(**source: Any) -> World:
+def year_world(**source: Any) -> PipelineHarness:
     """Files of a year, and of days before and behind it."""
-    world = World(range=YEAR, grace_period="1s", **source)
+    world = PipelineHarness(range=YEAR, grace_period="1s", **source)
     for day in (*DAYS, "date=2024-01-01"):
         world.put(f"{day}/1.json", day[5:])
     return world
 
 
-def listed(world: World) -> list[tuple[str, str | None]]:
+def listed(world: PipelineHarness) -> list[tuple[str, str | None]]:
     """Record what is listed of the source from now on."""
     calls: list[tuple[str, str | None]] = []
     list_range = world.source.list_range
@@ -95,7 +95,7 @@ def test_nothing_outside_of_the_range_is_listed(use_watermark: bool) -> None:
 def test_poll_costs_no_more_than_without_a_range() -> None:
     costs = []
     for ends in (YEAR, None):
-        world = World(range=ends, grace_period="1s")
+        world = PipelineHarness(range=ends, grace_period="1s")
         for day in DAYS[1:]:
             world.put(f"{day}/1.json", day)
         worker = polls(world, poll(world), 3)
@@ -106,7 +106,7 @@ def test_poll_costs_no_more_than_without_a_range() -> None:
 @TRACKINGS
 def test_ends_may_be_files_and_are_read(use_watermark: bool) -> None:
     ends = {"from": "d=1/3.json", "to": "d=2/2.json"}
-    world = World(range=ends, use_watermark=use_watermark)
+    world = PipelineHarness(range=ends, use_watermark=use_watermark)
     for path in (
         "d=1/2.json",
         "d=1/3.json",
@@ -121,7 +121,7 @@ def test_ends_may_be_files_and_are_read(use_watermark: bool) -> None:
 
 
 def test_ends_are_prefixes_of_partitions_and_files() -> None:
-    world = World(range={"from": "d=1/2", "to": "d=1"})
+    world = PipelineHarness(range={"from": "d=1/2", "to": "d=1"})
     for path in ("a.json", "d=1/1.json", "d=1/2.json", "d=1/20.json", "d=10/1.json", "d=2/1.json"):
         world.put(path, path)
     world.drain()
@@ -228,7 +228,7 @@ def test_rebuild_finds_what_lies_in_the_range_alone(use_watermark: bool) -> None
     assert world.rows() == ["2023-01-01", "2023-06-01", "2023-12-31", "more"]
 
 
-def with_range(world: World, ends: dict[str, str] | None) -> World:
+def with_range(world: PipelineHarness, ends: dict[str, str] | None) -> PipelineHarness:
     world.settings["range"] = ends
     return world
 
@@ -287,7 +287,7 @@ def test_rebuild_of_a_lost_checkpoint_wants_the_range_it_read() -> None:
 
 
 def test_range_may_change_before_anything_was_done() -> None:
-    world = World(range={"from": "date=2025"})
+    world = PipelineHarness(range={"from": "date=2025"})
     world.put("date=2023-01-01/1.json", "1")
     world.drain()
     with_range(world, YEAR)

@@ -28,9 +28,9 @@ from blizzard_py.sources.tables import windows
 from blizzard_py.state import seen_rows
 from blizzard_py.state.column_state import ColumnState
 from blizzard_py.state.source_state import SourceState
-from tests.support.asked_world import FIELDS, AskedWorld
 from tests.support.memory_store import Died, Dying
-from tests.support.promise_world import is_running_batch, killed
+from tests.support.promise_scenarios import is_running_batch, killed
+from tests.support.query_harness import FIELDS, QueryHarness
 from tests.support.toy_connection import ToyTable
 
 NUMBERED = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -42,27 +42,27 @@ TIME_FIELDS = (
 START = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)
 
 
-def numbers(kind: Any = "max", **asking: Any) -> AskedWorld:
-    return AskedWorld(ToyTable("numbers", kind=kind, schema=NUMBERED), **asking)
+def numbers(kind: Any = "max", **asking: Any) -> QueryHarness:
+    return QueryHarness(ToyTable("numbers", kind=kind, schema=NUMBERED), **asking)
 
 
-def put(world: AskedWorld, *rows: tuple[int, str]) -> None:
+def put(world: QueryHarness, *rows: tuple[int, str]) -> None:
     world.table.rows += [{"n": n, "text": text} for n, text in rows]
 
 
-def hours(world: AskedWorld, *rows: tuple[float, str]) -> None:
+def hours(world: QueryHarness, *rows: tuple[float, str]) -> None:
     """Rows so many hours after the start; the bound is the latest that was ever said."""
     world.table.rows += [
         {"at": START + dt.timedelta(hours=hour), "text": text} for hour, text in rows
     ]
 
 
-def timed(**asking: Any) -> AskedWorld:
+def timed(**asking: Any) -> QueryHarness:
     table = ToyTable("timed", "at", kind="clock", schema=TIMED)
-    return AskedWorld(table, TIME_FIELDS, **asking)
+    return QueryHarness(table, TIME_FIELDS, **asking)
 
 
-def until(world: AskedWorld, hour: float) -> None:
+def until(world: QueryHarness, hour: float) -> None:
     world.table.top = START + dt.timedelta(hours=hour)
 
 
@@ -128,7 +128,7 @@ class _Stop:
         return False
 
 
-def troubled_numbers(world: AskedWorld) -> None:
+def troubled_numbers(world: QueryHarness) -> None:
     put(world, (1, "a"), (2, "b"), (3, "c"), (3, "d"), (3, "e"))
 
 
@@ -287,7 +287,7 @@ def test_other_watermark_columns_are_refused() -> None:
 @pytest.mark.promise("G-141")
 def test_rows_that_do_not_fit_are_letters_with_the_row_and_the_statement() -> None:
     table = ToyTable("mixed", schema=pa.schema([("n", pa.int64()), ("text", pa.string())]))
-    world = AskedWorld(
+    world = QueryHarness(
         table, (FIELDS[0], FieldSpec("text", "decimal", nullable=True, precision=5, scale=2))
     )
     put(world, (1, "1.5"), (2, "NaN"), (3, "2"))
@@ -312,7 +312,7 @@ def test_bad_rows_stop_where_they_are_to_or_are_no_slips() -> None:
     world.job = {}
     world.table.task_rows = 100
     put(world, *((n, "x") for n in range(2, 40)))
-    fresh = AskedWorld(world.table, world.fields)
+    fresh = QueryHarness(world.table, world.fields)
     with pytest.raises(PipelineStopped, match="39 of 39 rows are bad"):
         fresh.drain()
     assert fresh.row_letters() == []

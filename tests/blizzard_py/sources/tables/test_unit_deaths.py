@@ -16,9 +16,9 @@ from blizzard_py.job import FieldSpec
 from blizzard_py.slices.units.due import Terms
 from blizzard_py.slices.units.ranges import UnitRange
 from blizzard_py.sources.context import SourceContext
-from tests.support.asked_world import AskedWorld
 from tests.support.group_reader import rows_of
-from tests.support.promise_world import is_running_batch, killed
+from tests.support.promise_scenarios import is_running_batch, killed
+from tests.support.query_harness import QueryHarness
 from tests.support.toy_connection import ToyConnection, ToyTable
 
 SCHEMA = pa.schema(
@@ -31,7 +31,7 @@ FIELDS = (
 )
 
 
-class UnitWorld(AskedWorld):
+class UnitQueryHarness(QueryHarness):
     """Two values, a partition a day; the world's clock begins on 15 June 2025."""
 
     def __init__(self, grace: float = 0, **units: Any) -> None:
@@ -72,8 +72,8 @@ class UnitWorld(AskedWorld):
         return self.parts().id
 
 
-def filled(**options: Any) -> UnitWorld:
-    world = UnitWorld(**options)
+def filled(**options: Any) -> UnitQueryHarness:
+    world = UnitQueryHarness(**options)
     world.arrive((0.1, "x", "a"), (0.2, "y", "b"), (1.3, "x", "c"), (2.1, "y", "d"))
     return world
 

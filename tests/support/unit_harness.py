@@ -56,7 +56,7 @@ class Wrong(AssertionError):
 
 
 @dataclass
-class World:
+class UnitHarness:
     """One history. ``forgives`` leaves failed units out of their pauses."""
 
     seed: int

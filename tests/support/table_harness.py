@@ -27,7 +27,7 @@ from tests.support.delta_protocol import problems
 
 NOW = 1_800_000_000.0
 # Those of the test that is running; see `tests.conftest.sound_tables`.
-WORLDS: list[World] = []
+HARNESSES: list[TableHarness] = []
 
 
 def parquet(
@@ -43,7 +43,7 @@ def parquet(
 
 
 @dataclass
-class World:
+class TableHarness:
     """One table's place, with what tests do to it."""
 
     uri: str
@@ -54,7 +54,7 @@ class World:
     tampered: bool = False
 
     def __post_init__(self) -> None:
-        WORLDS.append(self)
+        HARNESSES.append(self)
 
     @property
     def storage(self) -> Storage:
@@ -123,7 +123,7 @@ class World:
         return found
 
 
-def unsound(worlds: list[World]) -> list[str]:
+def unsound(worlds: list[TableHarness]) -> list[str]:
     """Return the protocol's objections to the logs of these tables."""
     found = []
     for world in {world.uri: world for world in worlds}.values():

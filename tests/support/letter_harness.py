@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.request_world import BATCH, DAY, RequestWorld
+from tests.support.request_harness import BATCH, DAY, RequestHarness
 
 NEXT_DAY = "date=2024-01-02"
 # Files with a dead letter.
@@ -13,7 +13,7 @@ FIRST, SECOND = f"{DAY}/60.json", f"{NEXT_DAY}/2.json"
 INGESTED = f"{NEXT_DAY}/1.json"
 
 
-class LetterWorld(RequestWorld):
+class FailedFilesHarness(RequestHarness):
     """A source with two rejected files, in two partitions and two batches."""
 
     def __init__(self, **source: Any) -> None:

@@ -18,7 +18,7 @@ from blizzard_py.requests.report import ReportLine
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
 from tests.support.published_groups import groups_of
-from tests.support.request_world import DAY, SOURCE_ID, RequestWorld, made
+from tests.support.request_harness import DAY, SOURCE_ID, RequestHarness, made
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Outcome:
         return {_stem(line.path): line.state for line in self.files}
 
 
-class ReplaceWorld(RequestWorld):
+class ReplaceHarness(RequestHarness):
     """A source whose rows are `file:text`, so that each row names its file."""
 
     def __init__(self, *, named: bool = True, **source: Any) -> None:
@@ -148,9 +148,9 @@ def is_rejected(found: Outcome, why: str) -> bool:
     return why in found.request.reason
 
 
-def with_a_bad_record(*, named: bool = True, raw: str = "6:bad") -> ReplaceWorld:
+def with_a_bad_record(*, named: bool = True, raw: str = "6:bad") -> ReplaceHarness:
     """Return a source with an ingested file that has one bad record."""
-    world = ReplaceWorld(named=named)
+    world = ReplaceHarness(named=named)
     world.put(f"{DAY}/6.json", "6:a", "?6:bad")
     world.drain()
     record = {"path": f"mem://raw/{DAY}/6.json", "line": 2, "raw": raw}

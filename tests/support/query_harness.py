@@ -22,8 +22,8 @@ from blizzard_py.job import FieldSpec, IngestJob, IngestResult, PartitionRule
 from blizzard_py.kernels.read_task import read_item, reading_tasks
 from blizzard_py.kernels.report import merged
 from blizzard_py.sources.context import SourceContext
-from tests.support.blizzard_world import World
 from tests.support.memory_store import MemoryStorage
+from tests.support.pipeline_harness import PipelineHarness
 from tests.support.toy_connection import ToyConnection, ToyTable
 
 FIELDS = (
@@ -62,7 +62,7 @@ class KernelEngine:
         """Return no progress."""
 
 
-class AskedWorld(World):
+class QueryHarness(PipelineHarness):
     """``asking`` are settings of `QuerySpec` besides the connection."""
 
     def __init__(

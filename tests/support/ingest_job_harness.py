@@ -45,7 +45,7 @@ def specs(**types: FieldType) -> tuple[FieldSpec, ...]:
 
 
 @dataclass
-class IngestWorld:
+class IngestJobHarness:
     """A source directory and a table directory below one folder."""
 
     root: Path

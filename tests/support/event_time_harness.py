@@ -76,7 +76,7 @@ def row(second: float, page: str = "a", bytes_: int = 1, id_: int | None = 0) ->
 
 
 @dataclass
-class EventWorld:
+class EventTimeHarness:
     """``put`` a file, ``drain`` it; a new pipeline is what a restart is."""
 
     root: Path

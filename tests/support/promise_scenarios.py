@@ -16,20 +16,20 @@ from typing import Any
 from blizzard_core.errors import FencedError, StorageError, Unavailable
 from blizzard_core.storage.local import LocalStorage
 from blizzard_py.ingest.source_pipeline import SourcePipeline
-from tests.support.blizzard_world import World
 from tests.support.memory_store import Died, Dying
+from tests.support.pipeline_harness import PipelineHarness
 
 DAY = 86_400.0
 # A save that makes a batch's outputs count.
 COMMIT_POINT = b'"publishing"'
 
 
-def at(world: World, path: str, row: str, age: float = 0.0) -> None:
+def at(world: PipelineHarness, path: str, row: str, age: float = 0.0) -> None:
     """Put an object whose modification time is ``age`` seconds ago; ahead of now if negative."""
     world.source.objects[path] = (row.encode(), world.now - age)
 
 
-def poll(world: World, pipeline: SourcePipeline | None = None) -> SourcePipeline:
+def poll(world: PipelineHarness, pipeline: SourcePipeline | None = None) -> SourcePipeline:
     """Work off what there is; files that cannot be read yet are no matter."""
     worker = world.pipeline() if pipeline is None else pipeline
     with contextlib.suppress(Unavailable):
@@ -38,7 +38,10 @@ def poll(world: World, pipeline: SourcePipeline | None = None) -> SourcePipeline
 
 
 def polls(
-    world: World, pipeline: SourcePipeline | None = None, times: int = 5, secs: float = 60.0
+    world: PipelineHarness,
+    pipeline: SourcePipeline | None = None,
+    times: int = 5,
+    secs: float = 60.0,
 ) -> SourcePipeline:
     """Several polls, ``secs`` apart."""
     worker = world.pipeline() if pipeline is None else pipeline
@@ -48,7 +51,7 @@ def polls(
     return worker
 
 
-def sweeps(world: World, pipeline: SourcePipeline | None = None) -> SourcePipeline:
+def sweeps(world: PipelineHarness, pipeline: SourcePipeline | None = None) -> SourcePipeline:
     """Three days with a poll each, hence three late sweeps."""
     return polls(world, pipeline, 3, DAY + 100)
 
@@ -57,7 +60,7 @@ def one_cycle(pipeline: SourcePipeline) -> None:
     pipeline.cycle(threading.Event())
 
 
-def killed(world: World, when: Callable[[str, str], bool]) -> None:
+def killed(world: PipelineHarness, when: Callable[[str, str], bool]) -> None:
     """Start a daemon; its process dies right after the first change for which ``when`` is true."""
 
     def after(op: str, path: str) -> None:
@@ -72,7 +75,7 @@ def killed(world: World, when: Callable[[str, str], bool]) -> None:
     Dying(*stores)
 
 
-def is_running_batch(world: World) -> Callable[[str, str], bool]:
+def is_running_batch(world: PipelineHarness) -> Callable[[str, str], bool]:
     """For `killed`: a batch is in the checkpoint, and nothing of it is done."""
 
     def when(_op: str, path: str) -> bool:
@@ -84,12 +87,12 @@ def is_running_batch(world: World) -> Callable[[str, str], bool]:
     return when
 
 
-def letter_paths(world: World) -> list[str]:
+def letter_paths(world: PipelineHarness) -> list[str]:
     place = f"{world.source.uri}/"
     return sorted(letter["path"].removeprefix(place) for letter in world.letters())
 
 
-def disk(world: World, folder: Path) -> Callable[[str, float], None]:
+def disk(world: PipelineHarness, folder: Path) -> Callable[[str, float], None]:
     """Make a folder of the disk the source; return a function that puts files of a given age."""
     (folder / "d=1").mkdir(parents=True)
     storage = LocalStorage(str(folder))
@@ -124,7 +127,7 @@ class Gated:
         return call
 
 
-def gated(world: World, gate: Callable[[str], None]) -> SourcePipeline:
+def gated(world: PipelineHarness, gate: Callable[[str], None]) -> SourcePipeline:
     """Return a daemon that announces its calls to the table's and the letters' storage."""
     sink, dlq = world.sink, world.dlq
     world.sink, world.dlq = Gated(sink, gate), Gated(dlq, gate)
@@ -145,7 +148,7 @@ def _three_cycles(pipeline: SourcePipeline, raised: list[Exception]) -> None:
         raised.append(error)
 
 
-def take_over_between(world: World, pauses: int, wakes: int) -> bool:
+def take_over_between(world: PipelineHarness, pauses: int, wakes: int) -> bool:
     """Pause a daemon before its call ``pauses``; wake it before call ``wakes`` of its successor.
 
     The successor takes over meanwhile. It waits until the first daemon has ended, and then runs on.

@@ -22,7 +22,7 @@ from blizzard_py.requests.report import ReportLine
 from blizzard_py.selection.since import first_after
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import read_state
-from tests.support.blizzard_world import World
+from tests.support.pipeline_harness import PipelineHarness
 from tests.support.record_engine import RecordEngine
 
 DAY = "date=2024-01-01"
@@ -105,14 +105,14 @@ def preview_of(parts: SourceContext, select: Mapping[str, Any], **options: Any) 
     return list(preview(parts, source_pipeline(parts).source, state, request))
 
 
-def explained(world: World, path: str) -> Explanation:
+def explained(world: PipelineHarness, path: str) -> Explanation:
     """Return what `blizzard explain` says of a file."""
     place = Located(f"mem://raw/{path}", "events/main", path, "", ())
     pipeline = world.pipeline()
     return explain(pipeline.parts, pipeline.source, place)
 
 
-class RequestWorld(World):
+class RequestHarness(PipelineHarness):
     """A live source that is up to date and past its grace period."""
 
     def __init__(self, **source: Any) -> None:

@@ -117,7 +117,7 @@ def overtaking(engine: Engine, does: Callable[[], object]) -> Iterator[None]:
     yield
 
 
-class World:
+class PipelineHarness:
     """A source pipeline in memory; `pipeline` makes a fresh one, as a restart does."""
 
     # When it begins, in epoch seconds.

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from blizzard_core.handover.groups import Group, GroupFile, encode_group, group_path
 from penguin_py.pipeline import TablePipeline
-from tests.support.penguin_world import World, parquet
+from tests.support.table_harness import TableHarness, parquet
 
 Rows = Mapping[str, list[Any]]
 
@@ -21,7 +21,7 @@ Rows = Mapping[str, list[Any]]
 class Publisher:
     """One source of a table; numbers its groups."""
 
-    world: World
+    world: TableHarness
     source: str = "p_s"
     seq: int = 0
     _names: Any = field(default_factory=itertools.count)
@@ -85,11 +85,11 @@ def rows(key: str, low: int, values: list[int], **more: Any) -> dict[str, list[A
     return {"id": values, "_unit": [unit(S, key, low)] * len(values), **more}
 
 
-def ids(world: World) -> list[int]:
+def ids(world: TableHarness) -> list[int]:
     return sorted(row["id"] for row in world.rows())
 
 
-def group_states(world: World, **settings: Any) -> dict[str, Any]:
+def group_states(world: TableHarness, **settings: Any) -> dict[str, Any]:
     penguin = world.penguin(**settings)
     found = penguin.groups(penguin.snapshot())
     return {source: standing.to_json() for source, standing in found.items()}

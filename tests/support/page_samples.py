@@ -1,6 +1,6 @@
 """Sample daemons for the status page, with any number of sources and without a store.
 
-python -m tests.support.page_world 300     # serves them until Ctrl-C
+python -m tests.support.page_samples 300     # serves them until Ctrl-C
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ log_level_option = click.option(
     callback=_set_level,
     help="Least severe level to log.",
 )
-# Before the command and behind it: whoever sees an error appends the option.
+# Accepted before and after the command, so it can be appended after an error.
 verbose_option = click.option(
     "-v",
     "--verbose",
@@ -148,7 +148,7 @@ def command(function: Callable[P, int]) -> Callable[P, None]:
         context = click.get_current_context()
         verbose = context.meta.get(_VERBOSE, False)
         if not context.meta.get(_LOGGING):
-            # Otherwise libraries print what they warn of by themselves, with traces and secrets.
+            # Otherwise libraries print warnings themselves, with traces and secrets.
             log.configure("warning")
         try:
             _check_locale(sys.getfilesystemencoding())
@@ -183,7 +183,7 @@ def _check_locale(encoding: str) -> None:
         )
 
 
-# What the machine refuses, or has none of left.
+# Errors of the operating system: permissions, full disks, exhausted resources.
 _OF_THE_MACHINE = frozenset(
     (EACCES, EBADF, EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EPERM, EROFS)
 )

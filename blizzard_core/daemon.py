@@ -40,15 +40,15 @@ MAX_BACKOFF_SECS = 300.0
 ONCE_TRIES = 5
 # The exit code where a secret was renewed: nothing is wrong, and it is to be started again.
 RENEWED = 4
-# The exit code of one who looks where all went well but a committer has refused rows.
+# The exit code of a check where all went well but a committer has rejected rows.
 REFUSED = 5
-# All else was done with --once, and work units that could not be read wait for another try.
+# With --once: everything was done except work units that wait for another try.
 FAILING = 7
 # Recent records have other fields than the configuration.
 DIFFERS = 6
-# So often files of secrets are looked at; whoever renews them keeps the old ones valid longer.
+# How often secret files are checked; old secrets usually stay valid longer than that.
 RENEWAL_SECS = 10.0
-# So often a worker that waits is asked whether somebody calls it.
+# How often a waiting worker checks whether it is called.
 CALL_SECS = 60.0
 _JOIN_SECS = 0.5
 
@@ -202,8 +202,8 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
         except BlizzardError as error:
             failures += 1
             activity.cycle_failed(error)
-            # A store that refuses may be mended from outside; only a person who
-            # waits for --once is told at once.
+            # A refusing store may be repaired while the daemon runs; with --once a person waits,
+            # so the error is reported at once.
             passing = error.retryable or (isinstance(error, StorageError) and not loop.once)
             if not passing or (loop.once and failures >= ONCE_TRIES):
                 log.error("worker_failed", error=str(error), kind=type(error).__name__)  # noqa: TRY400  # a trace of our own errors would hide what the text says to do
@@ -216,7 +216,7 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
             _rest(worker, pause, stop)
             continue
         except Exception as error:
-            # A bug of ours: the trace is the message, and the other workers go on.
+            # A bug: the trace is the message, and the other workers go on.
             activity.cycle_failed(error)
             log.exception("worker_crashed")
             return 1
@@ -227,7 +227,7 @@ def _turn(worker: Worker, loop: Loop, stop: StopEvent) -> int:
         if busy:
             continue
         if loop.once and wait_secs is None:
-            # One that was told to stop while it looked has done nothing, too.
+            # A worker that was stopped during its poll has done nothing either.
             return INTERRUPTED if stop.is_set() else 0
         pause = worker.poll_interval_secs + loop.jitter_secs * loop.chance()
         if wait_secs is not None:

@@ -34,11 +34,11 @@ from blizzard_core.storage.range_file import RangeFile
 
 LOG = "_delta_log"
 COMMIT = re.compile(rf"{LOG}/(\d{{20}})\.json")
-# Before every version that a log can have.
+# Above every version that a log can have.
 NEWEST = 10**20 - 1
 
 Action: TypeAlias = Mapping[str, Any]
-# The values of what was asked for, by its name. Those of one kind are in step.
+# Values by column name. Columns of one kind have the same length.
 Columns: TypeAlias = Mapping[str, list[Any]]
 
 _CHECKPOINT = re.compile(
@@ -53,7 +53,7 @@ _SHORTEST = 12
 # Of a checkpoint that are held at once.
 _ROWS = 1 << 14
 _SIDECAR = "sidecar.path"
-# What these are, and that none is missing, is certain for whoever asks for them.
+# Columns whose type is checked and whose values are never missing.
 _CERTAIN: Mapping[str, tuple[type, pa.DataType]] = {
     "add.path": (str, pa.string()),
     "remove.path": (str, pa.string()),
@@ -172,7 +172,7 @@ def _is_complete(storage: Storage, part: Entry) -> bool:
             storage.read_range(part.path, *at) == _MAGIC for at in ends
         ):
             return True
-    except NotFound as error:  # to who asks that would be no log at all
+    except NotFound as error:  # a caller would take NotFound for an empty log
         raise _cleaned_up(f"{storage.uri}/{part.path}") from error
     get_logger().warning(
         "log_checkpoint_ignored",
@@ -190,15 +190,15 @@ def _cleaned_up(where: str) -> Unavailable:
 
 def actions_of(raw: bytes, where: str, kinds: Collection[str] = ()) -> list[Action]:
     """Parse a commit's actions, or at least those of ``kinds``. Raises `StateError`."""
-    # A machine that lost its power may leave a file of zeros, or cut off. An empty one is a commit
-    # of nothing to every reader: Penguin commits again what its own memory has of it.
+    # A power failure may leave zeros or a truncated file. Every reader takes an empty file for an
+    # empty commit: Penguin commits the files in its memory again.
     ends = raw[:_EDGE_BYTES].lstrip()[:1] + raw[-_EDGE_BYTES:].rstrip()[-1:]
     if raw and ends != b"{}":
         raise StateError(f"{where}: is of zeros or cut off. {_remedy(where)}")
     markers = [f'"{kind}"'.encode() for kind in kinds]
     lines = raw.split(b"\n")
     if markers:
-        # Most of what is looked for by its kind is not there, which is soon told.
+        # Most kinds are absent, which a search of the whole text shows quickly.
         there = [marker for marker in markers if marker in raw]
         lines = [line for line in lines if any(map(line.__contains__, there))] if there else []
     found: list[Action] = []

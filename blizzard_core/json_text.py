@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any, NoReturn
 
-# What may be half of a surrogate pair, escaped or as bytes; others than those of bytes are no text.
+# Possible halves of surrogate pairs, escaped or as bytes; only those from bytes are valid.
 _HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 
 
@@ -26,7 +26,7 @@ def json_value(text: bytes | str) -> Any:
 def written_value(text: bytes) -> Any:
     """Parse as `json_value` does; reject halves of surrogate pairs in strings."""
     value = json_value(text)
-    # Most have neither, which is looked for a hundred times as fast.
+    # Most texts have neither, and this check is a hundred times as fast.
     if (b"\\u" in text or b"\xed" in text) and _HALF_PAIR.search(text):
         json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
     return value

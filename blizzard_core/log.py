@@ -35,7 +35,7 @@ from blizzard_core.redact import MASK, SECRET_NAME, redacted
 from blizzard_core.text import json_safe, printable, printable_lines
 
 LEVELS = ("debug", "info", "warning", "error")
-# Where a shell is and was: no passwords, whatever their names say.
+# Current and previous directory of a shell: no passwords, whatever the names contain.
 _DIRECTORIES = frozenset({"PWD", "OLDPWD"})
 
 # Equal warnings within so long are printed once, and then counted.
@@ -119,11 +119,11 @@ class _Libraries(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Pass a library's line on as an event of ours."""
         facts = {"logger": record.name, "message": record.getMessage()}
-        # Filters and levels of structlog apply, so what is not wanted is dropped there.
+        # structlog's filters and levels apply and drop unwanted lines.
         if record.levelno >= logging.ERROR:
             get_logger().error("library", **facts, exc_info=record.exc_info)
             return
-        # What a library only warns of needs no trace: botocore's of a missing token is two pages.
+        # A library's warning needs no trace: botocore's for a missing token is two pages.
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             facts["error"] = f"{type(error).__name__}: {error}"

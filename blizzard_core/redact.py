@@ -28,14 +28,14 @@ SECRET_NAME = re.compile(
     rf"|{_KEYS}|authorization|signature|(?<![A-Za-z])(?:pass|cookie)(?![A-Za-z])",
     re.IGNORECASE,
 )
-# Names that say where credentials are, not what.
+# Names of places of credentials, not of credentials.
 _PLACE_NAME = re.compile(r"credentials$|(path|file|provider|type|url|uri)$", re.IGNORECASE)
 # Shorter values are as likely a word of the message as a secret.
 _MIN_LEARNT = 8
 # A line of a key has 64 characters, one of a document of credentials is hardly a message's.
 _MIN_LINE = 24
 
-# No pattern asks what a name begins with: whatever it is, it stays.
+# No pattern depends on the beginning of a name.
 _NAMES = ("secret", "pass", "pwd", "key", "token")
 _TELLING = (
     r"(?:secret|password|passwd|(?<![A-Za-z])pwd|passphrase"
@@ -43,8 +43,8 @@ _TELLING = (
     r"|session[._-]?token|security[._-]?token|auth[._-]?token)[\w.-]{0,40}"
 )
 
-# What to look for, in lower case, before a pattern is tried: most texts have none of it.
-# Then the pattern, and what takes its place.
+# First substrings in lower case: most texts have none of them. Then the pattern, tried only if one
+# is there, and its replacement.
 _PATTERNS = (
     # user:password@ of a URI; the user may be the secret, and the password have a slash in it.
     (
@@ -130,13 +130,13 @@ _PATTERNS = (
         ),
         rf"\1{MASK}",
     ),
-    # {"name": {…}}: whatever is in it.
+    # {"name": {…}}: the whole object.
     (
         _NAMES,
         re.compile(rf"({_TELLING}[\"']\s*:\s*\{{)[^{{}}]*(?=\}})", re.IGNORECASE),
         rf"\1{MASK}",
     ),
-    # As somebody would say it; what is no word, with letters and digits.
+    # As in a sentence; only values with letters and digits.
     (
         ("password", "passphrase", "secret"),
         re.compile(
@@ -146,7 +146,7 @@ _PATTERNS = (
         ),
         rf"\1{MASK}",
     ),
-    # A token by a name that parsers use, too: only what is long and no word.
+    # "token" is also a word of parsers: only long values with a digit.
     (
         ("token",),
         re.compile(

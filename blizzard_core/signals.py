@@ -16,9 +16,9 @@ from queue import SimpleQueue
 from types import FrameType, TracebackType
 from typing import NoReturn, Protocol
 
-# What a shell says of a process that SIGINT has ended.
+# A shell's exit code for a process that SIGINT has ended.
 INTERRUPTED = 128 + signal.SIGINT
-# A display that moves has hidden it, and is not asked any more.
+# A moving display has hidden the cursor and no longer restores it.
 _SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -116,6 +116,6 @@ def _opened_streams() -> None:
         (("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY))
     ):
         if getattr(sys, name) is None and os.open(os.devnull, flags) == number:
-            # Unbuffered: what could not be written is not tried again at the end.
+            # Unbuffered: failed writes are not retried at the end.
             raw = io.FileIO(number, "r" if name == "stdin" else "w", closefd=False)
             setattr(sys, name, io.TextIOWrapper(raw, encoding="utf-8", write_through=True))

@@ -12,10 +12,10 @@ import re
 import shlex
 from collections.abc import Iterable
 
-# How much of one foreign text is shown; a log line or a page is not the place for more.
+# How much of one foreign text is shown in a log line or on a page.
 MAX_SHOWN = 2000
 
-# What undecodable bytes of a name are written as, and such bytes.
+# Escapes of undecodable bytes of a name, and such bytes.
 _ESCAPED = re.compile(r"(\\+)(?=ud[89a-f][0-9a-f]{2}|[\ud800-\udfff])")
 
 

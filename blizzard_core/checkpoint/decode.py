@@ -56,8 +56,8 @@ def decode_document(
     return value
 
 
-# What msgspec knows of a type it finds out at the first conversion, and keeps it with the type
-# before it is whole: two threads that convert to one for the first time end the process.
+# msgspec inspects a type at the first conversion and stores the result with the type before it is
+# complete: two threads that convert to a new type at the same time crash the process.
 _known: set[Any] = set()
 _finding_out = threading.Lock()
 
@@ -76,14 +76,14 @@ def _joined(where: str, place: str) -> str:
     return f"{where}: {place.removeprefix('.')}" if place else where
 
 
-# -- where it is wrong ------------------------------------------------------------
+# -- the place of an error --------------------------------------------------------
 
 
 def _reason(kind: Any, document: Any, error: Exception) -> tuple[str, str]:
     """Return the place of the error, as far as it is known, and its description."""
     try:
         return _locate(kind, document, str(error))
-    except UnicodeEncodeError:  # msgspec asks for the UTF-8 of text where there should be none
+    except UnicodeEncodeError:  # msgspec encodes text as UTF-8 in an unexpected place
         return "", str(error)
 
 
@@ -105,7 +105,7 @@ def _locate(kind: Any, document: Any, message: str) -> tuple[str, str]:
             place += f"[{key}]"
         else:
             key = _culprit(kind, document, steps, here, message)
-            # What else is in the mapping may be wrong in the same way and is no longer asked.
+            # Other items of the mapping may be wrong in the same way; they are ignored.
             document = _with(document, steps, {key: here[key]})
             place += f"[{key!r}]"
         here = here[key]
@@ -138,7 +138,7 @@ def _with(document: Any, steps: list[str | int], value: Any) -> Any:
     return changed
 
 
-# -- what is there and unknown ----------------------------------------------------
+# -- unknown keys -----------------------------------------------------------------
 
 
 @cache

@@ -89,15 +89,15 @@ class FencedFile:
                 raw, version = None, None
             document = None if raw is None else parsed(raw, self._where)
             found = None if document is None else writer_of(document, self._where)
-            # Who writes there now is asked first: a newer release may, in a format of its own.
-            # A later epoch under our id is a write of ours whose answer was lost.
+            # The current writer is checked first: it may be a newer release with its own format.
+            # A later epoch under our id is our own write whose answer was lost.
             if self._epoch is not None and (found is None or found.id != self._id):
                 raise self._fenced(found)
             if self._epoch is None and found is not None:
                 self._admit(found)
             state = None if document is None else parse(document, self._where)
             epoch = max(least, 0 if found is None else found.epoch) + 1
-            self._version = version  # not before: who is refused above must not write here again
+            self._version = version  # not earlier: a writer refused above must not write here again
             try:
                 self._put({**(fresh() if document is None else document)}, epoch)
             except Conflict:
@@ -170,7 +170,7 @@ class FencedFile:
         if found is None or (found.id, found.epoch) != (self._id, self._epoch):
             return
         self._version = version
-        with contextlib.suppress(Conflict):  # whoever came first needs no word of ours
+        with contextlib.suppress(Conflict):  # a writer that came first needs no release of ours
             self._put(document, self._epoch, released=True)
         self._epoch = None
 

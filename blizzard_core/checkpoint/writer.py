@@ -20,7 +20,7 @@ from blizzard_core.errors import FencedError
 from blizzard_core.text import iso
 
 _PROC = Path("/proc")
-# States in which a process does nothing any more, though its parent has not asked for its end.
+# States of a dead process whose parent has not collected its exit yet.
 _GONE = frozenset("ZX")
 
 

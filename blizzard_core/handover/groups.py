@@ -27,15 +27,15 @@ import msgspec
 from blizzard_core.checkpoint.decode import decode_document
 from blizzard_core.errors import StateError
 
-# The column that says which unit's slice a row is of. Text order is what ranges go by.
+# The column with a row's unit and slice. Ranges use text order.
 UNIT_COLUMN = "_unit"
-# The column that says which source file a row is of, where a pipeline has it (`metadata_columns`).
+# The column with a row's source file, if the pipeline has it (`metadata_columns`).
 SOURCE_FILE_COLUMN = "_source_file"
-# How the base name of a file begins that travels by manifest.
+# The prefix of base names of files that travel by manifest.
 UNIT_FILE_PREFIX = "unit-"
 GROUPS_FOLDER = "_blizzard/groups"
-# Where committers keep what they know of a table, and under which keys of that they say, by
-# source, the number of its last group in the table, and why its next one waits.
+# The folder of committers' state, and its keys for the number of each source's last group in
+# the table and for the reason why its next one waits.
 COMMITTERS_FOLDER = "_penguin"
 APPLIED_KEY = "groups"
 BLOCKED_KEY = "blocked"

@@ -13,10 +13,10 @@ OUTPUT_ID_KEY = "blizzard.output_id"
 # numbers, with commas. No footer counts NaN, and bounds leave it out.
 NAN_COLUMNS_KEY = "blizzard.nan_columns"
 
-# What stands for null in a directory's name, in Hive and everywhere since.
+# The directory name for null, in Hive and everywhere since.
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
-# Applications whose ``txn`` in a commit says how far a source is in the table: the newest batch,
+# Applications whose ``txn`` in a commit shows a source's progress in the table: the newest batch,
 # in milliseconds of its UUIDv7, and the number of its last group.
 _SOURCE_APP = "blizzard:"
 _GROUP_APP = "blizzard-groups:"

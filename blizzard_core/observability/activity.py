@@ -34,7 +34,7 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.text import one_line, shortened
 from blizzard_core.watermark.progress import Progress
 
-# How many of each kind are remembered.
+# How many items of each kind are kept.
 KEPT = 20
 # The window of the utilisation gauge.
 UTILIZATION_MINUTES = 5
@@ -113,7 +113,7 @@ class Activity:
         self._lock = threading.RLock()
         now = clock()
         self._pulse = Pulse(name, "starting", now, now + QUIET_SECS)
-        # The last sign of life and when the next is due, apart: they change with every request.
+        # Kept separately, because they change with every request.
         self._since, self._due = now, now + QUIET_SECS
         self._progress = Progress()
         self._backlog = WaitingFiles()
@@ -127,7 +127,7 @@ class Activity:
         metrics.WORKER_UP.labels(name).set(1)
         metrics.POLL_AGE.labels(name).set_function(self._poll_age)
 
-    # Told by the poll loop.
+    # Reported by the poll loop.
 
     def cycle_began(self) -> None:
         """Record that a cycle begins."""
@@ -178,7 +178,7 @@ class Activity:
             self.expects(math.inf)
         metrics.WORKER_UP.labels(self.name).set(int(exit_code == 0))
 
-    # Told by whoever works.
+    # Reported by the pipelines.
 
     def beat(self) -> None:
         """Record a sign of life, such as an answer of a store."""
@@ -252,7 +252,7 @@ class Activity:
             if self._busy_since is not None:
                 self._idle(now)
                 self._busy(now)
-            # The current minute is not over: what it lacks comes from the one before the window.
+            # The current minute is not over: the first minute fills the window.
             series = self._minutes.series(now, "busy")[-UTILIZATION_MINUTES - 1 :]
             part = now % 60 / 60
             busy = sum(series[1:]) + series[0] * (1 - part)

@@ -18,16 +18,16 @@ from blizzard_core.errors import BlizzardError
 from blizzard_core.log import get_logger
 from blizzard_core.observability.activity import error_text
 
-# What was read is read again after so long, while somebody asks for it.
+# A document is read again after this time, while somebody asks for it.
 FRESH_SECS = 60.0
-# Who has not asked for so long is gone; what was read for nobody is let go of later.
+# Interest ends after this time without a request; documents are dropped later.
 WANTED_SECS = 20.0
 KEPT_SECS = 600.0
-# What is due for so long, and asked for all the while, is late.
+# A read that is due this long, with steady requests, is late.
 LATE_SECS = 30.0
-# How many things are read at the same time.
+# The number of concurrent reads.
 READERS = 4
-# How long the end waits for what is being read.
+# How long the shutdown waits for running reads.
 STOP_SECS = 1.0
 
 
@@ -54,7 +54,7 @@ class Busy(BlizzardError):
 @dataclass(slots=True)
 class _Entry:
     asked: float
-    # Since when somebody goes on asking.
+    # The start of the current interest.
     wanted: float
     read: float | None = None
     reading: bool = False
@@ -129,7 +129,7 @@ class BackgroundCache:
             return self._read(key), ""
         except BlizzardError as error:
             return None, error_text(error)
-        except Exception as error:  # a bug of a page must not end what it is for
+        except Exception as error:  # a bug of the page must not end the daemon
             get_logger().warning("lookup_failed", lookup=self._name, key=key, exc_info=True)
             return None, f"this cannot be shown: {error_text(error)}"
 

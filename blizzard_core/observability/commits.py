@@ -17,7 +17,7 @@ from blizzard_core.errors import NotFound
 from blizzard_core.observability.peer_state import moment_of, number_of, text_of
 from blizzard_core.storage.protocol import Entry, Storage
 
-# How many are told.
+# The number of commits shown.
 COMMITS_SHOWN = 60
 
 
@@ -74,11 +74,11 @@ class CommitTail:
     def look(self) -> list[CommitSummary]:
         """Return the newest `COMMITS_SHOWN` commits, the latest first. Raises `StorageError`."""
         hint = hinted(self._storage) or 0
-        # From a little before the checkpoint on: most of a long log is older.
+        # Start a little before the checkpoint: most of a long log is older.
         entries = deque(
             commit_entries(self._storage, max(0, hint - COMMITS_SHOWN)), maxlen=COMMITS_SHOWN
         )
-        if hint and not entries:  # it was of a log that was replaced, or is no hint of anybody's
+        if hint and not entries:  # the hint is of a replaced log, or is wrong
             entries = deque(commit_entries(self._storage), maxlen=COMMITS_SHOWN)
         known = {}
         for entry in entries:

@@ -21,7 +21,7 @@ Phase = Literal["starting", "working", "waiting", "ended"]
 # A sign of life is due within this time while a loop works: each request to a store is
 # one, and a client gives a request up sooner than that.
 QUIET_SECS = 600.0
-# What a wait may overrun: a machine that was asleep or swaps.
+# How much a wait may overrun: a machine that slept or swaps.
 WAIT_SLACK_SECS = 60.0
 # A running ingest job gives no sign: it may take this long, and longer for more bytes.
 JOB_SECS = 1800.0
@@ -31,7 +31,7 @@ ANSWER_SECS = 30.0
 # A failure or two in a row may pass by itself.
 FAILURES_TO_UNREADY = 3
 
-# Kinds of errors that restarting does not mend and that end a loop for good.
+# The kind of errors that a restart does not fix and that end a loop for good.
 CRASH = "crash"
 CRASH_REMEDY = "This is a bug: the trace is in the log under worker_crashed. Restart the daemon."
 

@@ -18,11 +18,11 @@ from blizzard_core.json_text import json_value
 from blizzard_core.observability.activity import clean_text
 from blizzard_core.storage.protocol import Entry, Storage
 
-# How many blocked groups are told with the reason; the others are counted.
+# How many blocked groups are shown with the reason; the others are counted.
 BLOCKED_SHOWN = 50
-# Beyond it whoever draws the page has no whole numbers.
+# JavaScript has no exact integers beyond this.
 _LARGEST = 2**53
-# The last second of the last year that a calendar has.
+# The last second of the year 9999.
 _LAST_MOMENT = 253_402_300_799
 
 

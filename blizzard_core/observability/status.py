@@ -23,7 +23,7 @@ from blizzard_core.text import printable
 
 DISTRIBUTION = "blizzard-penguin"
 
-# What an overview says of what the other daemon has saved.
+# The keys of the other daemon's state in an overview.
 _BRIEF_PEER_KEYS = ("name", "version", "updated", "saved", "blocked_groups", "odd")
 
 

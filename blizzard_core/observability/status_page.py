@@ -188,7 +188,7 @@ def _response(body: bytes, status: int = 200) -> web.Response:
 
 def _json(document: Any) -> bytes:
     text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    # Bytes of a name that are no text are spelled as JSON spells them.
+    # Undecodable bytes of a name are escaped as in JSON.
     return text.encode(errors="backslashreplace")
 
 

@@ -21,11 +21,11 @@ from typing import Self
 from blizzard_core.errors import ConfigError
 from blizzard_core.observability.status import Panel
 
-# Prometheus scrapes every 15 seconds or so; who asks less often opens a new connection.
+# Prometheus scrapes about every 15 seconds; slower clients open a new connection.
 KEEPALIVE_SECS = 20.0
 STOP_SECS = 10.0
-# Connections that the system holds for us until we take them. Whoever comes when there are as many
-# waits a second or three until his system tries again; more of them would be longer to wait for.
+# Connections that the system queues until they are accepted. Beyond that a client waits some
+# seconds until its system tries again; a longer queue would take longer to work through.
 QUEUE = 256
 
 
@@ -97,7 +97,9 @@ class Server:
                 connected, sock=self._socket, backlog=TAKEN_AT_ONCE
             )
             self._socket.listen(QUEUE)  # asyncio takes as many at once as may wait
-            if hasattr(socket, "TCP_DEFER_ACCEPT"):  # who says nothing is no work of ours on Linux
+            if hasattr(
+                socket, "TCP_DEFER_ACCEPT"
+            ):  # on Linux the kernel holds silent connections back
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 1)
             async with taken:
                 await self._stop.wait()

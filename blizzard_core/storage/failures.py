@@ -19,7 +19,7 @@ from blizzard_core.errors import (
 from blizzard_core.redact import redacted
 from blizzard_core.text import shortened
 
-# An answer may be a page of HTML.
+# An answer may be an HTML page.
 _TEXT_CHARACTERS = 1000
 
 # Error codes of S3 and Azure that mean "not allowed", whatever the HTTP status around them.
@@ -51,7 +51,7 @@ _NO_CREDENTIALS = frozenset(
         "DefaultCredentialsError",
     }
 )
-# What clients raise that have credentials, or know who gives them, and get no further.
+# Exceptions of clients that have credentials, or a provider of them, and still fail.
 _STALE_CREDENTIALS = frozenset(
     {
         "ClientAuthenticationError",
@@ -64,7 +64,7 @@ _STALE_CREDENTIALS = frozenset(
         "UnauthorizedSSOTokenError",
     }
 )
-# What they say of the reason, of all that a text with secrets in it may hold.
+# The only parts of such messages that are shown; the rest may contain secrets.
 _REASON = re.compile(r"\b(?:AADSTS\d+|invalid_grant|invalid_client|unauthorized_client)\b")
 _CLIENT_SETTINGS = frozenset(
     {
@@ -78,7 +78,7 @@ _CLIENT_SETTINGS = frozenset(
 _ARCHIVED = "the file lies in an archive; restore it at the store, and it is tried again"
 _REGION = "the bucket is in another region; set AWS_REGION to that one"
 _FULL = "the store is full, or a quota is used up; make room, or raise the quota"
-# Codes that come with a status which says something else, or with a text that names no remedy.
+# Codes with a misleading status, or with a text that lacks a remedy.
 _MEANINGS = {
     "RequestTimeTooSkewed": "the clocks here and at the store differ too much; set this one right",
     "InvalidObjectState": _ARCHIVED,
@@ -158,7 +158,7 @@ def _client_failed(uri: str, code: str, error: Exception) -> StorageError:
             f"{uri}: {name}: {_text(error)}; correct AWS_PROFILE, AWS_REGION or AWS's own"
             " configuration file"
         )
-    if name == "HTTPClientError" and "No such file" in str(error):  # of TLS nobody is asked else
+    if name == "HTTPClientError" and "No such file" in str(error):  # only TLS reads a file here
         return Unavailable(f"{uri}: a file with certificates is not there; correct AWS_CA_BUNDLE")
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
         return Unavailable(f"{uri}: timed out")

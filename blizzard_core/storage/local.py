@@ -34,7 +34,7 @@ from blizzard_core.storage.protocol import Entry, ListingPage, is_hidden, order_
 from blizzard_core.storage.writeback import EarlyWriteback
 from blizzard_core.text import shortened
 
-# Where state, letters and what is not published yet lie in a table.
+# Folders for state, dead letters and unpublished outputs in a table.
 _OUR_FOLDERS = frozenset({"_blizzard", "_penguin"})
 # Before the umask.
 _FILE, _FOLDER = 0o666, 0o777
@@ -84,8 +84,8 @@ class LocalStorage:
             raise NotFound(f"{self.uri}: {wrong}")
         low = order_key(after)
         high = None if until is None else order_key(until)
-        # The directories that are being read, each in the one before. Who writes there decides how
-        # deep that is, so none is a call inside a call.
+        # The directories being read, each inside the previous one. Writers decide the depth, so
+        # there is no recursion.
         reading: list[tuple[str, Iterator[tuple[str, os.DirEntry[str]]]]] = []
         waiting: str | None = ""
         entries: list[Entry] = []
@@ -249,7 +249,7 @@ class LocalStorage:
 
     def _open(self, path: str) -> int:
         """Open the regular file at ``path``; check the descriptor, which cannot change any more."""
-        # Whoever may write there may put a pipe in a file's place, and nobody waits for it.
+        # A writer may put a pipe in a file's place; opening it must not block.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
         descriptor = os.open(self._at(path), flags)
         try:
@@ -270,9 +270,9 @@ class LocalStorage:
     def open_output(self, path: str) -> BinaryIO:
         """Open the file for writing; missing directories are made."""
         target = self._at(path)
-        # An output becomes a table's file by its name alone; until then its folder keeps it.
+        # An output joins the table by its name alone; until then its folder protects it.
         mode = _PRIVATE_FILE if self._private else _FILE
-        # A link in its place would have what it leads to emptied, wherever that is.
+        # Following a link here would truncate its target.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             self._make_folders(path)

@@ -260,9 +260,9 @@ def bucket_root(uri: str) -> str:
     return join(uri.partition("://")[2])
 
 
-# All clients go by aiohttp, whose time-out between bytes begins when the last byte of a request was
-# sent. A store that takes no more of a body would hold a save for ever, so uploads end.
-# What is slower does not go on: 13 minutes for a part of 50 MiB.
+# All clients use aiohttp, whose time-out between bytes begins after the last byte of a request. A
+# store that stops reading a body would block a save for ever, so uploads have a limit.
+# It allows 13 minutes for a part of 50 MiB.
 SLOWEST_BYTES_A_SEC = 64 << 10
 
 

@@ -28,16 +28,16 @@ from blizzard_core.text import shortened
 
 T = TypeVar("T")
 
-# What nobody holds any more is let go of, and with it the credentials in its key.
+# Unused clients are dropped, and with them the credentials in their keys.
 _clients: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
 _one_at_a_time = threading.Lock()
-# Another thread may hold it at a fork, of which the child has none that would let go of it.
+# Another thread may hold the lock at a fork; the child must be able to take it.
 os.register_at_fork(after_in_child=_one_at_a_time._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001  # as logging does it
 
 
 def shared(make: partial[T]) -> T:
     """Return the cached result of ``make``, calling it if no holder of the result is left."""
-    # A process that was forked off has none of the threads that its parent's clients work in.
+    # A forked process lacks the threads of its parent's clients.
     key = (os.getpid(), make.func, make.args, _frozen(make.keywords))
     with _one_at_a_time:
         found: T | None = _clients.get(key)
@@ -281,7 +281,7 @@ def open_storage(uri: str, options: StorageOptions, patience: Patience | None = 
             raise StorageError(
                 f"{place}: Azure needs its extra; pip install 'blizzard-penguin[azure]'"
             ) from error
-        except ValueError:  # its text may hold what it was given
+        except ValueError:  # its text may contain the given credentials
             raise StorageError(
                 f"{place}: the Azure account or its credentials cannot be used;"
                 " set AZURE_STORAGE_ACCOUNT_NAME and a key in storage_options"

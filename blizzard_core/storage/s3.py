@@ -29,7 +29,7 @@ from blizzard_core.storage.protocol import Entry, ListingPage, order_key
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500
 _NOT_IMPLEMENTED = 501
-# An ETag that no object of ours has: that of a body whose digest is zero.
+# An ETag that no object has: that of a body whose digest is zero.
 _NO_SUCH_ETAG = f'"{"0" * 32}"'
 
 
@@ -112,7 +112,7 @@ class S3Storage(ObjectStorage):
         self._s3 = fs
         self._bucket, _, prefix = self._root.partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
-        # Whether this store was seen to refuse writes for both conditions.
+        # Whether this store has refused writes under both conditions.
         self._refuses = False
 
     @property

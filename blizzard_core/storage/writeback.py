@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# Less at a time would be more requests to the disk than it needs.
+# Smaller steps would cause more disk requests than needed.
 STEP_BYTES = 1 << 20
 
 
@@ -33,8 +33,8 @@ class EarlyWriteback(io.FileIO):
         written = super().write(data)
         self._written += written
         if (step := self._written - self._told) >= STEP_BYTES:
-            # To say that bytes are not needed any more begins to write them; none of them leave
-            # the cache, since they are dirty. Where a file system cannot, the sync does it all.
+            # DONTNEED starts the write of these bytes; they stay in the cache, since they are
+            # dirty. On a file system without it, the sync does all the work.
             with contextlib.suppress(OSError):
                 os.posix_fadvise(self.fileno(), self._told, step, os.POSIX_FADV_DONTNEED)
             self._told = self._written

@@ -112,8 +112,8 @@ FEATURES: Mapping[str, Feature] = {
     ),
 }
 
-# Properties under which a commit of ours would go wrong: name, value that is fine (None:
-# only if it is not set), what is wrong with any other and what to do.
+# Properties that would break a commit of ours: name, accepted value (None: only if not set),
+# and the problem of other values with its remedy.
 PROPERTIES: Sequence[tuple[str, str | None, str]] = (
     (
         "delta.setTransactionRetentionDuration",
@@ -145,7 +145,7 @@ PROPERTIES: Sequence[tuple[str, str | None, str]] = (
 )
 _CONSTRAINT = "delta.constraints."
 
-# What a column's metadata may declare that arriving files would have to obey.
+# Rules in a column's metadata that arriving files would have to obey.
 COLUMN_RULES: Mapping[str, str] = {
     "delta.invariants": "has an invariant, which is not checked here; use a table without it",
     "delta.generationExpression": (

@@ -15,10 +15,10 @@ from blizzard_core.table.schema_fit import SchemaMismatch
 # Types of values.
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 INTEGERS = frozenset({4, 5, 6})
-# Of those that always take as much. A struct's flags stand in the heads of their fields.
+# Lengths of types with a fixed length. A struct's flags are in the heads of its fields.
 _LENGTHS = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}
 
-# From the bytes and where a value begins to what stands in its place, and where it ends.
+# Maps the bytes and a value's start to its replacement and its end.
 Change: TypeAlias = Callable[[bytes, int], tuple[bytes, int]]
 
 

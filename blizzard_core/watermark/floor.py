@@ -41,7 +41,7 @@ from blizzard_core.watermark.partition_time import family_of, head_of, is_timed,
 from blizzard_core.watermark.paths import joined, partition_key, split
 from blizzard_core.watermark.progress import Progress
 
-# For so long after its time a partition counts as written to.
+# How long after its time a partition counts as in use.
 IN_USE_SECS = 7 * 86_400.0
 
 
@@ -161,7 +161,7 @@ def _in_use(tracked: Sequence[str], now: float) -> list[str]:
         span = span_of(partition)
         if span is not None and span.end + IN_USE_SECS >= now:
             family = head_of(partition), family_of(partition)
-            # They come in their order: of those with one time the first one is kept.
+            # Partitions come in order: the first one of a time wins.
             if span.begin > newest.get(family, (-1.0, ""))[0]:
                 newest[family] = span.begin, partition
     return [f"{partition}/" for _, partition in newest.values()]

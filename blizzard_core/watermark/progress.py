@@ -39,9 +39,9 @@ from blizzard_core.watermark.paths import depth_of, joined, partition_key, split
 
 State = Literal["Initial", "Active", "Idle"]
 
-# Stores tell times in whole seconds, and our clock is read from one.
+# Stores have times in whole seconds, and our clock is read from one.
 CLOCK_STEP_SECS = 1.0
-# As little as times of our day can lie apart, and a million of them within that step.
+# The smallest distinguishable difference of current times; a million fit in one step.
 _APART_SECS = 1e-6
 
 # The key of the lowest pending name of a partition, None if nothing of it is pending.
@@ -61,7 +61,7 @@ class PartitionProgress:
     done: Mapping[str, float] = field(default_factory=dict)
 
 
-# Whose names move a partition's watermark.
+# Returns, per partition, a filter of the names that move its watermark.
 Moving: TypeAlias = Callable[[PartitionProgress], Callable[[str], bool]]
 
 

@@ -26,7 +26,7 @@ from blizzard_core.watermark.progress import Gap, Progress, gaps, is_new
 # whether they are new or done. Up to there the root is listed whole, so that the first
 # directory decides the depth.
 FLAT_KEYS = 1000
-# Where the names end that are left out together with a path; None: it is not left out.
+# Returns the end of the names to skip together with a path; None: do not skip it.
 Behind = Callable[[str], str | None]
 
 
@@ -61,7 +61,7 @@ def scan(
     """
     ranges = gaps(progress)
 
-    # Files that are done count as well. More of them than this tell nothing more.
+    # Finished files count as well; more than this prove nothing more.
     files: set[str] = set()
 
     def wanted(entry: Entry) -> bool:

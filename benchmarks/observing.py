@@ -19,7 +19,7 @@ from blizzard_core.observability.metered_storage import Metered
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile
-from blizzard_py.sources.activity import NONE_APART, SourceActivity
+from blizzard_py.sources.activity import NONE_SKIPPED, SourceActivity
 from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState
 
 FILES = 100
@@ -55,10 +55,10 @@ def main() -> None:
         )
     for count in (FILES, 1_000_000):
         found = entries(count)
-        took = micros(lambda found=found: activity.polled(0.1, found, [], (1, 1), NONE_APART), 1)  # type: ignore[misc]
+        took = micros(lambda found=found: activity.polled(0.1, found, [], (1, 1), NONE_SKIPPED), 1)  # type: ignore[misc]
         print(f"a poll that finds {count:9,d}  {took:8.0f} µs")
     files = entries(FILES)
-    activity.polled(0.1, files, [], (1, 1), NONE_APART)
+    activity.polled(0.1, files, [], (1, 1), NONE_SKIPPED)
 
     def report_batch() -> None:
         done = batch(files)

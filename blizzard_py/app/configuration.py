@@ -26,7 +26,7 @@ from blizzard_py.connections.placeholders import (
     unit_placeholder,
 )
 from blizzard_py.slices.units.ranges import laid_out, problems
-from blizzard_py.slices.units.values import told_apart, unit_list
+from blizzard_py.slices.units.values import check_distinct, unit_list
 
 
 def unit_problems(config: Config) -> Iterator[SettingProblem]:
@@ -79,7 +79,7 @@ def _of_values(here: Key, units: UnitSettings, *, apart: bool) -> Iterator[Setti
     try:
         found = unit_list(values.name, values.list_)
         if not apart:
-            told_apart(found)
+            check_distinct(found)
     except UnitError as error:
         yield SettingProblem((*here, "values", "list"), "; ".join(error.problems))
         return

@@ -89,11 +89,11 @@ def _bind_sample(asking: QuerySpec) -> None:
         return
     now = dt.datetime.now(dt.UTC)
     values = values_of(units)
-    found = unit_plans.looked(None, unit_plans.without_limit(units), values, now, "units")
+    found = unit_plans.preview(None, unit_plans.without_limit(units), values, now, "units")
     refused = None
     for unit in found.due.units[:_SAMPLE_UNITS]:
         reading = unit_plans.planned_reading(unit, units, now)
-        tasks = asking.connection.unit_tasks(unit_plans.asked_of(reading, units))
+        tasks = asking.connection.unit_tasks(unit_plans.slice_values(reading, units))
         error = next((task for task in tasks if isinstance(task, SourceError)), None)
         if error is None:
             return  # others may have values that cannot be asked for, which costs them alone

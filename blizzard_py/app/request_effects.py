@@ -28,7 +28,7 @@ from blizzard_py.slices.units.values import unit_name, values_named
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.tables import unit_plans
-from blizzard_py.sources.tables.unit_plans import Looked
+from blizzard_py.sources.tables.unit_plans import UnitOutlook
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.state.source_state import SourceState
 
@@ -173,7 +173,9 @@ _EFFECTS: Mapping[
 }
 
 
-def look_of(parts: SourceContext, source: Source[Any], state: SourceState, now: float) -> Looked:
+def look_of(
+    parts: SourceContext, source: Source[Any], state: SourceState, now: float
+) -> UnitOutlook:
     """Return the units of a source at a time. Raises `EditRefused` for one without any."""
     found = unit_source(source)
     if found is None:
@@ -181,9 +183,9 @@ def look_of(parts: SourceContext, source: Source[Any], state: SourceState, now: 
     return look(found, state, dt.datetime.fromtimestamp(now, dt.UTC))
 
 
-def look(source: UnitSource, state: SourceState, now: dt.datetime) -> Looked:
+def look(source: UnitSource, state: SourceState, now: dt.datetime) -> UnitOutlook:
     """The partitions now, and the spec that the state has to be of."""
-    return unit_plans.looked(state.units, configured(source), (), now, "the checkpoint")
+    return unit_plans.preview(state.units, configured(source), (), now, "the checkpoint")
 
 
 def configured(source: UnitSource) -> Units:

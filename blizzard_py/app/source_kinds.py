@@ -24,9 +24,9 @@ from blizzard_py.slices.notation import short_text
 from blizzard_py.slices.units.state import unit_key
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.opening import open_files
-from blizzard_py.sources.files.several import SeveralFiles
+from blizzard_py.sources.files.several import CompositeFiles
 from blizzard_py.sources.protocol import Opener, Source
-from blizzard_py.sources.tables.source import AskedSource
+from blizzard_py.sources.tables.source import WindowSource
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.sources.tables.work import is_item_name, item_name
 from blizzard_py.state.checkpoint_file import read_state
@@ -78,9 +78,9 @@ class SourceKind(Protocol):
         """Yield lines about the next poll from ``after`` instead of ``before``. May connect."""
 
 
-def window_source(source: Source[Any]) -> AskedSource | None:
+def window_source(source: Source[Any]) -> WindowSource | None:
     """Return the source if it is read window by window, else None."""
-    return source if isinstance(source, AskedSource) else None
+    return source if isinstance(source, WindowSource) else None
 
 
 def unit_source(source: Source[Any]) -> UnitSource | None:
@@ -133,7 +133,7 @@ class SharedFileKind(FileKind):
         return bool(parts.members)
 
     def opener(self, _parts: SourceContext) -> Opener:
-        return partial(SeveralFiles, opens=open_files)
+        return partial(CompositeFiles, opens=open_files)
 
 
 class WindowKind:
@@ -144,7 +144,7 @@ class WindowKind:
 
     def opener(self, parts: SourceContext) -> Opener:
         assert parts.query_spec is not None  # noqa: S101  # as `has` says
-        return partial(AskedSource, asking=parts.query_spec)
+        return partial(WindowSource, asking=parts.query_spec)
 
     def plan(self, found: SourceView, state: SourceState, options: PlanOptions) -> dict[str, Any]:
         # What shows statements, which no daemon needs.
@@ -154,12 +154,12 @@ class WindowKind:
         settings = options.config.pipelines[found.pipeline].query_sources[found.source_name]
         connection = options.config.connections[settings.connection]
         query = (connection, settings, options.selection(found))
-        source = cast("AskedSource", found.source)
+        source = cast("WindowSource", found.source)
         return plan_of(source, state, query, options.now, offline=options.offline)
 
     def explain(self, parts: SourceContext, source: Source[Any], place: Located) -> Explanation:
         state = read_state(parts.stores.sink, parts.id) or SourceState()
-        known = cast("AskedSource", source).looked(state)
+        known = cast("WindowSource", source).preview(state)
         left = [each.name for each in known.tasks if each.name not in known.done]
         name = place.path or next(iter(left), "0")
         name = name if is_item_name(name) else item_name(known.seq, name)
@@ -174,8 +174,8 @@ class WindowKind:
         return replace(found, uri=name, file=None, task=TaskEvidence(ends, statements.get(name)))
 
     def effect(self, found: SourceView, _before: SourceState, after: SourceState) -> Iterator[str]:
-        source = cast("AskedSource", found.source)
-        known = source.looked(after)
+        source = cast("WindowSource", found.source)
+        known = source.preview(after)
         if known.window is None:
             yield "the next poll would find nothing to read"
             return
@@ -218,7 +218,7 @@ class UnitKind:
         return explained_unit(parts, cast("UnitSource", source), place.uri, place.path or "")
 
     def effect(self, found: SourceView, _before: SourceState, after: SourceState) -> Iterator[str]:
-        due = [u for u in cast("UnitSource", found.source).looked(after).due.units if u.execute]
+        due = [u for u in cast("UnitSource", found.source).preview(after).due.units if u.execute]
         yield f"the next poll would read {counted(len(due), 'unit')}" + (":" if due else "")
         for unit in due[:_SHOWN_NAMES]:
             name = unit_key(unit.partition[0], unit.name)

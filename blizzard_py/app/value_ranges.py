@@ -18,7 +18,7 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.tables import ranges, windows
 from blizzard_py.sources.tables.ranges import Piece, RangeRefused, ValueRange
-from blizzard_py.sources.tables.source import AskedSource
+from blizzard_py.sources.tables.source import WindowSource
 from blizzard_py.state.column_state import Chunk, ColumnState, Stored
 from blizzard_py.state.source_state import SourceState
 
@@ -84,14 +84,14 @@ def preview_range(
         yield ReportLine(_values_text(asked, piece), "present" if piece.is_covered else "taken")
 
 
-def _table_source(parts: SourceContext, source: Source[Any]) -> AskedSource:
+def _table_source(parts: SourceContext, source: Source[Any]) -> WindowSource:
     found = window_source(source)
     if found is None or found.asking.snapshot:
         raise RequestRefused(f"{parts.name}: is no table or API that is read above a watermark")
     return found
 
 
-def _range_of(source: AskedSource, request: Request) -> ValueRange:
+def _range_of(source: WindowSource, request: Request) -> ValueRange:
     asking, (first, last) = source.asking, request.select["values"]
     bound = asking.connection.bound(asking.bound_kind, asking.settle_secs)
     return ranges.range_of(asking, (first, last), request.options.get("chunk", ""), bound)
@@ -104,7 +104,7 @@ def _check(known: ColumnState | None, column: str, last: object) -> None:
 
 
 def _chunk(
-    source: AskedSource, asked: ValueRange, piece: Piece, name: str, now: float
+    source: WindowSource, asked: ValueRange, piece: Piece, name: str, now: float
 ) -> Chunk | None:
     """The piece with its tasks; None where there is nothing to read."""
     asking = source.asking
@@ -116,7 +116,7 @@ def _chunk(
     return Chunk(name, windows.to_stored(begin), windows.to_stored(end), window, tuple(tasks))
 
 
-def _accept_chunks(source: AskedSource, state: SourceState, request: Request) -> SourceState:
+def _accept_chunks(source: WindowSource, state: SourceState, request: Request) -> SourceState:
     """The state of a source that is to read a range for the first time."""
     asking = source.asking
     if asking.replaces:
@@ -128,7 +128,7 @@ def _accept_chunks(source: AskedSource, state: SourceState, request: Request) ->
         raise RangeRefused("rows of tables and APIs are not brought beside those that are in")
     asked = _range_of(source, request)
     last = ranges.last_of(asking, asked.end)
-    if request.options.get("begin_live_at_end") and not ranges.has_begun(state.columns):
+    if request.options.get("begin_live_at_end") and not ranges.has_started(state.columns):
         state = set_columns(state, windows.to_stored({asked.column: last}), asking.columns)
     _check(state.columns, asked.column, last)
     found = list(ranges.pieces(asked, ColumnState(), asked.begin))
@@ -138,7 +138,7 @@ def _accept_chunks(source: AskedSource, state: SourceState, request: Request) ->
     return state
 
 
-def _lower_watermark(source: AskedSource, state: SourceState, request: Request) -> SourceState:
+def _lower_watermark(source: WindowSource, state: SourceState, request: Request) -> SourceState:
     """The state of a source whose rows are replaced, with its watermark below ``values``."""
     asking, known = source.asking, state.columns or ColumnState()
     first, last = request.select["values"]

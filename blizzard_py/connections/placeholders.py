@@ -18,7 +18,7 @@ from urllib.parse import quote
 from blizzard_core.errors import SourceError, WatermarkError
 from blizzard_py.connections.literals import literal
 from blizzard_py.connections.sent_values import FORMAT_TICKS, param
-from blizzard_py.slices.calendars import settled_wall
+from blizzard_py.slices.calendars import lowest_wall
 from blizzard_py.slices.instants import stamp
 
 # What placeholders stand for, by their names: times and texts.
@@ -165,7 +165,7 @@ def _text(value: datetime | str, form: str) -> str:
     if not isinstance(value, datetime):
         return value
     name = form.removesuffix(BEFORE)
-    moment = settled_wall(value, value.tzinfo or UTC) if name in _WALLS else value.astimezone(UTC)
+    moment = lowest_wall(value, value.tzinfo or UTC) if name in _WALLS else value.astimezone(UTC)
     if form.endswith(BEFORE):
         moment -= FORMAT_TICKS.get(name, _FINEST)
         if not name:
@@ -188,7 +188,7 @@ def _literal_value(value: datetime, form: str) -> date:
     """Return what a literal is of: an instant in UTC, a date, a time without a zone."""
     name = form.removesuffix(BEFORE)
     back = FORMAT_TICKS["date"] if name == "date" else _FINEST
-    moment = settled_wall(value, value.tzinfo or UTC) if name in _WALLS else value.astimezone(UTC)
+    moment = lowest_wall(value, value.tzinfo or UTC) if name in _WALLS else value.astimezone(UTC)
     if form.endswith(BEFORE):
         moment -= back
     return moment.date() if name == "date" else moment

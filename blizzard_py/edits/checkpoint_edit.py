@@ -264,7 +264,7 @@ def change(
         after = replace(
             after,
             anew_ts=journal.latest_commit(now_there),
-            ledger=ledger.begin_anew(),
+            ledger=ledger.start_over(),
             unfolded=JournalTally(),
             last_batch="",
         )

@@ -19,13 +19,13 @@ from blizzard_py.slices.units.state import UnitsState, key_parts, unit_key
 from blizzard_py.slices.units.values import LONE, unit_name
 from blizzard_py.sources.tables import unit_states
 from blizzard_py.sources.tables.sliced import OWN_ID
-from blizzard_py.sources.tables.unit_plans import Looked
+from blizzard_py.sources.tables.unit_plans import UnitOutlook
 from blizzard_py.state.source_state import SourceState
 
 
 def set_high(
     state: SourceState,
-    found: Looked,
+    found: UnitOutlook,
     key: str,
     high: datetime | None,
     values: Sequence[Mapping[str, str]] | None,
@@ -74,7 +74,7 @@ def started_over(state: SourceState, *, adopt: bool) -> SourceState:
 
 def read_again(
     state: SourceState,
-    found: Looked,
+    found: UnitOutlook,
     span: Pair,
     values: Sequence[Mapping[str, str]] | None,
     only: Sequence[str],
@@ -101,7 +101,7 @@ def read_again(
     return with_marks(state, found, keys), keys
 
 
-def with_marks(state: SourceState, found: Looked, keys: Sequence[str]) -> SourceState:
+def with_marks(state: SourceState, found: UnitOutlook, keys: Sequence[str]) -> SourceState:
     """The state with these units to be read again."""
     try:
         units = marked(_known(state, found), keys)
@@ -114,7 +114,7 @@ def _names(values: Sequence[Mapping[str, str]] | None) -> list[str]:
     return [LONE] if values is None else [unit_name(one) for one in values]
 
 
-def _known(state: SourceState, found: Looked) -> UnitsState:
+def _known(state: SourceState, found: UnitOutlook) -> UnitsState:
     """Return what is known, with the spec that it is of."""
     known = state.units or UnitsState(anew=True)
     return replace(known, spec=found.state.spec)

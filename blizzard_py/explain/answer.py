@@ -31,7 +31,7 @@ from blizzard_py.explain.location import Located
 from blizzard_py.explain.verdict import waiting
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
-from blizzard_py.sources.story import Lateness, Standing, Story, way_out
+from blizzard_py.sources.story import ItemStatus, Lateness, Story, way_out
 from blizzard_py.state.checkpoint_file import read_ledger, read_state
 from blizzard_py.state.source_state import SourceState
 
@@ -79,7 +79,7 @@ def explain(parts: SourceContext, source: Source[Any], place: Located) -> Explan
 
 
 def _new(
-    parts: SourceContext, state: SourceState, standing: Standing, base: Explanation
+    parts: SourceContext, state: SourceState, standing: ItemStatus, base: Explanation
 ) -> Explanation:
     """The answer for a file that polls have still to come to."""
     if state.ahead and _has_rows(parts, base.path or ""):
@@ -92,12 +92,12 @@ def _is_known(parts: SourceContext, state: SourceState, path: str) -> bool:
     """Return whether a request has taken a file whose name no poll takes."""
     if waiting(state, path, 0) is not None:
         return True
-    return read_ledger(parts.stores.sink, parts.id).settled_as(path) is not None
+    return read_ledger(parts.stores.sink, parts.id).outcome_of(path) is not None
 
 
 def _has_rows(parts: SourceContext, path: str) -> bool:
     """Return whether a file that polls have still to come to was brought by a request before."""
-    return read_ledger(parts.stores.sink, parts.id).settled_as(path) == "rows"
+    return read_ledger(parts.stores.sink, parts.id).outcome_of(path) == "rows"
 
 
 def _state(parts: SourceContext) -> SourceState:
@@ -276,7 +276,7 @@ def _outputs(parts: SourceContext, story: Story, found: Journaled) -> tuple[Outp
     )
 
 
-def _passed(parts: SourceContext, standing: Standing, base: Explanation) -> Explanation:
+def _passed(parts: SourceContext, standing: ItemStatus, base: Explanation) -> Explanation:
     """The answer for an existing file that no poll finds and no journal holds."""
     found = standing.passed(partial(journal_start, parts.stores.sink, parts.id))
     return replace(base, verdict=found.verdict, reason=found.reason, late=found.late)

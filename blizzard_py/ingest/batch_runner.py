@@ -33,7 +33,7 @@ from blizzard_py.ingest.tolerance import Tolerance
 from blizzard_py.ingest.unexpected import with_reported_fields
 from blizzard_py.job import IngestResult, IngestSettings
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import Source, Upkeep, Withheld, Work
+from blizzard_py.sources.protocol import CheckpointServices, Source, Withheld, Work
 from blizzard_py.sources.records import RecordFiles, has_records
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import judge_outcomes
@@ -69,7 +69,7 @@ class BatchRunner:
     """Runs the batches of one source. Every action of it follows the save that allows it."""
 
     def __init__(
-        self, parts: SourceContext, source: Source[Any], upkeep: Upkeep, jobs: Jobs
+        self, parts: SourceContext, source: Source[Any], upkeep: CheckpointServices, jobs: Jobs
     ) -> None:
         self._parts = parts
         self._jobs = jobs
@@ -88,7 +88,7 @@ class BatchRunner:
         self._settings: IngestSettings | None = None
         self._names = OutputIdGenerator()
         self._groups = GroupManifests(self._sink, parts.letters_id)
-        self._tolerance = Tolerance(parts.name, parts.errors, source.is_gone)
+        self._tolerance = Tolerance(parts.name, parts.errors, source.is_missing)
         self._job: str | None = None
         self._wanted = True
         self._thread = ThreadPoolExecutor(1, f"ingest {parts.name}")

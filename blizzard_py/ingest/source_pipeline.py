@@ -58,7 +58,14 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.progress import has_more
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import Opener, PlainWork, Requested, Source, Upkeep, Work
+from blizzard_py.sources.protocol import (
+    CheckpointServices,
+    Opener,
+    PlainWork,
+    Requested,
+    Source,
+    Work,
+)
 from blizzard_py.sources.records import requested_records
 from blizzard_py.sources.stale import look
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
@@ -103,7 +110,7 @@ class SourcePipeline(SourceView):
         self._clock = StoreClock(parts.clock, parts.monotonic)
         self._file = FencedFile(parts.stores.sink, checkpoint_path(parts.id), admission)
         self._fence = FenceFile(parts.stores.sink, parts.id, parts.identity.range)
-        upkeep = Upkeep(
+        upkeep = CheckpointServices(
             self._save,
             self._clock,
             lambda: self._file.epoch,

@@ -44,7 +44,7 @@ class Start:
         ledger = state.ledger
         if self._starts_over(state):
             # What was settled before is not to hide what is late from now on, or comes again.
-            state = self.source.begin_anew(state, epoch)
+            state = self.source.start_over(state, epoch)
         kept = replace(state, source=parts.identity)
         watch, stream = parts.watch, state.stream
         if stream is not None and stream.is_watched:

@@ -20,10 +20,10 @@ _EXAMPLES = 5
 class Tolerance:
     """Counts a source's bad files since its start, batch by batch, and says when it must stop."""
 
-    def __init__(self, name: str, errors: ErrorSettings, is_gone: Callable[[str], bool]) -> None:
+    def __init__(self, name: str, errors: ErrorSettings, is_missing: Callable[[str], bool]) -> None:
         self._name = name
         self._errors = errors
-        self._is_gone = is_gone
+        self._is_gone = is_missing
         self._passed = 0
         self._checked = 0  # of the batch that was checked last and is not passed
 

@@ -21,7 +21,7 @@ from blizzard_py.job import IngestSettings, UnexpectedField
 from blizzard_py.kernels.decode.extract import OBJECT
 from blizzard_py.kernels.decode.parse import LineNumbers, Parsed
 from blizzard_py.kernels.decode.unexpected import shown_name
-from blizzard_py.schema.inference import Telling
+from blizzard_py.schema.inference import NewKinds
 
 _NULL = b"null"
 
@@ -39,7 +39,7 @@ class NewFields:
         self._settings = settings
         self._columns = frozenset(spec.name for spec in settings.fields)
         self._left_out = frozenset(settings.left_out)
-        self._telling = Telling()
+        self._telling = NewKinds()
         self._found: dict[str, _Found] = {}
         self._room = UNEXPECTED_VALUES_BYTES
 
@@ -115,7 +115,7 @@ class NewFields:
         if len(raw) > self._room:
             return
         try:
-            if self._telling.tells(name, json.loads(raw, object_pairs_hook=_each_once)):
+            if self._telling.adds(name, json.loads(raw, object_pairs_hook=_each_once)):
                 known.values.append(raw.decode())
                 self._room -= len(raw)
         except (ValueError, RecursionError):

@@ -125,13 +125,13 @@ class _Seen:
         return told
 
 
-class Telling:
+class NewKinds:
     """Of many values of fields the few that an `Inference` learns something from."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
 
-    def tells(self, name: str, value: Any) -> bool:
+    def adds(self, name: str, value: Any) -> bool:
         """Return whether this value of the field says more than those before it."""
         return self._seen.setdefault(name, _Seen()).add(value, "")
 

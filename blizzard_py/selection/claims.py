@@ -92,7 +92,7 @@ class Claims:
         """Return the claim on a file."""
         if elsewhere := self._elsewhere(path):
             return Claim("waits", elsewhere)
-        settled = self._ledger.settled_as(path)
+        settled = self._ledger.outcome_of(path)
         waits = self._waits_for(path, settled)
         if waits:
             return Claim("waits", waits)
@@ -147,7 +147,7 @@ class Claims:
         if source is None or source.late_files != "ingest" or not sweeps(source):
             return False
         # What is new is no sweep's, also where polls do not look yet.
-        if is_new(state.progress, path) or not self._ledger.not_settled([path]):
+        if is_new(state.progress, path) or not self._ledger.unprocessed([path]):
             return False
         return state.sweep.whole and not is_below_origin(state, path)
 

@@ -47,7 +47,7 @@ def later(origin: Time, unit: str, steps: int) -> Time | None:
         return None
 
 
-def settled_wall(moment: datetime, zone: tzinfo) -> datetime:
+def lowest_wall(moment: datetime, zone: tzinfo) -> datetime:
     """Find the lowest wall time that a zone's clocks show from a moment on, without a zone.
 
     That is the wall time itself, but before clocks are put back: times that are going to be

@@ -36,7 +36,7 @@ def chunks(start: Any, end: Any, interval: Mapping[str, int] | str | None = None
     Raises `ConfigurationError` for ends and intervals that do not fit each other.
     """
     unit, amount = _interval(interval)
-    if unit == "step" or _is_whole(start) or _is_whole(end):
+    if unit == "step" or _is_int(start) or _is_int(end):
         return _integers(start, end, unit, amount)
     form = IsoText.of(start) if isinstance(start, str) else None
     precise = unit in {"hour", "minute"} or (form is not None and not form.is_date)
@@ -166,7 +166,7 @@ def _named(text: str) -> dict[str, int]:
 
 
 def _integers(start: Any, end: Any, unit: str, amount: int) -> list[Chunk]:
-    if not (_is_whole(start) and _is_whole(end) and unit in {"", "step"}):
+    if not (_is_int(start) and _is_int(end) and unit in {"", "step"}):
         raise ConfigurationError(
             f"{shown(start)} to {shown(end)} does not go in {unit or 'one'}s: integers in steps, "
             "times in units of time"
@@ -177,7 +177,7 @@ def _integers(start: Any, end: Any, unit: str, amount: int) -> list[Chunk]:
     return list(pieces(start, end, lambda k: (below + k) * amount, ConfigurationError))
 
 
-def _is_whole(value: Any) -> bool:
+def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

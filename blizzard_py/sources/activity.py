@@ -34,18 +34,18 @@ from blizzard_py.slices.units.grid import Layout, grid
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.state.event_times import BEHIND_SECS
 from blizzard_py.state.source_state import Batch, SourceState, Totals
-from blizzard_py.state.stream_state import SettledBatch, StreamState
+from blizzard_py.state.stream_state import QueryBatch, StreamState
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class SkippedItems:
     """Files in partitions that are not looked at: how many there are, and the first."""
 
     files: int = 0
     first: str | None = None
 
 
-NONE_APART = Apart()
+NONE_SKIPPED = SkippedItems()
 
 Step = Literal["ingest", "prepare", "publish", "advance"]
 
@@ -75,7 +75,7 @@ class SourceActivity(Activity):
         super().__init__(name, place, clock)
         self._totals = Totals()
         self._saved: float | None = None
-        self._apart = NONE_APART
+        self._apart = NONE_SKIPPED
         self._units = UnitsState()
         self._stream: StreamState | None = None
         self._layout: Layout | None = None
@@ -125,7 +125,7 @@ class SourceActivity(Activity):
         files: Sequence[Entry],
         young: Sequence[Entry],
         cost: tuple[int, int],
-        apart: Apart,
+        apart: SkippedItems,
     ) -> None:
         """A poll of ``secs`` found ``files`` to do and ``young`` ones to leave alone for now.
 
@@ -196,9 +196,9 @@ class SourceActivity(Activity):
         ):
             metric.labels(self.name).inc(max(0, more))
         if stream.batch > before.batch and stream.line is not None:
-            self._count_settled(stream.line)
+            self._count_batch(stream.line)
 
-    def _count_settled(self, line: SettledBatch) -> None:
+    def _count_batch(self, line: QueryBatch) -> None:
         """What the times of a batch's rows are, and what the operators of its query did."""
         if (times := line.times) is not None:
             for secs, rows in zip((*BEHIND_SECS, math.inf), times.behind, strict=True):

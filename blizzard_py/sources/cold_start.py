@@ -18,7 +18,7 @@ from blizzard_core.handover.outputs import sources_in
 from blizzard_core.storage.protocol import Storage, listed
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.shared_files import check_ranges, documents
-from blizzard_py.sources.stale import World, names_in_log, told_of, waiting_of, world_of
+from blizzard_py.sources.stale import World, names_in_log, summary_of, waiting_of, world_of
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, SHARED
 from blizzard_py.state.checkpoint_file import live_states, load_state
 from blizzard_py.state.fence_record import fence_path
@@ -96,7 +96,7 @@ def _fenced(parts: SourceContext, sink: Storage, world: World) -> Iterator[str]:
     if world.committed_ms or world.groups:
         yield f"the table's log commits batches of {world.committed_names or 'it'}"
     elif (output := waiting_of(parts, world)) is not None:
-        yield told_of(output)
+        yield summary_of(output)
 
 
 def _traces(parts: SourceContext, sink: Storage, world: World) -> Iterator[str]:
@@ -146,7 +146,7 @@ def _orphans(parts: SourceContext, sink: Storage, world: World) -> Iterator[str]
         told = "the table's log commits batches of other names"
     else:
         output = newest_waiting(sink, lambda name: name not in own, world.log, parts.concurrency)
-        told = "" if output is None else told_of(output)
+        told = "" if output is None else summary_of(output)
     # Another source may have begun since, and have published.
     if told and not live_states(sink):
         yield f"{told}, and the state of every source is gone"

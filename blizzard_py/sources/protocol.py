@@ -42,7 +42,7 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading
-from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
+from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems, SourceActivity
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.meter import BatchLimits, next_count
 from blizzard_py.sources.stale import World
@@ -69,7 +69,7 @@ class Found:
     requests: int
     keys: int
     scanned: ScanTimes
-    apart: Apart
+    apart: SkippedItems
     again: bool = field(default=True, kw_only=True)
     notes: tuple[str, ...] = field(default=(), kw_only=True)
 
@@ -85,7 +85,7 @@ class Backlog:
     files: int
     oldest_ts: float | None
     complete: bool
-    apart: Apart = NONE_APART
+    apart: SkippedItems = NONE_SKIPPED
 
 
 class Work(Protocol):
@@ -154,7 +154,7 @@ class Plan(Generic[W]):
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class CheckpointServices:
     """Services of the checkpoint's owner for a source and its batches.
 
     ``save`` makes a state durable before it is acted on, ``clock`` tells the time by
@@ -223,7 +223,7 @@ class Source(Protocol[W]):
 
     # -- for the one that owns the checkpoint --------------------------------------
 
-    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:
+    def start_over(self, state: SourceState, epoch: int) -> SourceState:
         """An operator insists on a start from nothing: what was settled before is to hide nothing.
 
         Called before `recover` in ``epoch``, if nothing was done since; the caller saves.
@@ -271,7 +271,7 @@ class Source(Protocol[W]):
         order counts answers so for each of its batches.
         """
 
-    def is_gone(self, name: str) -> bool:
+    def is_missing(self, name: str) -> bool:
         """Return whether it is certain that there is no such item any more."""
 
     def advance(self, state: SourceState, batch: Batch, work: W | None, now: float) -> SourceState:
@@ -286,4 +286,4 @@ class Source(Protocol[W]):
 
 
 # Makes a source of its parts, for the one that owns (or would own) its checkpoint.
-Opener: TypeAlias = Callable[[SourceContext, Upkeep], Source[Any]]
+Opener: TypeAlias = Callable[[SourceContext, CheckpointServices], Source[Any]]

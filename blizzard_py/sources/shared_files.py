@@ -121,8 +121,8 @@ def check_ranges(
         own = state or SourceState()
         own = of_source(own, each.source_name) if parts.members else own
         names = each.identity.range
-        has_begun = own.origin is not None or own.progress.state != "Initial"
-        if names is None and has_begun and not is_new:
+        has_started = own.origin is not None or own.progress.state != "Initial"
+        if names is None and has_started and not is_new:
             continue
         files = each.files
         floor = lookback_floor(files.partition_filter, now) if files.use_watermark else None

@@ -196,11 +196,11 @@ def _later_batches(state: SourceState, parts: SourceContext, world: World) -> st
         or waiting.batch in running
         or waiting.attempt > known.get(waiting.batch, waiting.attempt)
     ):
-        return f"{told_of(waiting)}, and the journal is older, too"
+        return f"{summary_of(waiting)}, and the journal is older, too"
     return None
 
 
-def told_of(output: WaitingOutput) -> str:
+def summary_of(output: WaitingOutput) -> str:
     """Return what an output tells, for messages."""
     return f"{output.path} waits for its commit, and it is of batch {output.batch}"
 

@@ -77,7 +77,7 @@ class Passed:
     late: Lateness | None = None
 
 
-class Standing(Protocol):
+class ItemStatus(Protocol):
     """The standing of an item to a state. A store is asked when it is called."""
 
     @property
@@ -116,7 +116,7 @@ class Story(Protocol):
     def folder(self) -> str | None:
         """The table's directory that all its rows are in, None where that is not known."""
 
-    def beside(self, state: SourceState) -> Standing:
+    def beside(self, state: SourceState) -> ItemStatus:
         """Return how it stands to the state.
 
         Raises `StateError` if that was kept in another way.

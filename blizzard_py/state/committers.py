@@ -30,7 +30,7 @@ def blocked_by(sink: Storage, source_id: str) -> str | None:
 
     For people only. Costs a LIST and a GET for each committer. Raises `StorageError`.
     """
-    reasons = (said.get(source_id) for said in _said(sink, BLOCKED_KEY))
+    reasons = (said.get(source_id) for said in _blocks(sink, BLOCKED_KEY))
     return next((reason for reason in reasons if isinstance(reason, str)), None)
 
 
@@ -40,7 +40,7 @@ def applied_groups(sink: Storage, source_id: str) -> int:
     A committer that died may have gone further, and says so once it runs again. Costs and
     raises as `blocked_by`.
     """
-    numbers = (said.get(source_id) for said in _said(sink, APPLIED_KEY))
+    numbers = (said.get(source_id) for said in _blocks(sink, APPLIED_KEY))
     return max((number for number in numbers if isinstance(number, int)), default=0)
 
 
@@ -49,7 +49,7 @@ def committer_of(entry: Entry) -> str:
     return entry.path.rpartition("/")[2].removesuffix(_STATE)
 
 
-def _said(sink: Storage, key: str) -> Iterator[dict[str, Any]]:
+def _blocks(sink: Storage, key: str) -> Iterator[dict[str, Any]]:
     for entry in committer_states(sink):
         try:
             document = json_value(sink.read(entry.path))

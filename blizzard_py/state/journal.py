@@ -20,7 +20,7 @@ into (`blizzard_py.state.ledger`) says so; `seen_ts` is when the scan ended that
 ``staged`` and ``letters`` it is the whole batch: what a lost checkpoint knew of one that is
 being published can be made again (`blizzard_py.edits.rebuild`). ``names_root`` is there where
 rows name their file, ``group`` where they replace (`Batch`), ``event_time`` where a query over it
-has settled the batch (`SettledBatch`), ``request`` where an operator asked for it. ``size`` and
+has settled the batch (`QueryBatch`), ``request`` where an operator asked for it. ``size`` and
 ``modified`` are those of the file when it was listed.
 
 Whoever takes a batch over gives its outputs new final names, and writes them under a name of
@@ -49,7 +49,7 @@ from blizzard_core.watermark.progress import CLOCK_STEP_SECS
 from blizzard_py.job import ROWS_UNKNOWN, FinishedFile, Outcome, StagedBadRecords
 from blizzard_py.state.source_state import Batch, PlannedGroup, PlannedOutput
 from blizzard_py.state.state_paths import StatePaths
-from blizzard_py.state.stream_state import SettledBatch
+from blizzard_py.state.stream_state import QueryBatch
 
 KEPT_SECS = 30 * 86_400
 
@@ -140,7 +140,7 @@ class BatchDocument:
     letters: tuple[StagedBadRecords, ...]
     names_root: str = ""
     group: PlannedGroup | None = None
-    event_time: SettledBatch | None = None
+    event_time: QueryBatch | None = None
     request: str = ""
 
 

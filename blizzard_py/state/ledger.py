@@ -83,7 +83,7 @@ class Ledger:
         self._beside.clear()
         return segments
 
-    def begin_anew(self) -> tuple[Segment, ...]:
+    def start_over(self) -> tuple[Segment, ...]:
         """Nothing of the journal as it is now counts; the segments to save.
 
         For a source that is told to start over. Its batches count as folded, and nothing of
@@ -147,7 +147,7 @@ class Ledger:
         """These files, as they are now, were told to be changed; segments to save, then `saved`."""
         return self._set.adding(f"{_CHANGED}{stamp}" for stamp in stamps)
 
-    def not_told(self, stamps: Sequence[str]) -> list[str]:
+    def not_reported(self, stamps: Sequence[str]) -> list[str]:
         """Return the files, as they are now, that were not told to be changed."""
         return self._without(_CHANGED, stamps)
 
@@ -181,7 +181,7 @@ class Ledger:
         folded = [batch for batch in self._journal.batches() if batch not in kept]
         return self._journal.prune(now, folded)
 
-    def not_settled(self, paths: Sequence[str]) -> list[str]:
+    def unprocessed(self, paths: Sequence[str]) -> list[str]:
         """Return the paths that no batch has settled and that were not noted."""
         return self._without(_NOTED, self._without("", paths))
 
@@ -189,7 +189,7 @@ class Ledger:
         """Return the paths that were not noted as history."""
         return self._without(_HISTORY, paths)
 
-    def settled_as(self, path: str) -> Settled | None:
+    def outcome_of(self, path: str) -> Settled | None:
         """Return what came of a path: rows, none, or what nobody knows. None: nothing yet."""
         if not self._without(_ROWS, [path]):
             return "rows"

@@ -21,7 +21,7 @@ from blizzard_py.state.journal_tally import JournalTally
 from blizzard_py.state.lateness import Lateness
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.state_paths import StatePaths
-from blizzard_py.state.stream_state import SettledBatch, StreamState
+from blizzard_py.state.stream_state import QueryBatch, StreamState
 
 Phase = Literal["running", "publishing"]
 
@@ -131,7 +131,7 @@ class Batch:
     marks: tuple[ReadMarks, ...] = ()
     group: PlannedGroup | None = None
     names_root: str = ""
-    settled: SettledBatch | None = None
+    settled: QueryBatch | None = None
     request: str = ""
 
 

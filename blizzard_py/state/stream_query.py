@@ -127,7 +127,7 @@ def respelled(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, st
     return found
 
 
-def going_on(stream: StreamState | None, asked: Mapping[str, Any]) -> StreamState:
+def resumed(stream: StreamState | None, asked: Mapping[str, Any]) -> StreamState:
     """Return the state for the next batch, after all checks, in the spelling of now.
 
     A query that an operator had begin anew may be another one.

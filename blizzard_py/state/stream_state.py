@@ -76,7 +76,7 @@ class SourceStream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettledBatch:
+class QueryBatch:
     """One settled batch. ``used_watermark_ms`` is what the micro-batch with its rows ran with.
 
     ``rows`` are those that were accepted, late ones among them; ``state_rows`` what is left
@@ -119,7 +119,7 @@ class StreamState:
     state_rows: int = 0
     state_bytes: int = 0
     operators: tuple[OperatorState, ...] = ()
-    history: tuple[SettledBatch, ...] = ()
+    history: tuple[QueryBatch, ...] = ()
     sources: Mapping[str, SourceStream] = field(default_factory=dict)
 
     @property
@@ -144,7 +144,7 @@ class StreamState:
         return tuple(ms for ms in (self.judged_ms, self.watermark_ms) if ms)
 
     @property
-    def line(self) -> SettledBatch | None:
+    def line(self) -> QueryBatch | None:
         """Return what is told of the last batch."""
         return self.history[-1] if self.history else None
 
@@ -179,7 +179,7 @@ def stream_to_json(state: StreamState) -> dict[str, Any]:
 
 def settled(
     state: StreamState,
-    batch: SettledBatch,
+    batch: QueryBatch,
     packs: Mapping[str, Packed],
     *,
     judged_ms: int,

@@ -14,7 +14,7 @@ from blizzard_py.kernels.late_letters import LatenessReport
 from blizzard_py.kernels.lateness import Limits
 from blizzard_py.state.event_times import merged_times
 from blizzard_py.state.members import lifted_letters
-from blizzard_py.state.stream_state import OperatorState, SettledBatch
+from blizzard_py.state.stream_state import OperatorState, QueryBatch
 from blizzard_py.streaming.staged_times import TimeTally
 
 if TYPE_CHECKING:  # Spark is imported with the first batch, as the engine is
@@ -64,11 +64,11 @@ def batch_of(
     taken: AcceptedBatch,
     done: QueryResult,
     outputs: IngestResult,
-) -> SettledBatch:
+) -> QueryBatch:
     """The line about a batch; ``accepted`` is what the jobs of all sources have told."""
     found = [one for each in taken.found.values() for one in each]
     operators = operators_of([one.operators for one in done.micro_batches])
-    return SettledBatch(
+    return QueryBatch(
         batch=number,
         files=len(accepted.files),
         rows=sum(file.rows for file in accepted.files),

@@ -39,7 +39,7 @@ from blizzard_py.kernels.report import merged
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
 from blizzard_py.state.state_paths import StatePaths
-from blizzard_py.state.stream_query import going_on
+from blizzard_py.state.stream_query import resumed
 from blizzard_py.state.stream_state import StreamState, moment, settled
 from blizzard_py.streaming.accepted_batch import AcceptedBatch, batch_of, late_letters
 from blizzard_py.streaming.batch_queue import Offer, SourceShare
@@ -155,7 +155,7 @@ class StreamJobs:
     def _run(self, state: SourceState, job: IngestJob, epoch: int) -> Ingested:
         jobs = jobs_of(job, self._members)
         accepted = {name: self._accept(each, alone=len(jobs) == 1) for name, each in jobs.items()}
-        known = going_on(state.stream, self._spelling.asked)
+        known = resumed(state.stream, self._spelling.asked)
         with nullcontext() if self._is_at(known) else wait_for_turn(self._check_wanted):
             running = self._at(known, job.settings, epoch)
             known = running.at

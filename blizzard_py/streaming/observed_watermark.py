@@ -20,7 +20,7 @@ from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.kernels.lateness import Limits, Rule
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.state.stream_state import SettledBatch, StreamState, settled, watched_query
+from blizzard_py.state.stream_state import QueryBatch, StreamState, settled, watched_query
 from blizzard_py.streaming.staged_times import TimeTally, tally
 
 _MILLI, _MICRO = 1000, 1_000_000
@@ -96,7 +96,7 @@ def after(
     newest_ms = None if found.times is None else found.times.max_ms
     times = [ms for ms in (newest_ms, known.max_event_time_ms) if ms is not None]
     reached = max(times, default=0) - watch.delay_us // _MILLI
-    batch = SettledBatch(
+    batch = QueryBatch(
         batch=known.batch + 1,
         files=files,
         rows=rows,

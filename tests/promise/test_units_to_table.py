@@ -177,7 +177,7 @@ class History:
             high = moment(told) - dt.timedelta(hours=self.draw.choice([0, 5, 50]))
         with contextlib.closing(self.shop.worker()) as worker:
             assert isinstance(worker.source, UnitSource)
-            found = worker.source.looked(state)
+            found = worker.source.preview(state)
             values = worker.source.asking.units
             assert values is not None
             return unit_edits.set_high(state, found, key, high, values.listed)
@@ -190,7 +190,7 @@ class History:
             assert isinstance(worker.source, UnitSource)
             units = worker.source.asking.units
             assert units is not None
-            found = worker.source.looked(state)
+            found = worker.source.preview(state)
             return unit_edits.read_again(state, found, span, units.listed, ())[0]
 
     def outage(self) -> None:

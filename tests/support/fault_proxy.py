@@ -136,9 +136,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_expect_100(self) -> bool:
         """Botocore waits for leave before it sends a body, so it must not stay in the buffer."""
-        going_on = super().handle_expect_100()
+        resumed = super().handle_expect_100()
         self.wfile.flush()
-        return going_on
+        return resumed
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base's name
         """Say nothing."""

@@ -22,7 +22,7 @@ from blizzard_core.watermark.progress import PartitionProgress, Progress
 from blizzard_py.app.status_page.commands import source_commands
 from blizzard_py.app.status_page.providers import commit_lag_notices
 from blizzard_py.job import FinishedFile
-from blizzard_py.sources.activity import NONE_APART, SourceActivity
+from blizzard_py.sources.activity import NONE_SKIPPED, SourceActivity
 from blizzard_py.state.source_state import Batch, PlannedOutput, SourceState, Totals
 
 BEGIN = 1_800_000_000.0
@@ -73,7 +73,7 @@ def activities(count: int, clock: Clock, *, trouble: bool = True) -> list[Source
         for activity, rows in zip(found, usual, strict=True):
             activity.cycle_began()
             files = entries(clock.now, 4 if rows else 0, chance)
-            activity.polled(0.2, files, [], (2, 120), NONE_APART)
+            activity.polled(0.2, files, [], (2, 120), NONE_SKIPPED)
             if files:
                 done = batch(minute, clock.now - 9, files, round(rows * chance.uniform(0.6, 1.4)))
                 activity.batch_began(done)
@@ -85,7 +85,7 @@ def activities(count: int, clock: Clock, *, trouble: bool = True) -> list[Source
         activity.cycle_began()
         late = number % 7 == 3
         files = entries(clock.now - (200 if late else 0), 60 if late else 0, chance)
-        activity.polled(0.2, files, [], (2, 120), NONE_APART)
+        activity.polled(0.2, files, [], (2, 120), NONE_SKIPPED)
         activity.knows(_state(clock.now, usual[number]))
         if number % 9 == 4:
             activity.batch_began(batch(90, clock.now - 11, entries(clock.now, 40, chance), 9000))

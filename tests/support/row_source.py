@@ -16,12 +16,12 @@ from typing import Any
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import PartitionProgress, ScanTimes
 from blizzard_py.job import FinishedFile, JobFile
-from blizzard_py.sources.activity import NONE_APART
+from blizzard_py.sources.activity import NONE_SKIPPED
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.meter import BatchLimits, next_count
-from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
+from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, Plan, Requested
 from blizzard_py.sources.stale import World, require_current
-from blizzard_py.sources.story import Compared, Passed, Standing, Story, Waiting
+from blizzard_py.sources.story import Compared, ItemStatus, Passed, Story, Waiting
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import Batch, Replaced, SourceState, under_way
 from blizzard_py.state.transitions import done_of
@@ -98,7 +98,7 @@ class RowsStatus:
 class RowsStory:
     entry: Entry | None
     ignored: str | None
-    beside: Callable[[SourceState], Standing]
+    beside: Callable[[SourceState], ItemStatus]
     folder: str | None = None
 
 
@@ -107,7 +107,7 @@ class RowSource:
 
     items = "window"
 
-    def __init__(self, table: Table, parts: SourceContext, upkeep: Upkeep) -> None:
+    def __init__(self, table: Table, parts: SourceContext, upkeep: CheckpointServices) -> None:
         self._table = table
         self._parts = parts
         self._clock = upkeep.clock
@@ -121,7 +121,7 @@ class RowSource:
     def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # the seam gives it
         began = self._clock()
         windows = tuple(self.windows(state))
-        return Found(windows, (), 1, len(windows), ScanTimes(began, self._clock()), NONE_APART)
+        return Found(windows, (), 1, len(windows), ScanTimes(began, self._clock()), NONE_SKIPPED)
 
     def windows(self, state: SourceState) -> list[Entry]:
         """Return the windows that are under way, and new ones for the gaps between them."""
@@ -159,7 +159,7 @@ class RowSource:
 
     # -- for the one that owns the checkpoint --------------------------------------
 
-    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # the seam gives it
+    def start_over(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # the seam gives it
         return state
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # the seam gives it
@@ -199,7 +199,7 @@ class RowSource:
     ) -> Replaced | None:
         return None
 
-    def is_gone(self, name: str) -> bool:  # noqa: ARG002  # the seam gives it
+    def is_missing(self, name: str) -> bool:  # noqa: ARG002  # the seam gives it
         return False
 
     def advance(

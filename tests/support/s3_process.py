@@ -53,9 +53,9 @@ class Handler(MotoRequestHandler):
 
     def handle_expect_100(self) -> bool:
         """Botocore waits for leave before it sends a body, so it must not stay in the buffer."""
-        going_on = bool(super().handle_expect_100())
+        resumed = bool(super().handle_expect_100())
         self.wfile.flush()
-        return going_on
+        return resumed
 
 
 def one_at_a_time(put: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -14,10 +14,10 @@ from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.connections.protocol import ReadBound, ReadSelection
 from blizzard_py.connections.sqlite.clock import is_time, until
 from blizzard_py.reading import BoundKind, Window
-from blizzard_py.slices.calendars import settled_wall
+from blizzard_py.slices.calendars import lowest_wall
 from blizzard_py.slices.lookback import effective
 from blizzard_py.sources.tables import replacing, windows
-from blizzard_py.sources.tables.source import AskedSource
+from blizzard_py.sources.tables.source import WindowSource
 from blizzard_py.state.column_state import ColumnState, StoredWindow
 from blizzard_py.state.source_state import SourceState
 
@@ -32,7 +32,7 @@ PROMISES: Mapping[BoundKind, str] = {
 
 
 def plan_of(
-    source: AskedSource,
+    source: WindowSource,
     state: SourceState,
     settings: tuple[ConnectionSettings, QuerySettings, ReadSelection],
     now: dt.datetime,
@@ -45,7 +45,7 @@ def plan_of(
     """
     asking, known = source.asking, state.columns or ColumnState()
     if asking.snapshot:  # a window of everything, which no watermark begins
-        known = known if offline else source.looked(state)
+        known = known if offline else source.preview(state)
         known = replace(known, window=known.window or StoredWindow("clock"), watermark={})
     watermark = windows.from_stored(known.watermark)
     kept = known.window
@@ -138,9 +138,9 @@ def _formed(column: str, moment: dt.datetime, like: Any, zone: dt.tzinfo) -> Any
     if isinstance(like, str) and is_time(like):
         return until(moment, like, zone)
     if isinstance(like, dt.datetime):
-        return moment if like.tzinfo else settled_wall(moment, zone)
+        return moment if like.tzinfo else lowest_wall(moment, zone)
     if isinstance(like, dt.date):
-        return settled_wall(moment, zone).date() - dt.timedelta(days=1)
+        return lowest_wall(moment, zone).date() - dt.timedelta(days=1)
     raise SourceError(
         f"column {column}: the watermark is {like!r}, which is no time: where it ends is known by"
         " asking only; leave --offline out"

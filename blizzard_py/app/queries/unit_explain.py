@@ -23,7 +23,7 @@ def explained_unit(parts: SourceContext, source: UnitSource, uri: str, name: str
     source.check(state)
     planned: list[PlannedUnit] = []
     try:
-        planned = list(source.looked(state).due.units)
+        planned = list(source.preview(state).due.units)
     except BlizzardError:
         if not name:
             raise
@@ -61,5 +61,5 @@ def _unit_document(
         told |= {"execute": unit.execute, "reason": unit.reason}
     reading = next((one for one in known.readings if one.key == name), None)
     if reading is not None:
-        told["reading"] = unit_plans.told_of(reading)
+        told["reading"] = unit_plans.reading_document(reading)
     return told

@@ -42,7 +42,7 @@ def unit_plan_of(
     units = replace(units, terms=replace(units.terms, everything=everything))
     values = _values(units, offline=offline)
     units = replace(units, terms=replace(units.terms, min_units=0))  # `values_of` has looked
-    found = unit_plans.looked(state.units, units, values, now, settings[0])
+    found = unit_plans.preview(state.units, units, values, now, settings[0])
     told = _UnitDescriber(source.asking.connection, settings, units, now)
     listed = [told.unit(unit) for unit in found.due.units]
     broken = [f"{unit['name']}: {unit['error']}" for unit in listed if "error" in unit]
@@ -116,7 +116,7 @@ class _UnitDescriber:
             return {"query": None, "request": None, "error": str(error)}
 
     def _render_request(self, reading: UnitReading) -> dict[str, Any]:
-        slices = unit_plans.asked_of(reading, self._units)
+        slices = unit_plans.slice_values(reading, self._units)
         kind = kind_of(self._settings)
         query, request = kind.show_slices(self._connection, self._selection, slices)
         return {"query": query, "request": request}

@@ -22,7 +22,7 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.event_times import BEHIND_SECS, EventTimes
 from blizzard_py.state.journal import BatchDocument, Journal, latest
 from blizzard_py.state.state_paths import StatePaths
-from blizzard_py.state.stream_state import SettledBatch
+from blizzard_py.state.stream_state import QueryBatch
 
 # How many batches are shown, and how many files that were not ingested.
 BATCHES = 60
@@ -150,7 +150,7 @@ def _unreadable_batch(entry: Entry, why: str) -> _Batch:
     return _Batch(shown, (), ())
 
 
-def _course(settled: SettledBatch) -> dict[str, Any]:
+def _course(settled: QueryBatch) -> dict[str, Any]:
     return {
         "watermark_ms": settled.watermark_ms,
         "max_event_time_ms": settled.max_event_time_ms,

@@ -18,7 +18,7 @@ from blizzard_py.connections.lakes.values import ColumnOrder
 from blizzard_py.connections.placeholders import LAKE, in_sql, names_in
 from blizzard_py.connections.protocol import ReadBound, ReadSelection, without_values
 from blizzard_py.reading import BoundKind, Window
-from blizzard_py.slices.calendars import settled_wall
+from blizzard_py.slices.calendars import lowest_wall
 from blizzard_py.slices.windows import last_full_tick
 
 # Any time will do, to ask a filter for its columns.
@@ -103,7 +103,7 @@ def clock_bound(
         if order.order not in {"time", "date"}:
             raise SourceError(f"column {name} is {order.type} and has no clock; use bound: max")
         naive = order.order == "date" or not order.type.tz
-        own = settled_wall(moment, zone) if naive else moment
+        own = lowest_wall(moment, zone) if naive else moment
         value[name] = last_full_tick(own, str(order.type))
     return ReadBound(
         "clock", value, warnings=(f"rows that come {settle_secs:g} s late are missed",)

@@ -36,7 +36,7 @@ from blizzard_py.connections.sql.values import check_fits, endless, number, rows
 from blizzard_py.connections.unit_comparisons import check_instants
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Access, BoundKind, ReadTask, Window
-from blizzard_py.slices.calendars import settled_wall
+from blizzard_py.slices.calendars import lowest_wall
 from blizzard_py.slices.windows import last_full_tick
 
 _DIVISIBLE: tuple[Any, ...] = (int, Decimal, datetime, date)
@@ -328,7 +328,7 @@ class SqlConnection(ABC):
 
     def _wall(self, instant: datetime) -> datetime:
         """The wall time below which all is over, of those who write times without a zone."""
-        return settled_wall(instant, self._selection.walls)
+        return lowest_wall(instant, self._selection.walls)
 
     def _tick(self, column: SourceColumn) -> str:
         """The column's type in the words of `last_full_tick`."""

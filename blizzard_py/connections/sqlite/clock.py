@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from blizzard_py.slices.calendars import settled_wall
+from blizzard_py.slices.calendars import lowest_wall
 from blizzard_py.slices.windows import last_full_tick
 
 _DIGIT = re.compile(r"\d")
@@ -58,7 +58,7 @@ def until(instant: datetime, like: str, zone: tzinfo = UTC) -> str:
     """
     found = _FORM.fullmatch(like)
     where = UTC if found is not None and found[3] else zone
-    below = settled_wall(instant, where) - timedelta(microseconds=1)
+    below = lowest_wall(instant, where) - timedelta(microseconds=1)
     if found is None or found[1] is None:
         return str(last_full_tick(below, "date"))
     digits = len(found[2] or "")

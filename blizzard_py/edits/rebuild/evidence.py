@@ -94,7 +94,7 @@ class Evidence:
 
     def unsettled(self, paths: Sequence[str]) -> list[str]:
         """Return which of the paths the source itself has not settled."""
-        return self._set.unseen(self.ledger.not_settled(paths))
+        return self._set.unseen(self.ledger.unprocessed(paths))
 
     def _reported(self) -> tuple[Record, ...]:
         """What requests tell of rows that came of batches which the journal has lost.

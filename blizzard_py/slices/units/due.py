@@ -73,7 +73,7 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PlanTerms:
     """What all units of one plan have in common."""
 
     state: UnitsState
@@ -110,7 +110,7 @@ def due(
     named = {LONE: {}} if values is None else {unit_name(one): one for one in values}
     top = highest(state)
     cut_off = None if top is None else moved(top, terms.shift)
-    asked = _Asked(state, frozenset(state.redo), cut_off, terms.shift, in_utc(now, "now"))
+    asked = _PlanTerms(state, frozenset(state.redo), cut_off, terms.shift, in_utc(now, "now"))
     names = list(named)
     found, turns = [], []
     told: tuple[datetime | None, str] = None, ""
@@ -146,7 +146,7 @@ def reading_of(unit: PlannedUnit, terms: Terms, now: datetime) -> UnitReading:
 
 
 def _places(
-    asked: _Asked, partitions: Sequence[Pair], names: Sequence[str], *, everything: bool
+    asked: _PlanTerms, partitions: Sequence[Pair], names: Sequence[str], *, everything: bool
 ) -> Iterator[tuple[int, Sequence[int]]]:
     """Which units are looked at: partitions in order, each with its values, by their numbers.
 
@@ -183,7 +183,7 @@ def _places(
 
 
 def _planned(
-    asked: _Asked, span: _Span, key: str, values: Mapping[str, str], known: OpenUnit
+    asked: _PlanTerms, span: _Span, key: str, values: Mapping[str, str], known: OpenUnit
 ) -> PlannedUnit:
     begin, end = span.partition
     name = key[len(span.begin) + 1 :]

@@ -124,7 +124,7 @@ def grid(state: UnitsState, layout: Layout, now: datetime) -> dict[str, Any]:
         "zone": layout.zone,
         "cut_off": None if found.cut_off is None else stamp(found.cut_off),
         "by": by,
-        "columns": [_told(column, layout.partitions) for column in shown],
+        "columns": [_column_document(column, layout.partitions) for column in shown],
         "rows": [
             {"name": shortened(name, _MOST_TEXT), "cells": cells}
             for (_, name), cells in zip(chosen, rows, strict=True)
@@ -270,7 +270,7 @@ def _folded(labels: Iterable[str]) -> list[Column]:
     return found
 
 
-def _told(column: Column, partitions: Sequence[Pair]) -> list[str]:
+def _column_document(column: Column, partitions: Sequence[Pair]) -> list[str]:
     """A column as the grid has it: its label, where it begins and where it ends."""
     begin, end = partitions[column.first][0], partitions[column.first + column.many - 1][1]
     return [column.label, stamp(begin), stamp(end)]

@@ -21,7 +21,7 @@ def limit(text: Any) -> int | None:
     """
     if text is None or (isinstance(text, str) and not text.strip()):
         return DEFAULT_LIMIT
-    number = _whole(text)
+    number = _int_of(text)
     if number is None or not -1 <= number <= HIGHEST_LIMIT:
         raise UnitError(
             f"{shown(text)} is no limit: up to {HIGHEST_LIMIT:,} units a run, 0 for"
@@ -32,7 +32,7 @@ def limit(text: Any) -> int | None:
 
 def enough(count: int | None, least: Any) -> None:
     """Raise `UnitError` where there are fewer values than there must be, or none to count."""
-    wanted = _whole(least)
+    wanted = _int_of(least)
     if wanted is None or wanted < 0:
         raise UnitError(f"min_units: {shown(least)} is no number of values")
     if wanted and count is None:
@@ -41,7 +41,7 @@ def enough(count: int | None, least: Any) -> None:
         raise UnitError(f"min_units: there are {count} values, and {wanted} are wanted at least")
 
 
-def _whole(value: Any) -> int | None:
+def _int_of(value: Any) -> int | None:
     if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -118,12 +118,12 @@ def spec_of(range_: UnitRange, fields: Sequence[str]) -> dict[str, str]:
     A start that moves is told as it is written, any other as its instant.
     """
     moves = is_moving(range_.start)
-    start = range_.start.strip() if moves else _told(range_.start, range_.zone)
+    start = range_.start.strip() if moves else _stored_end(range_.start, range_.zone)
     if isinstance(range_.partition, str):
         by = scheme(range_.partition)
     else:
         told = sorted(
-            (_told(p.start, range_.zone), scheme(p.by), _told(p.end, range_.zone))
+            (_stored_end(p.start, range_.zone), scheme(p.by), _stored_end(p.end, range_.zone))
             for p in range_.partition
         )
         by = ", ".join(f"{name} {low} {high}" for low, name, high in told)
@@ -131,7 +131,7 @@ def spec_of(range_: UnitRange, fields: Sequence[str]) -> dict[str, str]:
     return {"from": start, "zone": range_.zone.strip(), "partition": by, "name": name}
 
 
-def _told(text: str, zone: str) -> str:
+def _stored_end(text: str, zone: str) -> str:
     return text.strip() if is_moving(text) else stamp(resolve(text, _ANY, zone))
 
 

@@ -201,11 +201,12 @@ def guarded(state: UnitsState, spec: Mapping[str, str], where: str) -> UnitsStat
     if dict(state.spec) == dict(spec):
         return state
     raise StateError(
-        f"{where}: the units were {_told(state.spec)}, and are configured as {_told(spec)}, which"
-        " would shift all of them; configure what they were, or begin anew with"
-        " `blizzard checkpoint reset --units`, which replaces on the way what is published"
+        f"{where}: the units were {_spec_text(state.spec)}, and are configured as"
+        f" {_spec_text(spec)}, which would shift all of them; configure what they were, or begin"
+        " anew with `blizzard checkpoint reset --units`, which replaces on the way what is"
+        " published"
     )
 
 
-def _told(spec: Mapping[str, str]) -> str:
+def _spec_text(spec: Mapping[str, str]) -> str:
     return ", ".join(f"{key} {value!r}" for key, value in spec.items())

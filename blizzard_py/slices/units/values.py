@@ -143,7 +143,7 @@ def _folded(text: str) -> str:
     return "".join(one for one in letters if not unicodedata.combining(one)).rstrip(" ")
 
 
-def told_apart(units: Iterable[Mapping[str, str]]) -> None:
+def check_distinct(units: Iterable[Mapping[str, str]]) -> None:
     """Raises `UnitError` with the names of units that a collation may take for one another."""
     pairs = look_alikes(units)
     if pairs:

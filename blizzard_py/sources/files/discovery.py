@@ -21,7 +21,7 @@ from blizzard_core.watermark.partition_time import family_of, is_timed, lookback
 from blizzard_core.watermark.paths import partition_key, split
 from blizzard_core.watermark.progress import Progress, ScanTimes
 from blizzard_core.watermark.scan import scan
-from blizzard_py.sources.activity import NONE_APART, Apart
+from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems
 from blizzard_py.sources.protocol import Found
 from blizzard_py.state.processed_set import digests_of
 from blizzard_py.state.source_state import SourceState, under_way
@@ -125,11 +125,11 @@ def starting_point(state: SourceState, source: SourceSettings, now: float, where
     # A checkpoint of the original has none: it goes on as the original would.
     # With a global watermark only it has a floor, but one that knows of no lookback.
     if state.origin is None and (progress.floor is None or not state.totals.batches):
-        progress = _begun_at(progress, lookback_floor(source.partition_filter, now))
+        progress = _closed_below(progress, lookback_floor(source.partition_filter, now))
     return progress
 
 
-def _begun_at(progress: Progress, floor: str | None) -> Progress:
+def _closed_below(progress: Progress, floor: str | None) -> Progress:
     """The progress closed below ``floor`` as well, also what was tracked there."""
     if floor is None:
         return progress
@@ -177,7 +177,7 @@ def discover_unseen(
     now = clock()
     ripe, young = _split_by_age(tuple(new.values()), source, now, first_seen)
     scanned = ScanTimes(began, now)
-    found = Discovery(ripe, young, requests, keys, scanned, NONE_APART, Progress(depth=0))
+    found = Discovery(ripe, young, requests, keys, scanned, NONE_SKIPPED, Progress(depth=0))
     return found, np.concatenate(listed) if listed else digests_of(())
 
 
@@ -223,12 +223,14 @@ def discover(
     found = scan(storage, progress, wanted, concurrency, limit)
     now = clock()
     entries = found.entries
-    apart = places.apart
+    apart = places.skipped
     if not progress.partitions:
         # Until something is tracked only what was found can tell which partitions are odd.
         places = Places(found.progress, source, began, (e.path for e in entries))
         entries = tuple(e for e in entries if places.take(e.path))
-        apart = Apart(apart.files + places.apart.files, apart.first or places.apart.first)
+        apart = SkippedItems(
+            apart.files + places.skipped.files, apart.first or places.skipped.first
+        )
     ripe, young = _split_by_age(entries, source, now, first_seen)
     return Discovery(
         ripe,
@@ -273,9 +275,9 @@ class Places:
         self._first: str | None = None
 
     @property
-    def apart(self) -> Apart:
+    def skipped(self) -> SkippedItems:
         """Return what lies in partitions that are not looked at."""
-        return Apart(self._count, self._first)
+        return SkippedItems(self._count, self._first)
 
     def take(self, path: str) -> bool:
         """Return whether the file's partition is looked at; notes those that are not."""

@@ -65,7 +65,7 @@ class EarlierBatches:
         """
         ledger = read_ledger(self._sink, self._parts.letters_id)
         known = {stem for batch in found for stem in batch.files.keys() - batch.of_records}
-        return [p for p in paths if ledger.settled_as(p) == "rows" and stem_of(p) not in known]
+        return [p for p in paths if ledger.outcome_of(p) == "rows" and stem_of(p) not in known]
 
     def vouched(self, paths: Collection[str]) -> dict[str, tuple[str, ...]]:
         """The names that rows of these have in any case, if all rows name the file they are of.
@@ -91,7 +91,7 @@ class EarlierBatches:
     def untold(self, paths: Iterable[str]) -> set[str]:
         """Return the paths of which nothing says that they were done without a row."""
         ledger = read_ledger(self._sink, self._parts.letters_id)
-        return {path for path in paths if ledger.settled_as(path) != "none"}
+        return {path for path in paths if ledger.outcome_of(path) != "none"}
 
     def _earlier(self, document: BatchDocument) -> EarlierBatch:
         files = [file for file in document.files if file.outcome == "ingested"]

@@ -32,7 +32,7 @@ from blizzard_py.sources.files.sweep import (
     sweeps,
     verdicts,
 )
-from blizzard_py.sources.protocol import Upkeep
+from blizzard_py.sources.protocol import CheckpointServices
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import JournalTally, above
 from blizzard_py.state.lateness import with_worst
@@ -120,7 +120,7 @@ _NAMED = 20
 class LateFiles:
     """The late files of one source."""
 
-    def __init__(self, parts: SourceContext, upkeep: Upkeep) -> None:
+    def __init__(self, parts: SourceContext, upkeep: CheckpointServices) -> None:
         self._parts = parts
         self._source = parts.files
         self._upkeep = upkeep
@@ -137,10 +137,10 @@ class LateFiles:
         self._epoch = epoch
         self._loaded = False
 
-    def begin_anew(self, state: SourceState) -> SourceState:
+    def start_over(self, state: SourceState) -> SourceState:
         """The state with a ledger in which nothing of the journal counts."""
         self._ledger.load((), self._epoch)
-        return replace(state, ledger=self._ledger.begin_anew(), unfolded=JournalTally())
+        return replace(state, ledger=self._ledger.start_over(), unfolded=JournalTally())
 
     def go_on(self, state: SourceState) -> SourceState:
         """One slice of the sweep, and what follows from it. A listing that fails is told only.
@@ -178,7 +178,7 @@ class LateFiles:
                 remedy=f"they came below {state.origin!r}, where the cold start began; `blizzard"
                 " backfill` takes them in",
             )
-        state = self._told_changed(state, changed)
+        state = self._log_changed(state, changed)
         state = self._noted(state, self._ledger.note(found.known))
         state = self._moved_on(state, found)
         return self._dealt_with(state, found.late)
@@ -192,20 +192,20 @@ class LateFiles:
         """Those of the files that are not as they were when they were settled, and not told yet."""
         if self._source.units is not None:
             return ()  # what is offered again is read again
-        unsettled = set(self._ledger.not_settled([entry.path for entry in listed]))
+        unsettled = set(self._ledger.unprocessed([entry.path for entry in listed]))
         busy = {entry.path for batch in state.in_flight for entry in batch.files}
         busy.update(entry.path for entry in state.queue)
         settled = [e for e in listed if e.path not in unsettled and e.path not in busy]
         changed = self._changed.among(settled, state.sweep.before, now) if settled else []
-        fresh = set(self._ledger.not_told([stamp_of(entry) for entry in changed]))
+        fresh = set(self._ledger.not_reported([stamp_of(entry) for entry in changed]))
         # Those without rows have letters or reports.
         return [
             entry
             for entry in changed
-            if stamp_of(entry) in fresh and self._ledger.settled_as(entry.path) != "none"
+            if stamp_of(entry) in fresh and self._ledger.outcome_of(entry.path) != "none"
         ]
 
-    def _told_changed(self, state: SourceState, changed: Sequence[Entry]) -> SourceState:
+    def _log_changed(self, state: SourceState, changed: Sequence[Entry]) -> SourceState:
         """Say which files were changed after they were settled; nothing more of them is read."""
         for entry in changed[:_NAMED]:
             self._log.warning(
@@ -246,7 +246,7 @@ class LateFiles:
         now = self._upkeep.clock()
         grace = grace_of(self._source, state, now)
         if late:
-            self._tell(state, late)
+            self._log_late(state, late)
             state = replace(
                 state,
                 # They were later than the period in use, so it was too short for them.
@@ -283,7 +283,7 @@ class LateFiles:
         self._ledger.saved()
         return self._upkeep.finish(state, batch, now, NOTHING)
 
-    def _tell(self, state: SourceState, late: Sequence[Entry]) -> None:
+    def _log_late(self, state: SourceState, late: Sequence[Entry]) -> None:
         for entry in late[:_NAMED]:
             self._log.warning("late_file", path=entry.path, late_files=self._source.late_files)
         if len(late) > _NAMED:

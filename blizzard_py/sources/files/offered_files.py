@@ -24,7 +24,7 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import Work
 from blizzard_py.sources.files.discovery import Discovery
 from blizzard_py.sources.files.set_files import SetFiles
-from blizzard_py.sources.protocol import Plan, Upkeep
+from blizzard_py.sources.protocol import CheckpointServices, Plan
 from blizzard_py.state.journal import KEPT_SECS, Journal
 from blizzard_py.state.record_names import is_of_records, stem_of
 from blizzard_py.state.source_state import Batch, SourceState, ToReplace, under_way
@@ -34,13 +34,13 @@ DAY_SECS = 86_400.0
 _TOLD_SECS = KEPT_SECS - DAY_SECS
 
 
-class OfferedFiles(SetFiles):
+class ReplaceableFiles(SetFiles):
     """Lists everything, and takes what is new or has changed since."""
 
-    def __init__(self, parts: SourceContext, units: FileUnits, upkeep: Upkeep) -> None:
+    def __init__(self, parts: SourceContext, units: FileUnits, upkeep: CheckpointServices) -> None:
         super().__init__(parts, upkeep)
         self._units = units
-        self._taken = LastTaken(parts)
+        self._taken = ReadHistory(parts)
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Discovery:
         self._taken.look()
@@ -80,7 +80,7 @@ class OfferedFiles(SetFiles):
         return state
 
 
-class LastTaken:
+class ReadHistory:
     """The times at which files were last taken, as the journal tells."""
 
     def __init__(self, parts: SourceContext) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.offered_files import OfferedFiles
+from blizzard_py.sources.files.offered_files import ReplaceableFiles
 from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.set_files import SetFiles
 from blizzard_py.sources.files.watermark_files import WatermarkFiles
-from blizzard_py.sources.protocol import Upkeep
+from blizzard_py.sources.protocol import CheckpointServices
 
 
-def open_files(parts: SourceContext, upkeep: Upkeep) -> Replacing:
+def open_files(parts: SourceContext, upkeep: CheckpointServices) -> Replacing:
     """The source of files that the parts describe. Asks no store."""
     if parts.files.units is not None:
-        return OfferedFiles(parts, parts.files.units, upkeep)
+        return ReplaceableFiles(parts, parts.files.units, upkeep)
     return WatermarkFiles(parts, upkeep) if parts.files.use_watermark else SetFiles(parts, upkeep)

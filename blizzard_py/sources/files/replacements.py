@@ -25,7 +25,7 @@ from blizzard_py.sources.earlier_batches import Earlier, earlier_of
 from blizzard_py.sources.files.advance import KeyedWork, Work
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.files.source import FileSource
-from blizzard_py.sources.protocol import LEFT_STAGE, Requested, Upkeep, Withheld
+from blizzard_py.sources.protocol import LEFT_STAGE, CheckpointServices, Requested, Withheld
 from blizzard_py.state.record_names import is_of_records, stem_of
 from blizzard_py.state.retries import waiting
 from blizzard_py.state.source_state import Batch, Replaced, SourceState
@@ -93,7 +93,7 @@ class Replacements:
             }
         }
         known = {each.batch for each in found}
-        without = [path for path in paths if path not in vouched and not _is_told(earlier, path)]
+        without = [path for path in paths if path not in vouched and not _has_batch(earlier, path)]
         cut = {path for path in paths if not known.issuperset(asked[path].batches)}
         cut.update(self._batches.cut(without, found) if without else ())
         if without and not batch.request:
@@ -117,7 +117,7 @@ class Replacements:
         """See `Source.replaced`; for a batch of which `moved` was asked."""
         earlier = self._earlier.pop(batch.batch)
         if state.replacing[batch.files[0].path].together != _NAMED:
-            kept = _kept(finished)
+            kept = _group_outcomes(finished)
             if kept is not None:
                 return Withheld(kept)
         done = [earlier[file.path] for file in finished if file.outcome == "ingested"]
@@ -140,7 +140,7 @@ class Replacements:
         return replace(state, replacing=left)
 
 
-def _is_told(earlier: Mapping[str, Earlier], path: str) -> bool:
+def _has_batch(earlier: Mapping[str, Earlier], path: str) -> bool:
     """Return whether a batch is known that ingested the file itself, and not only records of it."""
     return any(stem_of(path) not in batch.of_records for batch in earlier[path].batches)
 
@@ -155,7 +155,7 @@ def _company(earlier: Earlier, together: str, *, lacking: bool) -> str:
     )
 
 
-def _kept(finished: Sequence[FinishedFile]) -> tuple[FinishedFile, ...] | None:
+def _group_outcomes(finished: Sequence[FinishedFile]) -> tuple[FinishedFile, ...] | None:
     """The outcomes of files that go together where not all can; None if all can."""
     bad = [file for file in finished if file.outcome != "ingested"]
     if not bad:
@@ -183,7 +183,7 @@ class Replacing(FileSource):
     Every kind of files is one: an operator may request of each that files replace what they had.
     """
 
-    def __init__(self, parts: SourceContext, upkeep: Upkeep) -> None:
+    def __init__(self, parts: SourceContext, upkeep: CheckpointServices) -> None:
         super().__init__(parts, upkeep)
         self._replacements = Replacements(parts)
 

@@ -13,9 +13,9 @@ from blizzard_py.sources.files.advance import Work, noted, still_there
 from blizzard_py.sources.files.discovery import Discovery, discover_unseen
 from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.source import Known
-from blizzard_py.sources.files.story import BesideSet
-from blizzard_py.sources.protocol import Backlog, Upkeep
-from blizzard_py.sources.story import Standing
+from blizzard_py.sources.files.story import SetFileStatus
+from blizzard_py.sources.protocol import Backlog, CheckpointServices
+from blizzard_py.sources.story import ItemStatus
 from blizzard_py.state.checkpoint_file import read_names
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.source_state import Batch, SourceState
@@ -39,7 +39,7 @@ class KnownBySet:
 class SetFiles(Replacing):
     """Lists everything, and leaves out what is done."""
 
-    def __init__(self, parts: SourceContext, upkeep: Upkeep) -> None:
+    def __init__(self, parts: SourceContext, upkeep: CheckpointServices) -> None:
         super().__init__(parts, upkeep)
         self._tracker = ProcessedTracker(parts.stores.sink, StatePaths(parts.id).processed)
         # Whoever owns the state has the set in step with it.
@@ -100,8 +100,8 @@ class SetFiles(Replacing):
     ) -> SourceState:
         return replace(state, progress=noted(state.progress, done_of(batch)))
 
-    def _standing(self, state: SourceState, entry: Entry) -> Standing:
-        return BesideSet(self._parts, state, replace(state.progress, depth=0), entry)
+    def _status_of(self, state: SourceState, entry: Entry) -> ItemStatus:
+        return SetFileStatus(self._parts, state, replace(state.progress, depth=0), entry)
 
     def _forget(self, state: SourceState, now: float) -> SourceState:
         """Let go of names that the source no longer has, so that the set follows it."""

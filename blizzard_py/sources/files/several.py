@@ -25,12 +25,12 @@ from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.job import FinishedFile, JobFile
-from blizzard_py.sources.activity import NONE_APART, Apart, SourceActivity
+from blizzard_py.sources.activity import NONE_SKIPPED, SkippedItems, SourceActivity
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import Work
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.meter import BatchLimits
-from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
+from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, Plan, Requested
 from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Story
@@ -50,7 +50,7 @@ from blizzard_py.state.source_state import Batch, SourceState, checkpoint_path
 from blizzard_py.state.transitions import clamp_times, ended
 
 
-class SeveralWork:
+class CompositeWork:
     """The work of each source. A batch takes of each what its own limits allow."""
 
     def __init__(self, works: Mapping[str, Work], limits: Mapping[str, BatchLimits]) -> None:
@@ -84,7 +84,7 @@ class SeveralWork:
         return self._works[name]
 
 
-class SeveralFiles:
+class CompositeFiles:
     """The sources of files that ``parts`` has as members. See the module's docstring."""
 
     items = "file"
@@ -93,8 +93,8 @@ class SeveralFiles:
     def __init__(
         self,
         parts: SourceContext,
-        upkeep: Upkeep,
-        opens: Callable[[SourceContext, Upkeep], FileSource],
+        upkeep: CheckpointServices,
+        opens: Callable[[SourceContext, CheckpointServices], FileSource],
     ) -> None:
         self._upkeep = upkeep
         self._sink = parts.stores.sink
@@ -154,9 +154,9 @@ class SeveralFiles:
         for member in self._members.values():
             member.close()
 
-    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:
+    def start_over(self, state: SourceState, epoch: int) -> SourceState:
         for name in self._turns(state):
-            self._put(name, self._members[name].begin_anew(self._own(name), epoch))
+            self._put(name, self._members[name].start_over(self._own(name), epoch))
         return self._state
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
@@ -173,7 +173,7 @@ class SeveralFiles:
         check_ranges(self._all, state, self._all.clock())
         return require_current(state, self._all, world)
 
-    def plan(self, state: SourceState) -> Plan[SeveralWork]:
+    def plan(self, state: SourceState) -> Plan[CompositeWork]:
         works: dict[str, Work] = {}
         found: dict[str, Found] = {}
         for name in self._turns(state):
@@ -182,7 +182,7 @@ class SeveralFiles:
             self._put(name, own)
             self._polled(name, plan.found, plan.work)
         limits = {name: parts.limits for name, parts in self._parts.items()}
-        return Plan(self._state, _together(found), SeveralWork(works, limits))
+        return Plan(self._state, _together(found), CompositeWork(works, limits))
 
     def requested(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
         return Requested()
@@ -211,15 +211,15 @@ class SeveralFiles:
     ) -> None:
         """Rows of a query are of no file: nothing takes the place of anything."""
 
-    def is_gone(self, name: str) -> bool:
+    def is_missing(self, name: str) -> bool:
         source, path = parted(name)
-        return self._members[source].is_gone(path)
+        return self._members[source].is_missing(path)
 
     def advance(
-        self, state: SourceState, batch: Batch, work: SeveralWork | Work | None, now: float
+        self, state: SourceState, batch: Batch, work: CompositeWork | Work | None, now: float
     ) -> SourceState:
         for name, part in self._parts_of(batch):
-            left = work.of(name) if isinstance(work, SeveralWork) else work
+            left = work.of(name) if isinstance(work, CompositeWork) else work
             after = self._members[name].advance(of_source(state, name), part, left, now)
             state = _counted(state, name, after, part, now)
         return state
@@ -242,7 +242,7 @@ class SeveralFiles:
     def _put(self, name: str, after: SourceState) -> None:
         self._state = with_source(self._state, name, after)
 
-    def _of(self, name: str) -> Upkeep:
+    def _of(self, name: str) -> CheckpointServices:
         """Return what a member is given to save with, and to end what it commits by itself."""
 
         def save(after: SourceState) -> SourceState:
@@ -304,9 +304,9 @@ def _together(found: Mapping[str, Found]) -> Found:
     )
 
 
-def _apart(found: Sequence[Apart]) -> Apart:
+def _apart(found: Sequence[SkippedItems]) -> SkippedItems:
     first = next((each.first for each in found if each.first is not None), None)
-    return Apart(sum(each.files for each in found), first) if first else NONE_APART
+    return SkippedItems(sum(each.files for each in found), first) if first else NONE_SKIPPED
 
 
 def _point(sink: Storage, source_id: str, home: str, name: str) -> None:

@@ -32,13 +32,13 @@ from blizzard_py.sources.files.sweep import grace_of, is_due
 from blizzard_py.sources.protocol import (
     LEFT_STAGE,
     Backlog,
+    CheckpointServices,
     Plan,
-    Upkeep,
     Withheld,
 )
 from blizzard_py.sources.shared_files import check_ranges, ranges_of_others
 from blizzard_py.sources.stale import World, require_current
-from blizzard_py.sources.story import Standing, Story
+from blizzard_py.sources.story import ItemStatus, Story
 from blizzard_py.state.checkpoint_file import read_ledger
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.retries import waiting
@@ -67,7 +67,7 @@ class FileSource(ABC):
     items = "file"
     is_failing = False
 
-    def __init__(self, parts: SourceContext, upkeep: Upkeep) -> None:
+    def __init__(self, parts: SourceContext, upkeep: CheckpointServices) -> None:
         self._parts = parts
         self._source = parts.files
         self._storage = parts.stores.source
@@ -114,18 +114,18 @@ class FileSource(ABC):
         why = ignored(name, self._source.advanced.compression)
         why = why or outside(self._parts.identity.range, name) or None
 
-        def beside(state: SourceState) -> Standing:
+        def beside(state: SourceState) -> ItemStatus:
             self.check(state)
-            return self._standing(state, entry or Entry(name, 0, 0.0))
+            return self._status_of(state, entry or Entry(name, 0, 0.0))
 
         return FileStory(entry, why, folder, beside)
 
     def close(self) -> None:  # noqa: B027  # every kind of files has nothing to close
         """Stores are shared, and nothing else is open."""
 
-    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:
+    def start_over(self, state: SourceState, epoch: int) -> SourceState:
         self._late.load(epoch)
-        return self._late.begin_anew(state)
+        return self._late.start_over(state)
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
         self._late.load(epoch)
@@ -194,7 +194,7 @@ class FileSource(ABC):
     ) -> Replaced | Withheld | None:
         return None
 
-    def is_gone(self, name: str) -> bool:
+    def is_missing(self, name: str) -> bool:
         try:
             there = self._storage.stat(name) is not None
         except StorageError:
@@ -230,14 +230,14 @@ class FileSource(ABC):
 
     def _theirs(self, state: SourceState, batch: Batch) -> dict[str, str]:
         """The files of a batch that are left out, with the reason."""
-        theirs = self._taken_ahead(state, batch)
+        theirs = self._ingested_ahead(state, batch)
         # Another source may have begun since a request chose them; it sees this batch, or we it.
         for names, name in ranges_of_others(self._parts) if batch.request else ():
             held = (entry.path for entry in batch.files if names.holds(entry.path))
             theirs |= dict.fromkeys(held, f"{name} reads it ({names})")
         return theirs
 
-    def _taken_ahead(self, state: SourceState, batch: Batch) -> dict[str, str]:
+    def _ingested_ahead(self, state: SourceState, batch: Batch) -> dict[str, str]:
         """The files that a request brought before polls reached their partitions."""
         depth = state.progress.depth or 0
         ordered = sorted(state.ahead, key=order_key)
@@ -250,10 +250,10 @@ class FileSource(ABC):
         if batch.request or not paths:
             return {}
         ledger = read_ledger(self._parts.stores.sink, self._parts.id)
-        return {p: "a request has brought it" for p in paths if ledger.settled_as(p) == "rows"}
+        return {p: "a request has brought it" for p in paths if ledger.outcome_of(p) == "rows"}
 
     @abstractmethod
-    def _standing(self, state: SourceState, entry: Entry) -> Standing:
+    def _status_of(self, state: SourceState, entry: Entry) -> ItemStatus:
         """Return how a file stands to a state."""
 
     def _check_shown(self, state: SourceState) -> None:

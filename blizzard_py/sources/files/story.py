@@ -14,7 +14,7 @@ from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Progress, closed_by, is_new
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import ENDINGS, Places, accepts
-from blizzard_py.sources.story import Compared, Lateness, Passed, Standing, Verdict, Waiting
+from blizzard_py.sources.story import Compared, ItemStatus, Lateness, Passed, Verdict, Waiting
 from blizzard_py.state.checkpoint_file import read_ledger, read_names
 from blizzard_py.state.ledger import Settled
 from blizzard_py.state.source_state import SourceState, Sweep
@@ -28,11 +28,11 @@ class FileStory:
     entry: Entry | None
     ignored: str | None
     folder: str | None
-    beside: Callable[[SourceState], Standing]
+    beside: Callable[[SourceState], ItemStatus]
 
 
 @dataclass(frozen=True, slots=True)
-class FileStanding(ABC):
+class FileStatus(ABC):
     """A file beside a state, from whose ``progress`` the next poll would start."""
 
     parts: SourceContext
@@ -52,17 +52,17 @@ class FileStanding(ABC):
 
     @abstractmethod
     def is_new(self) -> bool:
-        """See `Standing`."""
+        """See `ItemStatus`."""
 
     def next_poll(self) -> Waiting:
         return next_poll(self.entry, self.progress, self.parts.files, self.parts.clock())
 
     @abstractmethod
     def passed(self, journal_start: Callable[[], float | None]) -> Passed:
-        """See `Standing`."""
+        """See `ItemStatus`."""
 
 
-class BesideWatermark(FileStanding):
+class WatermarkFileStatus(FileStatus):
     """Of a source whose names sort in time."""
 
     def is_new(self) -> bool:
@@ -70,7 +70,7 @@ class BesideWatermark(FileStanding):
 
     def passed(self, journal_start: Callable[[], float | None]) -> Passed:
         path, state = self.entry.path, self.state
-        settled = read_ledger(self.parts.stores.sink, self.parts.id).settled_as(path)
+        settled = read_ledger(self.parts.stores.sink, self.parts.id).outcome_of(path)
         below = is_below_origin(state, path)
         if settled == "none" or (settled is None and state.sweep.whole and not below):
             late = lateness(settled, self.parts.files, state.sweep)
@@ -78,7 +78,7 @@ class BesideWatermark(FileStanding):
         return Passed(*beyond(state, self.progress, path, journal_start()))
 
 
-class BesideSet(FileStanding):
+class SetFileStatus(FileStatus):
     """Of a source that keeps the set of names done."""
 
     def is_new(self) -> bool:
@@ -86,7 +86,7 @@ class BesideSet(FileStanding):
         return bool(names.unseen([self.entry.path]))
 
     def passed(self, journal_start: Callable[[], float | None]) -> Passed:
-        return Passed("done", f"in the set of files done; {_told(journal_start())}")
+        return Passed("done", f"in the set of files done; {_journal_reach(journal_start())}")
 
 
 def ignored(path: str, compression: SourceCompression) -> str | None:
@@ -167,7 +167,7 @@ def beyond(
     state: SourceState, progress: Progress, path: str, journal_start: float | None
 ) -> tuple[Verdict, str]:
     """``done`` or ``closed``, and why, for a file that no poll finds and no journal holds."""
-    told = _told(journal_start)
+    told = _journal_reach(journal_start)
     partition, name = split(path, progress.depth or 0)
     known = progress.partitions.get(partition)
     if known is not None:
@@ -190,7 +190,7 @@ def beyond(
     )
 
 
-def _told(journal_start: float | None) -> str:
+def _journal_reach(journal_start: float | None) -> str:
     if journal_start is None:
         return "there is no journal"
     return f"the journal, which begins at {iso(journal_start)}, does not hold it"

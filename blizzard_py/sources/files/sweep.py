@@ -167,7 +167,7 @@ class LateSweep:
             for entry in wanted
             if entry.path not in queued and is_passed(state, entry.path)
         }
-        unsettled = self._ledger.not_settled(list(passed))
+        unsettled = self._ledger.unprocessed(list(passed))
         below = [path for path in unsettled if is_below_origin(state, path)]
         late = [path for path in unsettled if not is_below_origin(state, path)]
         known: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from blizzard_core.storage.protocol import Entry, Listing, is_hidden, order_key
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.paths import depth_of, split
 from blizzard_core.watermark.progress import Lowest, Progress, ScanTimes, gaps, is_new, is_passed
-from blizzard_py.sources.activity import Apart
+from blizzard_py.sources.activity import SkippedItems
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import Window, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import (
@@ -26,10 +26,10 @@ from blizzard_py.sources.files.discovery import (
 from blizzard_py.sources.files.order_guard import TOLERANCE_SECS, inspect
 from blizzard_py.sources.files.replacements import Replacing
 from blizzard_py.sources.files.source import Known
-from blizzard_py.sources.files.story import BesideWatermark
+from blizzard_py.sources.files.story import WatermarkFileStatus
 from blizzard_py.sources.files.sweep import grace_of, started
-from blizzard_py.sources.protocol import Backlog, Upkeep
-from blizzard_py.sources.story import Standing
+from blizzard_py.sources.protocol import Backlog, CheckpointServices
+from blizzard_py.sources.story import ItemStatus
 from blizzard_py.state.lateness import measured
 from blizzard_py.state.source_state import Batch, SourceState
 from blizzard_py.state.transitions import is_below_origin
@@ -75,7 +75,7 @@ def backlog(
         for entry in chain(queued, (e for e in found if is_new(progress, e.path)))
         if places.take(entry.path)
     }
-    return Backlog(len(waiting), min(waiting.values(), default=None), complete, places.apart)
+    return Backlog(len(waiting), min(waiting.values(), default=None), complete, places.skipped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ ACTIVE_SECS = 86_400.0
 class WatermarkFiles(Replacing):
     """Lists what lies above the scan start of each partition."""
 
-    def __init__(self, parts: SourceContext, upkeep: Upkeep) -> None:
+    def __init__(self, parts: SourceContext, upkeep: CheckpointServices) -> None:
         super().__init__(parts, upkeep)
         self._scanned: ScanTimes | None = None
         self._young = 0
@@ -146,7 +146,7 @@ class WatermarkFiles(Replacing):
 
     def _learned(self, state: SourceState, found: Discovery) -> SourceState:
         self._guard_order(found, state)
-        self._tell_apart(found.apart)
+        self._log_skipped(found.apart)
         if found.notes and "notes" not in self._warned:
             self._warned.add("notes")
             self._log.warning("polls_cost_much", notes=found.notes)
@@ -166,7 +166,7 @@ class WatermarkFiles(Replacing):
         state = end_scan(state, found.progress, paths, scanned, window)
         ahead = tuple(path for path in state.ahead if not is_passed(state.progress, path))
         state = replace(state, ahead=ahead)
-        self._tell_closed(found, before - state.progress.partitions.keys())
+        self._log_closed(found, before - state.progress.partitions.keys())
         if state.origin is None:
             # Where this source began, also if nothing is there yet: a floor that followed the
             # clock would pass over what comes while nobody looks. What an original did is not
@@ -180,8 +180,8 @@ class WatermarkFiles(Replacing):
     def _moved(self, state: SourceState, batch: Batch, lowest: Lowest, now: float) -> SourceState:
         return finish_batch(state, batch, lowest, now)
 
-    def _standing(self, state: SourceState, entry: Entry) -> Standing:
-        return BesideWatermark(self._parts, state, self._start(state), entry)
+    def _status_of(self, state: SourceState, entry: Entry) -> ItemStatus:
+        return WatermarkFileStatus(self._parts, state, self._start(state), entry)
 
     def _start(self, state: SourceState) -> Progress:
         return starting_point(state, self._source, self._clock(), self._where)
@@ -206,7 +206,7 @@ class WatermarkFiles(Replacing):
                 self._warned.add(finding.kind)
                 self._log.warning("order_guard", kind=finding.kind, problem=finding.message)
 
-    def _tell_closed(self, found: Discovery, closed: Collection[str]) -> None:
+    def _log_closed(self, found: Discovery, closed: Collection[str]) -> None:
         """Say which partitions are not looked at any more, and warn where one was in use."""
         depth = found.progress.depth or 0
         for entry in found.files:
@@ -226,7 +226,7 @@ class WatermarkFiles(Replacing):
                 " max_tracked_partitions above the number of partitions that are written to",
             )
 
-    def _tell_apart(self, apart: Apart) -> None:
+    def _log_skipped(self, apart: SkippedItems) -> None:
         if apart.files and "apart" not in self._warned:
             self._warned.add("apart")
             self._log.warning(

@@ -68,14 +68,14 @@ def with_units(state: SourceState, since: Since, source_id: str, where: str) -> 
             )
         known = read_since(known, source_id, since.replaced)
     units = None if known is None else replace(known, readings=())
-    return replace(_given_up(state, since), units=units)
+    return replace(_dead_lettered(state, since), units=units)
 
 
 def with_columns(state: SourceState, since: Since, source_id: str, where: str) -> SourceState:
     """The same of a source whose windows, or snapshots, are replaced."""
     known = state.columns
     if known is None:
-        return _given_up(state, since)
+        return _dead_lettered(state, since)
     boundaries = known.boundaries
     if known.watermark and boundaries:
         _check(since, where, "checkpoint reset")
@@ -83,10 +83,10 @@ def with_columns(state: SourceState, since: Since, source_id: str, where: str) -
         # The beginning of all is where a slice begins whatever was published.
         boundaries = tuple(text for text in boundaries if text <= lowest) or ("",)
     kept = replace(known, boundaries=boundaries, window=None, tasks=(), done=(), slices=())
-    return replace(_given_up(state, since), columns=kept)
+    return replace(_dead_lettered(state, since), columns=kept)
 
 
-def _given_up(state: SourceState, since: Since) -> SourceState:
+def _dead_lettered(state: SourceState, since: Since) -> SourceState:
     """Without batches: one that was published is known by its manifest, another is planned anew."""
     return replace(state, group_seq=since.last, in_flight=(), retries={})
 

@@ -103,7 +103,7 @@ def column_of(asking: QuerySpec) -> str:
 
 def refusal(live: ColumnState | None, column: str, last: Any) -> str | None:
     """Return why a range that ends with ``last`` would double rows; None if it does not."""
-    if not has_begun(live):
+    if not has_started(live):
         return (
             "the source has not begun and would read the same rows; give --begin-live-at-end, with"
             " which it begins at --to"
@@ -116,7 +116,7 @@ def refusal(live: ColumnState | None, column: str, last: Any) -> str | None:
     return f"the source itself reads everything from {begins} on, so rows would come twice"
 
 
-def has_begun(live: ColumnState | None) -> bool:
+def has_started(live: ColumnState | None) -> bool:
     """Return whether a source has read anything, or was told from where to read."""
     return live is not None and bool(live.watermark or live.window is not None)
 

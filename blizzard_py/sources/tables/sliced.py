@@ -9,9 +9,9 @@ from blizzard_core.log import get_logger
 from blizzard_core.storage.protocol import Entry
 from blizzard_core.watermark.progress import ScanTimes
 from blizzard_py.connections.query_spec import QuerySpec
-from blizzard_py.sources.activity import NONE_APART
+from blizzard_py.sources.activity import NONE_SKIPPED
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import Found, Upkeep
+from blizzard_py.sources.protocol import CheckpointServices, Found
 from blizzard_py.sources.stale import World, adopted, require_current
 from blizzard_py.sources.tables import newer_groups
 from blizzard_py.sources.tables.newer_groups import Since
@@ -24,7 +24,7 @@ OWN_ID = "an `id:` of its own (start it once with --fresh)"
 class SlicedSource:
     """See the module's docstring. How its items are found and read is each kind's own."""
 
-    def __init__(self, parts: SourceContext, upkeep: Upkeep, asking: QuerySpec) -> None:
+    def __init__(self, parts: SourceContext, upkeep: CheckpointServices, asking: QuerySpec) -> None:
         self._parts = parts
         self._asking = asking
         self._clock = upkeep.clock
@@ -45,10 +45,10 @@ class SlicedSource:
     def close(self) -> None:
         self._asking.connection.close()
 
-    def begin_anew(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
+    def start_over(self, state: SourceState, epoch: int) -> SourceState:  # noqa: ARG002  # nothing of it is kept aside
         return state
 
-    def is_gone(self, name: str) -> bool:  # noqa: ARG002  # what was planned can be read again
+    def is_missing(self, name: str) -> bool:  # noqa: ARG002  # what was planned can be read again
         return False
 
     def reconciled(self, state: SourceState, world: World) -> SourceState:
@@ -71,7 +71,7 @@ class SlicedSource:
         self, entries: tuple[Entry, ...], began: float, *, cost: int = 0, again: bool
     ) -> Found:
         scanned = ScanTimes(began, self._clock())
-        return Found(entries, (), cost, len(entries), scanned, NONE_APART, again=again)
+        return Found(entries, (), cost, len(entries), scanned, NONE_SKIPPED, again=again)
 
     def _unheard(self, warnings: Iterable[str]) -> list[str]:
         """Return those of the warnings that are to be logged: each once."""

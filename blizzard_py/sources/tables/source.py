@@ -29,7 +29,7 @@ from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.reading import Reading, ReadTask, Recognition, UnitSlice
 from blizzard_py.requests.progress import first_running
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
+from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, Plan, Requested
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, ranges, replacing, windows
 from blizzard_py.sources.tables.newer_groups import Since
@@ -54,13 +54,13 @@ from blizzard_py.state.transitions import done_of
 STATEMENTS = 2
 
 
-class AskedSource(SlicedSource):
+class WindowSource(SlicedSource):
     """See the module's docstring and `blizzard_py.sources.protocol.Source`."""
 
     items = "task"
     is_failing = False
 
-    def __init__(self, parts: SourceContext, upkeep: Upkeep, asking: QuerySpec) -> None:
+    def __init__(self, parts: SourceContext, upkeep: CheckpointServices, asking: QuerySpec) -> None:
         super().__init__(parts, upkeep, asking)
         self._seen = SeenRows(parts.stores.sink, parts.id, 0)
         self._skipped = SkippedNote(parts.stores.sink, parts.id)
@@ -124,7 +124,7 @@ class AskedSource(SlicedSource):
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # one window is all there is
         began = self._clock()
-        known, cost = self._looked(state)
+        known, cost = self._preview(state)
         return self._tasks_of(known, began, cost)
 
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
@@ -157,9 +157,9 @@ class AskedSource(SlicedSource):
     def explain(self, name: str) -> Story:
         return task_story(name, self._finds, self.check)
 
-    def looked(self, state: SourceState) -> ColumnState:
+    def preview(self, state: SourceState) -> ColumnState:
         """Return what is known, with the window that the next poll reads. Writes nothing."""
-        return self._looked(state)[0]
+        return self._preview(state)[0]
 
     # -- for the one that owns the checkpoint --------------------------------------
 
@@ -171,7 +171,7 @@ class AskedSource(SlicedSource):
 
     def plan(self, state: SourceState) -> Plan[TaskWork]:
         began = self._clock()
-        known, cost = self._looked(state)
+        known, cost = self._preview(state)
         if self._bound is not None:
             self._skipped.keep(self._bound.skipped, self._bound.skipped_files)
         found = self._tasks_of(known, began, cost)
@@ -270,7 +270,7 @@ class AskedSource(SlicedSource):
 
     # -- inside --------------------------------------------------------------------
 
-    def _looked(self, state: SourceState) -> tuple[ColumnState, int]:
+    def _preview(self, state: SourceState) -> tuple[ColumnState, int]:
         """What is known, with a window if there is anything to read; the statements it cost."""
         known = state.columns or ColumnState()
         return (known, 0) if known.window is not None else self._planned(known)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.sources.story import Compared, Passed, Standing, Waiting
+from blizzard_py.sources.story import Compared, ItemStatus, Passed, Waiting
 from blizzard_py.sources.tables.windows import text_of
 from blizzard_py.sources.tables.work import is_item_name, parsed_name
 from blizzard_py.state.column_state import ColumnState
@@ -27,7 +27,7 @@ class NamedStory:
     name: str
     ignored: str | None
     check: Callable[[SourceState], None]
-    stands: Callable[[SourceState], Standing]
+    stands: Callable[[SourceState], ItemStatus]
 
     @property
     def entry(self) -> Entry | None:
@@ -37,13 +37,13 @@ class NamedStory:
     def folder(self) -> str | None:
         return None
 
-    def beside(self, state: SourceState) -> Standing:
+    def beside(self, state: SourceState) -> ItemStatus:
         self.check(state)
         return self.stands(state)
 
 
 @dataclass(frozen=True, slots=True)
-class NamedStanding:
+class NamedStatus:
     """The standing of an item that is no file: it lies nowhere."""
 
     name: str
@@ -65,7 +65,7 @@ class NamedStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskStanding(NamedStanding):
+class TaskStatus(NamedStatus):
     """The standing of a task in a state; ``finds`` asks the connection where it has to."""
 
     finds: Finds
@@ -95,4 +95,4 @@ def task_story(name: str, finds: Finds, check: Callable[[SourceState], None]) ->
     ignored = None
     if not is_item_name(name):
         ignored = "is no task's name; they are like 000000000017#0"
-    return NamedStory(name, ignored, check, lambda state: TaskStanding(name, state, finds))
+    return NamedStory(name, ignored, check, lambda state: TaskStatus(name, state, finds))

@@ -15,7 +15,7 @@ from blizzard_py.connections.query_spec import Units, ValuesTable
 from blizzard_py.job import FieldSpec
 from blizzard_py.reading import Window
 from blizzard_py.slices.units.limits import enough
-from blizzard_py.slices.units.values import told_apart, unit_name, units_from
+from blizzard_py.slices.units.values import check_distinct, unit_name, units_from
 
 
 def values_of(units: Units) -> Sequence[Mapping[str, str]] | None:
@@ -31,7 +31,7 @@ def values_of(units: Units) -> Sequence[Mapping[str, str]] | None:
     try:
         enough(None if found is None else len(found), units.terms.min_units)
         if units.folds:
-            told_apart(found or ())
+            check_distinct(found or ())
     except UnitError as error:
         raise Unavailable(f"units: {'; '.join(error.problems)}") from error
     return found

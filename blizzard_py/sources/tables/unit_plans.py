@@ -44,7 +44,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class UnitOutlook:
     """The units that are due at a time, and the state as that look leaves it."""
 
     state: UnitsState
@@ -53,13 +53,13 @@ class Looked:
     due: Due
 
 
-def looked(
+def preview(
     known: UnitsState | None,
     units: Units,
     values: Sequence[Mapping[str, str]] | None,
     now: datetime,
     where: str,
-) -> Looked:
+) -> UnitOutlook:
     """Return what is due now, as far as `max_units_per_run` goes.
 
     Raises `StateError` for a state of other partitions, `UnitError` as `laid_out` and `due` do.
@@ -70,15 +70,15 @@ def looked(
     names = [LONE] if values is None else [unit_name(one) for one in values]
     state = closed(state, laid.partitions, names, units.terms.shift)
     found = due(state, laid.partitions, values, units.terms, now)
-    return Looked(state, laid, values, found)
+    return UnitOutlook(state, laid, values, found)
 
 
-def layout_of(found: Looked, units: Units) -> Layout:
+def layout_of(found: UnitOutlook, units: Units) -> Layout:
     """By what the units of a look are drawn."""
     return Layout(found.laid.partitions, found.values, units.terms, units.range.zone)
 
 
-def to_read(found: Looked, run: Run, waiting: Collection[str]) -> list[PlannedUnit]:
+def to_read(found: UnitOutlook, run: Run, waiting: Collection[str]) -> list[PlannedUnit]:
     """The units of a look without limit that the run has still to read, those whose turn it is.
 
     ``waiting`` are those that could not be read with all others of their batch; whoever failed
@@ -114,7 +114,7 @@ def planned_reading(unit: PlannedUnit, units: Units, now: datetime) -> UnitReadi
     return UnitReading(unit_key(begin, unit.name), told, (stamp(begin),), told, stamp(now))
 
 
-def asked_of(reading: UnitReading, units: Units) -> list[Values]:
+def slice_values(reading: UnitReading, units: Units) -> list[Values]:
     """Return the placeholders' values in each slice of a reading; times are in the range's zone."""
     zone = clock_of(units.range.zone)
     begins = [moment(text).astimezone(zone) for text in reading.slices]
@@ -131,7 +131,7 @@ def without_limit(units: Units) -> Units:
     return replace(units, terms=replace(units.terms, limit=None, min_units=0))
 
 
-def counts_of(found: Looked) -> dict[str, int]:
+def counts_of(found: UnitOutlook) -> dict[str, int]:
     """Return how many units there are by what becomes of them, those that are closed as done."""
     counts = dict.fromkeys(get_args(Reason), 0)
     for unit in found.due.units:
@@ -148,7 +148,7 @@ def gaps_of(laid: LaidOut) -> list[str]:
     ]
 
 
-def warnings_of(found: Looked) -> list[str]:
+def warnings_of(found: UnitOutlook) -> list[str]:
     """Return what people should know: time that nothing reads, an end that went back."""
     told = gaps_of(found.laid)
     ahead = sum(unit.reason == "ahead" for unit in found.due.units)
@@ -160,6 +160,6 @@ def warnings_of(found: Looked) -> list[str]:
     return told
 
 
-def told_of(reading: UnitReading) -> dict[str, object]:
+def reading_document(reading: UnitReading) -> dict[str, object]:
     """A reading that is under way, for people."""
     return {"from": reading.slices[0], "to": reading.to, "slices": list(reading.slices)}

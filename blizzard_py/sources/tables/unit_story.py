@@ -10,7 +10,7 @@ from blizzard_py.slices.instants import stamp
 from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import key_parts
 from blizzard_py.sources.story import Passed, Waiting
-from blizzard_py.sources.tables.story import NamedStanding, NamedStory
+from blizzard_py.sources.tables.story import NamedStatus, NamedStory
 from blizzard_py.state.source_state import SourceState
 
 # How a unit of that name stands now; None if there is none that is open.
@@ -29,7 +29,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class UnitStanding(NamedStanding):
+class UnitStatus(NamedStatus):
     """The standing of a unit in a state."""
 
     finds: Finds
@@ -40,14 +40,14 @@ class UnitStanding(NamedStanding):
         return isinstance(found, PlannedUnit) and found.execute and found.high is None
 
     def next_poll(self) -> Waiting:
-        return Waiting("poll", f"{self._told()}; the next poll reads it")
+        return Waiting("poll", f"{self._reason()}; the next poll reads it")
 
     def passed(self, journal_start: Callable[[], float | None]) -> Passed:  # noqa: ARG002  # the seam gives it
         found = self.finds(self.state, self.name)
         if isinstance(found, BlizzardError):
             return Passed("missing", f"it cannot be told whether there is such a unit: {found}")
         if found is not None:
-            return Passed("done", self._told())
+            return Passed("done", self._reason())
         if self.name in (self.state.units.open if self.state.units is not None else {}):
             return Passed("done", "it was read, and is none that is configured any more")
         begin, name = self.name.partition("/")[::2]
@@ -56,7 +56,7 @@ class UnitStanding(NamedStanding):
             return Passed("done", f"it is complete and out of grace, as all are up to {reached}")
         return Passed("missing", "there is no such unit in the range and the values configured")
 
-    def _told(self) -> str:
+    def _reason(self) -> str:
         found = self.finds(self.state, self.name)
         if not isinstance(found, PlannedUnit):
             return "it is read"
@@ -71,4 +71,4 @@ def unit_story(name: str, finds: Finds, check: Callable[[SourceState], None]) ->
         key_parts(name)
     except StateError:
         ignored = "is no unit's name; they are like 2020-02-01T00:00:00.000Z/NAME"
-    return NamedStory(name, ignored, check, lambda state: UnitStanding(name, state, finds))
+    return NamedStory(name, ignored, check, lambda state: UnitStatus(name, state, finds))

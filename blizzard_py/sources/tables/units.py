@@ -33,14 +33,14 @@ from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import UnitsState, unit_key
 from blizzard_py.slices.units.trust import is_ahead, put_right
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import Backlog, Found, Plan, Requested, Upkeep
+from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, Plan, Requested
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, unit_plans, unit_states
 from blizzard_py.sources.tables.newer_groups import Since
 from blizzard_py.sources.tables.sliced import OWN_ID, SlicedSource
 from blizzard_py.sources.tables.unit_letters import close_bad_rows, close_letters
 from blizzard_py.sources.tables.unit_names import values_of
-from blizzard_py.sources.tables.unit_plans import Looked, Run
+from blizzard_py.sources.tables.unit_plans import Run, UnitOutlook
 from blizzard_py.sources.tables.unit_story import unit_story
 from blizzard_py.sources.tables.work import TaskWork
 from blizzard_py.state.committers import blocked_by
@@ -58,7 +58,7 @@ class UnitSource(SlicedSource):
 
     items = "unit"
 
-    def __init__(self, parts: SourceContext, upkeep: Upkeep, asking: QuerySpec) -> None:
+    def __init__(self, parts: SourceContext, upkeep: CheckpointServices, asking: QuerySpec) -> None:
         assert asking.units is not None  # noqa: S101  # who opens it has looked
         super().__init__(parts, upkeep, asking)
         self._configured: Units = asking.units
@@ -92,7 +92,7 @@ class UnitSource(SlicedSource):
 
     def discover(self, state: SourceState, *, whole: bool = False) -> Found:  # noqa: ARG002  # all is looked at
         began = self._clock()
-        found = self._looked(state)
+        found = self._preview(state)
         units = unit_plans.to_read(found, self._fresh_run(began), waiting(state, began))
         return self._units_of(units, began, again=False)
 
@@ -110,11 +110,11 @@ class UnitSource(SlicedSource):
         return self._shown(state) | {"units": unit_states.shown_units(state, blocked)}
 
     def explain(self, name: str) -> Story:
-        return unit_story(name, self._standing, self.check)
+        return unit_story(name, self._status_of, self.check)
 
-    def looked(self, state: SourceState) -> Looked:
+    def preview(self, state: SourceState) -> UnitOutlook:
         """Return what is due now, all of it. Writes nothing."""
-        return self._looked(state)
+        return self._preview(state)
 
     # -- for the one that owns the checkpoint --------------------------------------
 
@@ -128,7 +128,7 @@ class UnitSource(SlicedSource):
         if state.units is not None and is_ahead(state.units, self._dated()):
             self._log.warning("clock", reason=_CLOCK)
             state = self._save(replace(state, units=put_right(state.units, self._dated())))
-        found = self._looked(state)
+        found = self._preview(state)
         failing = {key for key, unit in found.state.open.items() if unit.failures}
         there = (unit_key(unit.partition[0], unit.name) for unit in found.due.units)
         self._failing = failing.intersection(there) if failing else set()
@@ -156,7 +156,7 @@ class UnitSource(SlicedSource):
         missing = next((e.path for e in batch.files if e.path not in readings), None)
         if missing is not None:
             raise StateError(f"{self._where}: has a batch with {missing!r} and no reading of it")
-        asked = {key: unit_plans.asked_of(r, self._units) for key, r in readings.items()}
+        asked = {key: unit_plans.slice_values(r, self._units) for key, r in readings.items()}
         tasks = iter(
             self._asking.connection.unit_tasks([one for some in asked.values() for one in some])
         )
@@ -228,10 +228,10 @@ class UnitSource(SlicedSource):
             parts = self._parts
             close_letters(parts.stores.dlq, self.id, parts.stores.source.uri, known)
 
-    def _looked(self, state: SourceState) -> Looked:
+    def _preview(self, state: SourceState) -> UnitOutlook:
         values = values_of(self._configured)
         known = None if state.units is None else put_right(state.units, self._dated())
-        return unit_plans.looked(known, self._units, values, self._now(), self._where)
+        return unit_plans.preview(known, self._units, values, self._now(), self._where)
 
     def _now(self) -> datetime:
         """Return what `-` in a range is: now for whoever has configured it, not for the store."""
@@ -264,9 +264,9 @@ class UnitSource(SlicedSource):
         )
         return self._found(entries, began, again=again)
 
-    def _standing(self, state: SourceState, name: str) -> PlannedUnit | BlizzardError | None:
+    def _status_of(self, state: SourceState, name: str) -> PlannedUnit | BlizzardError | None:
         try:
-            found = self._looked(state)
+            found = self._preview(state)
         except BlizzardError as error:
             return error
         planned = (unit for unit in found.due.units)

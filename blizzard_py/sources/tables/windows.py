@@ -73,7 +73,7 @@ def planned(
         inclusive=known.at_known and bool(found.after),
         nulls_first=asking.nulls == "first" and _is_first(known),
         planned_ts=now,
-        told_by=told_by(asking, fields),
+        told_by=fingerprint_columns(asking, fields),
         whole=not asking.key,
     )
 
@@ -112,18 +112,18 @@ def recognition(
     ``seen`` are the segments that are kept and their paths. Raises `StateError` where their
     digests were made of what is not read any more.
     """
-    held, now = _held_by(asking, fields), _told(kept)
+    held, now = _held_by(asking, fields), _fingerprint(kept)
     if kept.above:
-        before = _told_before(asking, held, seen)
+        before = _earlier_fingerprints(asking, held, seen)
         return Recognition(now, "above", from_stored(kept.above), before)
     if kept.kind in TIES or kept.inclusive:
         # Rows beside the boundary were never published, whatever they hold.
-        before = _told_before(asking, held, seen) if kept.inclusive else ()
+        before = _earlier_fingerprints(asking, held, seen) if kept.inclusive else ()
         return Recognition(now, "at", from_stored(kept.up_to), before)
     return Recognition()
 
 
-def told_by(asking: QuerySpec, fields: Iterable[FieldSpec]) -> dict[str, str]:
+def fingerprint_columns(asking: QuerySpec, fields: Iterable[FieldSpec]) -> dict[str, str]:
     """The columns that rows are told by as it is configured now, with what they hold."""
     held = _held_by(asking, fields)
     return {c: held[c] for c in sorted({*asking.key, *asking.columns} if asking.key else held)}
@@ -144,11 +144,11 @@ def _held(field: FieldSpec) -> str:
     return f"{word}({inner})" if inner else word
 
 
-def _told(of: SeenSegment | StoredWindow) -> Told:
+def _fingerprint(of: SeenSegment | StoredWindow) -> Told:
     return Told(tuple(sorted(of.told_by)), of.whole)
 
 
-def _told_before(
+def _earlier_fingerprints(
     asking: QuerySpec, held: Mapping[str, str], seen: Iterable[tuple[str, SeenSegment]]
 ) -> tuple[tuple[str, Told], ...]:
     found = tuple(seen)
@@ -163,7 +163,7 @@ def _told_before(
                     f" then), which is {now}: some would come twice. Set it back, or go on above"
                     " the watermark with `blizzard checkpoint set --column`"
                 )
-    return tuple((path, _told(segment)) for path, segment in found)
+    return tuple((path, _fingerprint(segment)) for path, segment in found)
 
 
 def done(known: ColumnState, names: Iterable[str]) -> ColumnState:

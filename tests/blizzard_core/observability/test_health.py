@@ -28,7 +28,7 @@ from blizzard_core.observability.health import (
 from blizzard_core.observability.history import Minutes, WaitingFiles
 from blizzard_core.observability.notices import notices, worst
 from blizzard_core.storage.protocol import Entry
-from blizzard_py.sources.activity import NONE_APART, SourceActivity
+from blizzard_py.sources.activity import NONE_SKIPPED, SourceActivity
 from blizzard_py.state.source_state import Batch
 from tests.support.scripted_worker import InstantStop, ScriptedWorker
 
@@ -123,7 +123,7 @@ def test_ready_after_the_first_poll_and_not_while_failing(source: SourceActivity
     assert ready((source.pulse,), NOW).reasons == {"p/s": "the first poll is not done"}
     source.cycle_failed(Unavailable("no answer"))
     assert "no answer" in ready((source.pulse,), NOW).reasons["p/s"]
-    source.polled(0.1, [], [], (1, 0), NONE_APART)
+    source.polled(0.1, [], [], (1, 0), NONE_SKIPPED)
     source.cycle_done()
     assert ready((source.pulse,), NOW).ok
     for _ in range(2):
@@ -144,7 +144,7 @@ def test_a_hanging_store_makes_a_loop_unready_but_a_job_does_not(
     }
     assert alive((WORKING,), NOW + 45).ok
     assert ready((replace(WORKING, phase="waiting"),), NOW + 45).ok
-    source.polled(0.1, [], [], (1, 0), NONE_APART)
+    source.polled(0.1, [], [], (1, 0), NONE_SKIPPED)
     source.cycle_began()
     source.batch_began(Batch("b", 1, "running", NOW, (), NOW))
     assert ready((source.pulse,), NOW + 45).ok

@@ -19,7 +19,7 @@ from blizzard_py.sources.stale import World, require_current
 from blizzard_py.state.checkpoint_document import state_to_json
 from blizzard_py.state.event_times import EventTimes
 from blizzard_py.state.source_state import SourceState, Totals, checkpoint_path
-from blizzard_py.state.stream_state import OperatorState, Packed, SettledBatch, StreamState, settled
+from blizzard_py.state.stream_state import OperatorState, Packed, QueryBatch, StreamState, settled
 from blizzard_py.streaming.state_reader import Side, sides_of
 from tests.support.event_time_harness import EventTimeHarness
 
@@ -68,7 +68,7 @@ TIMES = EventTimes(
 
 
 def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -> None:
-    batch = SettledBatch(
+    batch = QueryBatch(
         batch=1,
         files=1,
         rows=5,
@@ -149,7 +149,7 @@ def test_status_and_plan_tell_where_the_query_is(config: Path, tmp_path: Path) -
 
 def put_state(tmp_path: Path, watermark_ms: int, rows: int = 0) -> Path:
     """A checkpoint whose query has settled a batch and remembers so many rows."""
-    batch = SettledBatch(
+    batch = QueryBatch(
         batch=1,
         files=1,
         rows=1,

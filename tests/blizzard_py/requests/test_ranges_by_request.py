@@ -206,7 +206,7 @@ def test_what_was_ingested_by_hand_comes_again_and_is_remembered() -> None:
     assert state is not None
     assert state.unfolded is not None
     assert state.unfolded.agrees_with(Journal(world.sink, SOURCE_ID).batches())
-    assert not read_ledger(world.sink, SOURCE_ID).not_settled([LATE])
+    assert not read_ledger(world.sink, SOURCE_ID).unprocessed([LATE])
     assert set(world.bring(RANGE).values()) == {"present"}
 
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from blizzard_py.slices.calendars import settled_wall
+from blizzard_py.slices.calendars import lowest_wall
 
 # Clocks are put back by an hour, by half of one, by a day, at midnight, never.
 PUT_BACK = [
@@ -28,7 +28,7 @@ def test_rows_of_wall_times_are_cut_without_gap(name: str, at: datetime) -> None
     seconds = sorted(chance.sample(range(-6 * 3600, 6 * 3600), 60))
     cuts = [at - timedelta(days=2), *(at + timedelta(seconds=s) for s in seconds)]
     cuts.append(at + timedelta(days=2))
-    walls = [settled_wall(cut.astimezone(zone), zone) for cut in cuts]
+    walls = [lowest_wall(cut.astimezone(zone), zone) for cut in cuts]
     assert walls == sorted(walls)
     for _ in range(300):
         written = at + timedelta(seconds=chance.randint(-6 * 3600, 6 * 3600))
@@ -45,6 +45,6 @@ def test_wall_times_that_come_once_are_themselves() -> None:
     zone = ZoneInfo("Europe/Berlin")
     for hour in range(24 * 200):
         moment = datetime(2026, 4, 1, tzinfo=UTC) + timedelta(hours=hour)
-        assert settled_wall(moment, zone) == moment.astimezone(zone).replace(tzinfo=None)
+        assert lowest_wall(moment, zone) == moment.astimezone(zone).replace(tzinfo=None)
     end = datetime.max.replace(tzinfo=UTC) - timedelta(hours=12)
-    assert settled_wall(end, UTC) == end.replace(tzinfo=None)
+    assert lowest_wall(end, UTC) == end.replace(tzinfo=None)

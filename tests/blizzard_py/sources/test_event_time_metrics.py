@@ -9,7 +9,7 @@ from prometheus_client import REGISTRY
 from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.state.event_times import EventTimes
 from blizzard_py.state.source_state import SourceState
-from blizzard_py.state.stream_state import OperatorState, SettledBatch, StreamState
+from blizzard_py.state.stream_state import OperatorState, QueryBatch, StreamState
 
 TARGET = "metrics/of_event_time"
 
@@ -20,7 +20,7 @@ def sample(name: str, **labels: str) -> float | None:
 
 def test_a_batch_is_counted_once_however_often_it_is_saved() -> None:
     activity = SourceActivity(TARGET, "", lambda: 5.0)
-    line = SettledBatch(
+    line = QueryBatch(
         batch=1,
         files=1,
         rows=5,

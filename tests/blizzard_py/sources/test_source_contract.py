@@ -33,8 +33,8 @@ from blizzard_py.sources.activity import SourceActivity
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.opening import open_files
 from blizzard_py.sources.meter import BatchLimits
-from blizzard_py.sources.protocol import Source, Upkeep
-from blizzard_py.sources.tables.source import AskedSource
+from blizzard_py.sources.protocol import CheckpointServices, Source
+from blizzard_py.sources.tables.source import WindowSource
 from blizzard_py.sources.tables.units import UnitSource
 from blizzard_py.sources.tables.work import item_name
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
@@ -114,7 +114,7 @@ class Rows(PipelineHarness):
     def passed_to(self, state: SourceState) -> str | None:
         return state.progress.value
 
-    def opens(self, parts: Any, upkeep: Upkeep) -> RowSource:
+    def opens(self, parts: Any, upkeep: CheckpointServices) -> RowSource:
         return RowSource(self.table, parts, upkeep)
 
     def pipeline(self) -> SourcePipeline:
@@ -143,7 +143,7 @@ class Asked(PipelineHarness):
 
     def read(self, name: str) -> bytes:
         pipeline = self.pipeline()
-        known = pipeline.source.looked(pipeline.load())
+        known = pipeline.source.preview(pipeline.load())
         [spec] = [t.spec for t in known.tasks if item_name(known.seq, t.name) == name]
         return "\n".join(row["text"] for row in toy_rows(self.table, spec)).encode()
 
@@ -156,8 +156,8 @@ class Asked(PipelineHarness):
         asked = QuerySpec(ToyConnection(self.table), self.table.access, ("n",))
         return replace(super().parts(), source=source, query_spec=asked)
 
-    def opens(self, parts: Any, upkeep: Upkeep) -> AskedSource:
-        return AskedSource(parts, upkeep, parts.query_spec)
+    def opens(self, parts: Any, upkeep: CheckpointServices) -> WindowSource:
+        return WindowSource(parts, upkeep, parts.query_spec)
 
     def pipeline(self) -> SourcePipeline:
         return SourcePipeline(self.parts(), self.opens)
@@ -215,7 +215,7 @@ class ByUnits(PipelineHarness):
         )
         return replace(super().parts(), source=source, query_spec=asked)
 
-    def opens(self, parts: Any, upkeep: Upkeep) -> UnitSource:
+    def opens(self, parts: Any, upkeep: CheckpointServices) -> UnitSource:
         return UnitSource(parts, upkeep, parts.query_spec)
 
     def pipeline(self) -> SourcePipeline:
@@ -248,7 +248,7 @@ class Owner:
     def __init__(self, world: Any, epoch: int = 1) -> None:
         parts = world.parts()
         activity = SourceActivity("events/main", "mem://raw", parts.clock)
-        upkeep = Upkeep(
+        upkeep = CheckpointServices(
             self.save, parts.clock, lambda: epoch, lambda _state: None, self.finish, activity
         )
         self.source: Source[Any] = world.opens(parts, upkeep)
@@ -437,7 +437,7 @@ def test_an_insisted_start_from_nothing_finds_everything_again(world: Any) -> No
     files = tuple(plan.work.files)
     assert found_by_all(world, owner, owner.done(plan.state, plan.work, *files)) == []
     again = Owner(world, 3)
-    state = again.source.begin_anew(SourceState(anew_ts=world.now), 3)
+    state = again.source.start_over(SourceState(anew_ts=world.now), 3)
     state = again.recover(stored(state))
     assert names(again.source.plan(state).work.files) == names(files)
 
@@ -481,7 +481,7 @@ def test_who_looks_writes_nothing_and_sees_the_same_again(world: Any, scene: Any
     scene(arrived(world))
     stores = (world.source, world.sink, world.dlq)
     before = [dict(store.objects) for store in stores]
-    seen = [looked(world) for _ in range(2)]
+    seen = [preview(world) for _ in range(2)]
     assert seen[0] == seen[1]
     assert [dict(store.objects) for store in stores] == before
     assert seen[0]["files"]
@@ -491,7 +491,7 @@ def test_who_looks_writes_nothing_and_sees_the_same_again(world: Any, scene: Any
     assert len(world.rows()) == len(set(world.rows()))
 
 
-def looked(world: Any) -> dict[str, Any]:
+def preview(world: Any) -> dict[str, Any]:
     pipeline = world.pipeline()
     state = pipeline.load()
     files = pipeline.discover(state).files

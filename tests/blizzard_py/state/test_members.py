@@ -23,13 +23,13 @@ from blizzard_py.state.source_state import (
 )
 from blizzard_py.state.stream_state import (
     OperatorState,
-    SettledBatch,
+    QueryBatch,
     SourceStream,
     StreamState,
 )
 
 OUTPUT = PlannedOutput("staged", "final.parquet", 3, 99, "id")
-LINE = SettledBatch(batch=1, files=2, rows=3, used_watermark_ms=0, watermark_ms=5)
+LINE = QueryBatch(batch=1, files=2, rows=3, used_watermark_ms=0, watermark_ms=5)
 
 
 def batch(name: str, *paths: str) -> Batch:

@@ -15,12 +15,12 @@ from blizzard_py.job import FieldSpec, IngestSettings, Place
 from blizzard_py.state.checkpoint_document import state_from_json, state_to_json
 from blizzard_py.state.event_times import EventTimes, merged_behind, merged_times
 from blizzard_py.state.source_state import SourceState, Totals
-from blizzard_py.state.stream_query import check_query, fingerprint, going_on, respelled
+from blizzard_py.state.stream_query import check_query, fingerprint, respelled, resumed
 from blizzard_py.state.stream_state import (
     HISTORY,
     OperatorState,
     Packed,
-    SettledBatch,
+    QueryBatch,
     StreamState,
     settled,
 )
@@ -55,12 +55,12 @@ PACKS = {"metadata": Packed("state/1.tar", 45, "d")}
 TIMES = EventTimes(2, 90_000, 107_000, 98_500.5, (1, 0, 0, 1, *[0] * 9))
 
 
-def batch(number: int, **values: int) -> SettledBatch:
+def batch(number: int, **values: int) -> QueryBatch:
     told = {"files": 1, "rows": 2, "used_watermark_ms": 0, "watermark_ms": 0, **values}
-    return SettledBatch(batch=number, **told)
+    return QueryBatch(batch=number, **told)
 
 
-def after(state: StreamState, one: SettledBatch, newest: int | None = None) -> StreamState:
+def after(state: StreamState, one: QueryBatch, newest: int | None = None) -> StreamState:
     operator = OperatorState("stateStoreSave", one.state_rows, 10, updated_rows=2)
     return settled(
         state,
@@ -169,15 +169,15 @@ def test_an_older_checkpoint_adopts_the_zone() -> None:
     old = StreamState(query={k: v for k, v in asked().items() if k != "zone"}, packs=PACKS)
     assert respelled(old.query, now) == {}
     check_query(SourceState(stream=old), now, "here")
-    assert going_on(old, now).query == now
+    assert resumed(old, now).query == now
 
 
 def test_the_next_batch_takes_over_the_spelling_and_nothing_else() -> None:
     old = StreamState(query=asked(policy="min"), packs=PACKS, batch=3)
     now = asked(policy="max", aggregates={"n": "COUNT(*)"}, fields=FIELDS[:1])
-    assert going_on(old, now) == replace(old, query=old.query | {"aggregates": {"n": "COUNT(*)"}})
-    assert going_on(replace(old, packs={}), now).query == now
-    assert going_on(None, now) == StreamState(query=now)
+    assert resumed(old, now) == replace(old, query=old.query | {"aggregates": {"n": "COUNT(*)"}})
+    assert resumed(replace(old, packs={}), now).query == now
+    assert resumed(None, now) == StreamState(query=now)
 
 
 def test_a_changed_type_is_refused_by_name() -> None:

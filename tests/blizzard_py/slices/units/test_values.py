@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from blizzard_core.errors import UnitError
 from blizzard_py.slices.units.values import (
+    check_distinct,
     look_alikes,
-    told_apart,
     unit_list,
     unit_name,
     units_from,
@@ -170,6 +170,6 @@ def test_values_that_a_collation_takes_for_one_are_found() -> None:
     assert look_alikes(listed) == [("a", "A"), ("a", "Ä"), ("straße", "STRASSE")]
     in_rows = units_from([{"x": "a", "y": "b "}, {"x": "a", "y": "b"}], ["x", "y"])
     assert look_alikes(in_rows) == [("a|b ", "a|b")]
-    told_apart(unit_list("id", "a,b,c"))
+    check_distinct(unit_list("id", "a,b,c"))
     with pytest.raises(UnitError, match=r"'a' and 'A' may be the same.*COLLATE"):
-        told_apart(unit_list("id", "a,b,A"))
+        check_distinct(unit_list("id", "a,b,A"))

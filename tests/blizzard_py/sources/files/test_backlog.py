@@ -13,7 +13,7 @@ from blizzard_core.settings.sources import SourceSettings
 from blizzard_core.storage.local import LocalStorage
 from blizzard_core.storage.protocol import Entry, Storage
 from blizzard_core.watermark.progress import PartitionProgress, Progress
-from blizzard_py.sources.activity import Apart
+from blizzard_py.sources.activity import SkippedItems
 from blizzard_py.sources.files import lines as rereading
 from blizzard_py.sources.files import watermark_files
 from blizzard_py.sources.files.discovery import Places
@@ -90,7 +90,7 @@ def test_partitions_ahead_of_time_are_counted_apart(depth: int | None) -> None:
     storage = stored("d=2025-06-15/1.json", "d=9999-12-31/1.json", "d=9999-12-31/2.json")
     found = backlog(storage, Progress(depth=depth))
     assert (found.files, found.oldest_ts) == (1, 100.0)
-    assert found.apart == Apart(2, "d=9999-12-31/1.json")
+    assert found.apart == SkippedItems(2, "d=9999-12-31/1.json")
 
 
 def test_lines_are_found_wherever_blocks_end() -> None:

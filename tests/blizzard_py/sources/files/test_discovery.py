@@ -15,7 +15,7 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Storage
 from blizzard_core.watermark.partition_time import lookback_floor
 from blizzard_core.watermark.progress import Progress, mark_done
-from blizzard_py.sources.activity import Apart
+from blizzard_py.sources.activity import SkippedItems
 from blizzard_py.sources.files.discovery import Discovery, FirstSeen, accepts, starting_point
 from blizzard_py.sources.files.discovery import discover as discover_with
 from blizzard_py.state.source_state import SourceState
@@ -155,7 +155,7 @@ def test_a_partition_ahead_of_time_is_left_alone_until_then(depth: int | None) -
     settings = SourceSettings(source_uri="x", max_ahead="2d")
     found = discover(storage, settings, Progress(depth=depth))
     assert [f.path for f in found.files] == ["date=2024-01-30/1.json"]
-    assert found.apart == Apart(2, "date=2024-01-31/1.json")
+    assert found.apart == SkippedItems(2, "date=2024-01-31/1.json")
     later = discover(storage, settings, Progress(depth=depth), NOW + 86_400)
     assert [f.path for f in later.files] == ["date=2024-01-30/1.json", "date=2024-01-31/1.json"]
 
@@ -170,7 +170,7 @@ def test_beside_partitions_named_by_a_time_only_so_many_odd_ones_are_looked_at()
         "odd-0/1.json",
         "odd-1/1.json",
     ]
-    assert found.apart == Apart(3, "odd-2/1.json")
+    assert found.apart == SkippedItems(3, "odd-2/1.json")
     # Where all are odd none is: they are what the writers write.
     found = discover(storage, settings, passed(Progress(depth=1), ["odd-0/0.json"]))
     assert len(found.files) == 6

@@ -235,7 +235,7 @@ def test_the_first_sweep_of_an_originals_checkpoint_accuses_nobody() -> None:
     # At once: until then what comes late cannot be told from what was done before.
     world.drain()
     assert world.checkpoint()["sweep"]["whole"]
-    assert ledger_of(world).settled_as("d=1/1.ndjson") == "noted"
+    assert ledger_of(world).outcome_of("d=1/1.ndjson") == "noted"
     world.put("d=1/0.ndjson", "late")
     again(world)
     assert world.rows() == []
@@ -387,8 +387,8 @@ def test_the_ledger_knows_what_came_of_a_file(
     reader = Ledger(sink, "events_main")
     reader.load(segments)
     reader.look()
-    assert reader.settled_as("a") == settled
-    assert reader.not_settled(["a", "b", "c"]) == [
+    assert reader.outcome_of("a") == settled
+    assert reader.unprocessed(["a", "b", "c"]) == [
         *(["a"] if settled is None else []),
         *([] if said else ["b"]),
         "c",
@@ -401,8 +401,8 @@ def test_the_ledger_keeps_what_was_noted_apart_from_what_was_done() -> None:
     ledger.load(())
     ledger.note(["a"])
     ledger.note_history(["b"])
-    assert [ledger.settled_as(path) for path in "abc"] == ["noted", None, None]
-    assert ledger.not_settled(["a", "b", "c"]) == ["b", "c"]
+    assert [ledger.outcome_of(path) for path in "abc"] == ["noted", None, None]
+    assert ledger.unprocessed(["a", "b", "c"]) == ["b", "c"]
     assert ledger.not_history(["a", "b", "c"]) == ["a", "c"]
 
 
@@ -419,8 +419,8 @@ def test_the_journal_is_folded_before_it_is_pruned_and_late_files_stay_known() -
     again(world)
     assert len(world.letters()) == 1
     assert world.rows() == ["r2", "r3", "r9"]
-    assert ledger_of(world).settled_as(LATE) == "none"
-    assert ledger_of(world).settled_as("d=1/2.ndjson") == "rows"
+    assert ledger_of(world).outcome_of(LATE) == "none"
+    assert ledger_of(world).outcome_of("d=1/2.ndjson") == "rows"
 
 
 def test_the_journal_of_names_that_the_checkpoint_leaves_to_it_is_not_pruned() -> None:
@@ -547,7 +547,7 @@ def test_a_name_that_is_listed_stays_in_the_ledger_whatever_ending_counts_today(
     pipeline = world.pipeline()
     days(3)
     assert world.rows() == expected
-    assert ledger_of(world).settled_as("d=1/00007.ndjson") == "rows"
+    assert ledger_of(world).outcome_of("d=1/00007.ndjson") == "rows"
 
 
 @pytest.mark.promise("G-053")

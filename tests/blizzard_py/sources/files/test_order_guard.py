@@ -338,7 +338,7 @@ def test_a_large_listing_costs_a_bounded_sample() -> None:
 
         def __getitem__(self, index):  # type: ignore[no-untyped-def,override]  # noqa: ANN001, ANN204  # counts only
             found = super().__getitem__(index)
-            self.preview += len(found) if isinstance(index, slice) else 1
+            self.looked += len(found) if isinstance(index, slice) else 1
             return found
 
         def __iter__(self):  # type: ignore[no-untyped-def,override]  # noqa: ANN204
@@ -346,4 +346,4 @@ def test_a_large_listing_costs_a_bounded_sample() -> None:
 
     entries = Counting(files(uuid4, 20_000))
     assert kinds(entries) == ["random_names"]
-    assert entries.preview <= SAMPLE
+    assert entries.looked <= SAMPLE

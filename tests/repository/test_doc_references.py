@@ -21,7 +21,12 @@ from tests.repository import cli_reference, layers
 from tests.support.scenario import ROOT
 
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "README.md",
+    ROOT / "SECURITY.md",
+    *sorted(DOCS.rglob("*.md")),
+]
 TOP = "blizzard_core|blizzard_py|penguin_py|benchmarks|configs|demo|deploy|docs|tests"
 PROGRAMS = {"blizzard": blizzard, "penguin": penguin}
 SESSIONS = {"blizzard plans", "blizzard reads"}  # so PostgreSQL lists them

@@ -26,7 +26,7 @@ from blizzard_py.connections.drivers import reader_of
 from blizzard_py.job import IngestSettings, Place
 from blizzard_py.kernels.decode.child_process import prepare_process
 from blizzard_py.kernels.read_task import ReadingTask, run_read_task
-from blizzard_py.reading import Access, ReadTask, Recognition
+from blizzard_py.reading import Access, DedupSpec, ReadTask
 
 ADBC, CONNECTORX, PSYCOPG, OURS = "bare ADBC", "connectorx", "psycopg", "ours, bare process"
 _STATEMENT = f"SELECT {COLUMNS} FROM orders"  # our own names
@@ -107,7 +107,7 @@ def read_by_us(order: Order) -> int:
     """Run the product's task without Spark: its reader, its kernel, its outputs."""
     access = Access(order.driver, order.uri)
     read = ReadTask("0", order.statement, {"statement": order.statement})
-    task = ReadingTask(0, settings(order.folder), "staging", "b", "i", read, Recognition(), 1.0)
+    task = ReadingTask(0, settings(order.folder), "staging", "b", "i", read, DedupSpec(), 1.0)
     rows = reader_of(order.driver)(access, read.spec, FIELDS)
     report = run_read_task(task, rows, open_storage(order.folder, {}), attempt_id=1)
     return sum(file.rows for file in report.files)

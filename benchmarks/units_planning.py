@@ -17,7 +17,7 @@ import msgspec
 from blizzard_py.slices.instants import stamp
 from blizzard_py.slices.units.closing import closed
 from blizzard_py.slices.units.due import Terms, due
-from blizzard_py.slices.units.grid import Layout, grid
+from blizzard_py.slices.units.grid import GridLayout, grid
 from blizzard_py.slices.units.schemes import Pair
 from blizzard_py.slices.units.state import OpenUnit, UnitsState, unit_key, units_to_json
 from blizzard_py.units import partitions, plan, unit_list
@@ -94,7 +94,7 @@ def planning(units: int) -> tuple[list[Timed], dict[str, int]]:
         "what is due, all closed but the last days",
         lambda: due(shut, ranges, values, GRACE, now),
     )
-    layout = Layout(ranges, values, GRACE)
+    layout = GridLayout(ranges, values, GRACE)
     timed("the grid of the page, all open", lambda: grid(state, layout, now))
     timed("the grid of the page, all closed", lambda: grid(shut, layout, now))
     sizes = {

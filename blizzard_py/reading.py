@@ -68,7 +68,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RowFingerprint:
     """The fingerprint of rows: a digest of ``columns``, in this order.
 
     ``whole`` where these are all that there are: of lines it is then the line itself.
@@ -79,7 +79,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Recognition:
+class DedupSpec:
     """The recognition of rows that were published before, and the digests kept for it.
 
     ``keep`` says whose digests a task reports, made as ``told`` says: those ``above`` the
@@ -88,10 +88,10 @@ class Recognition:
     segments ``seen`` (paths below the table), each with what its digests were made of.
     """
 
-    told: Told = Told()
+    told: RowFingerprint = RowFingerprint()
     keep: Literal["", "above", "at"] = ""
     values: Mapping[str, Any] = field(default_factory=dict)
-    seen: tuple[tuple[str, Told], ...] = ()
+    seen: tuple[tuple[str, RowFingerprint], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Reading:
 
     access: Access
     tasks: Mapping[str, ReadTask]
-    recognition: Recognition = Recognition()
+    dedup: DedupSpec = DedupSpec()
     slices: Mapping[str, tuple[UnitSlice, ...]] = field(default_factory=dict)
     apart: bool = False
     parallel: int = 0

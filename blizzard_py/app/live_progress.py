@@ -14,7 +14,7 @@ from rich.table import Table
 
 from blizzard_core.cli import cell
 from blizzard_core.log import get_logger
-from blizzard_py.sources.meter import Meter, Reading
+from blizzard_py.sources.meter import Meter, MeterReading
 
 LOG_INTERVAL_SECS = 30.0
 _BAR_WIDTH = 24
@@ -70,7 +70,7 @@ def table_of(meters: Mapping[str, Meter]) -> Table:
     return table
 
 
-def _left(reading: Reading) -> str:
+def _left(reading: MeterReading) -> str:
     if reading.left_secs is None:
         return "-"
     return str(dt.timedelta(seconds=round(reading.left_secs)))

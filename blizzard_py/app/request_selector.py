@@ -26,7 +26,7 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.earlier_batches import Earlier
 from blizzard_py.sources.files.earlier import EarlierBatches
 from blizzard_py.sources.files.replacements import Replacing
-from blizzard_py.sources.files.source import Known
+from blizzard_py.sources.files.source import NameLookup
 from blizzard_py.sources.protocol import Source
 from blizzard_py.state.checkpoint_file import read_ledger
 from blizzard_py.state.ledger import Ledger
@@ -214,7 +214,7 @@ def _insists(request: Request) -> bool:
     return bool(request.options.get(option))
 
 
-def _known(source: Source[Any], state: SourceState, now: float) -> Known | None:
+def _known(source: Source[Any], state: SourceState, now: float) -> NameLookup | None:
     """The files that polls will find; None for a table or an API, which has none."""
     return source.known(state, now + APART_MARGIN_SECS) if isinstance(source, Replacing) else None
 
@@ -249,7 +249,7 @@ def _choice(
     page: CandidatePage,
     wanted: PageRequest,
     ledger: Ledger,
-    known: Known | None,
+    known: NameLookup | None,
     since: BroughtSince,
 ) -> Choice:
     names = [each.path for each in page.candidates if is_of_records(each.path)]

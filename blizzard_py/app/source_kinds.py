@@ -23,8 +23,8 @@ from blizzard_py.slices.instants import stamp
 from blizzard_py.slices.notation import short_text
 from blizzard_py.slices.units.state import unit_key
 from blizzard_py.sources.context import SourceContext
+from blizzard_py.sources.files.composite_source import CompositeFiles
 from blizzard_py.sources.files.opening import open_files
-from blizzard_py.sources.files.several import CompositeFiles
 from blizzard_py.sources.protocol import Opener, Source
 from blizzard_py.sources.tables.source import WindowSource
 from blizzard_py.sources.tables.units import UnitSource

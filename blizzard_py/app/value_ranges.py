@@ -17,9 +17,9 @@ from blizzard_py.requests.report import ReportLine
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.protocol import Source
 from blizzard_py.sources.tables import ranges, windows
-from blizzard_py.sources.tables.ranges import Piece, RangeRefused, ValueRange
+from blizzard_py.sources.tables.ranges import RangePiece, RangeRefused, ValueRange
 from blizzard_py.sources.tables.source import WindowSource
-from blizzard_py.state.column_state import Chunk, ColumnState, Stored
+from blizzard_py.state.column_state import ColumnState, RequestChunk, Stored
 from blizzard_py.state.source_state import SourceState
 
 
@@ -104,8 +104,8 @@ def _check(known: ColumnState | None, column: str, last: object) -> None:
 
 
 def _chunk(
-    source: WindowSource, asked: ValueRange, piece: Piece, name: str, now: float
-) -> Chunk | None:
+    source: WindowSource, asked: ValueRange, piece: RangePiece, name: str, now: float
+) -> RequestChunk | None:
     """The piece with its tasks; None where there is nothing to read."""
     asking = source.asking
     window = ranges.window_of_piece(asking, asked.column, piece, now)
@@ -113,7 +113,9 @@ def _chunk(
     if not tasks:
         return None
     begin, end = ({asked.column: value} for value in (piece.begin, piece.end))
-    return Chunk(name, windows.to_stored(begin), windows.to_stored(end), window, tuple(tasks))
+    return RequestChunk(
+        name, windows.to_stored(begin), windows.to_stored(end), window, tuple(tasks)
+    )
 
 
 def _accept_chunks(source: WindowSource, state: SourceState, request: Request) -> SourceState:
@@ -158,7 +160,7 @@ def _lower_watermark(source: WindowSource, state: SourceState, request: Request)
     return set_columns(state, below, asking.columns)
 
 
-def _values_text(asked: ValueRange, piece: Piece) -> str:
+def _values_text(asked: ValueRange, piece: RangePiece) -> str:
     return f"{asked.column} from {piece.begin} up to {piece.end}"
 
 

@@ -263,7 +263,7 @@ def change(
         ledger.load((), _next_epoch(seen, world))
         after = replace(
             after,
-            anew_ts=journal.latest_commit(now_there),
+            reset_ts=journal.latest_commit(now_there),
             ledger=ledger.start_over(),
             unfolded=JournalTally(),
             last_batch="",

@@ -77,7 +77,7 @@ def rolled_back(source: SourcePipeline, seen: Stored, to: Version) -> SourceStat
     except StateError as error:
         raise EditRefused(f"{to.name} counts on what is gone: {error}") from error
     # What sweeps have noted since stays known, unless the source was started over since.
-    again = seen.state.anew_ts != old.anew_ts
+    again = seen.state.reset_ts != old.reset_ts
     ledger = old.ledger if again else seen.state.ledger
     # What ran then runs again, as after a crash: nothing of it counted.
     unfolded = old.unfolded if again else seen.state.unfolded

@@ -112,12 +112,12 @@ def _journaled(
     If ``thorough`` then before it as well: a file that was rewritten after it was
     ingested has a later time.
     """
-    sink, width, anew_ts = parts.stores.sink, parts.concurrency, state.anew_ts
+    sink, width, reset_ts = parts.stores.sink, parts.concurrency, state.reset_ts
     since = entry.modified - CLOCK_SLACK_SECS if entry and parts.has_files else 0.0
     # Rows that are in come again only in batches that replace, and what is asked for may.
     replaces = state.group_seq > 0 or not parts.has_files
     for start in (since, 0.0) if thorough and since > 0 else (since,):
-        found = last_journaled(sink, parts.id, path, width, start, anew_ts, replaces=replaces)
+        found = last_journaled(sink, parts.id, path, width, start, reset_ts, replaces=replaces)
         if found is not None:
             return found
     return None

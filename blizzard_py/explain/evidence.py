@@ -83,7 +83,7 @@ def last_journaled(
     path: str,
     concurrency: int,
     since: float,
-    anew_ts: float,
+    reset_ts: float,
     *,
     replaces: bool,
 ) -> Journaled | None:
@@ -95,7 +95,7 @@ def last_journaled(
     """
     last = None
     for found in _journaled(sink, source_id, path, since, concurrency):
-        if found.finished_ts > anew_ts:
+        if found.finished_ts > reset_ts:
             last = found
             if found.outcome == "ingested" and not replaces:
                 break

@@ -14,8 +14,8 @@ from blizzard_py.requests.mailbox import Mailbox
 from blizzard_py.requests.report import ReportLine, outcomes_name
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.records import RecordFiles
+from blizzard_py.state.composite_state import of_source, part_of
 from blizzard_py.state.journal import Journal
-from blizzard_py.state.members import of_source, part_of
 from blizzard_py.state.source_state import Batch, SourceState
 
 

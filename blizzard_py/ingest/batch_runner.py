@@ -79,7 +79,7 @@ class BatchRunner:
         self._fence = upkeep.fence
         self._now = upkeep.clock
         # When the source was last started over.
-        self.anew_ts = 0.0
+        self.reset_ts = 0.0
         self._epoch = upkeep.epoch
         self._sink = parts.stores.sink
         self._records = BatchRecords(parts)
@@ -247,7 +247,7 @@ class BatchRunner:
         prefix = "" if replaced is None else UNIT_FILE_PREFIX
         outputs = name_outputs(result.outputs, names, prefix)
         log.info("batch_ingested", outputs=len(outputs), tasks=result.tasks)
-        at = committed_at(self._now(), self.anew_ts)
+        at = committed_at(self._now(), self.reset_ts)
         ready = prepare_batch(
             state,
             batch,

@@ -377,7 +377,7 @@ class SourcePipeline(SourceView):
         if changed:
             # Otherwise each start, and each error is one, would begin to wait from the beginning.
             self._save(state)
-        self._batches.anew_ts = state.anew_ts
+        self._batches.reset_ts = state.reset_ts
         self.activity.knows(state)
         known, state = state, current
         state = self._batches.as_journaled(state)

@@ -40,7 +40,7 @@ class Start:
         state = self._cold() if found is None else whole(parts.stores.sink, parts.id, found)
         if found is None and self.fresh:
             journal = Journal(parts.stores.sink, parts.letters_id, parts.concurrency)
-            state = replace(state, anew_ts=journal.latest_commit(self.clock()))
+            state = replace(state, reset_ts=journal.latest_commit(self.clock()))
         ledger = state.ledger
         if self._starts_over(state):
             # What was settled before is not to hide what is late from now on, or comes again.
@@ -71,7 +71,7 @@ class Start:
         anew, last = (self.parts.clock(), "") if self.fresh else (0.0, NO_BATCH)
         return SourceState(
             source=self.parts.identity,
-            anew_ts=anew,
+            reset_ts=anew,
             last_batch=last,
             unfolded=None if self.fresh else JournalTally(),
         )
@@ -80,4 +80,4 @@ class Start:
         """Return whether this is an insisted start from nothing that has not done anything yet."""
         cold = state.origin is None and state.progress.state == "Initial"
         idle = not (state.in_flight or state.ledger)
-        return bool(state.anew_ts) and cold and idle
+        return bool(state.reset_ts) and cold and idle

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from blizzard_core.bounds import UNEXPECTED_FIELDS
 from blizzard_py.job import FieldSpec, UnexpectedField
-from blizzard_py.state.members import parted
+from blizzard_py.state.composite_state import parted
 from blizzard_py.state.source_state import SourceState
 
 # Names that are told now, and a file that has the first of them.

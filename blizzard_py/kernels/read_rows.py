@@ -1,6 +1,6 @@
 """The new rows of a task, and the digests by which the next window will know them.
 
-A row that was published before (`blizzard_py.reading.Recognition`) is left out before anything
+A row that was published before (`blizzard_py.reading.DedupSpec`) is left out before anything
 else is asked of it, also a bad one: its letter is in the queue already.
 """
 
@@ -18,7 +18,7 @@ from blizzard_core.checkpoint.digests import WIDTH
 from blizzard_core.errors import WatermarkError
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.kernels.decode.extract import members
-from blizzard_py.reading import ReadMarks, Recognition, Told
+from blizzard_py.reading import DedupSpec, ReadMarks, RowFingerprint
 from blizzard_py.slices.digests import DIGEST, at_bound, digests
 from blizzard_py.state.processed_set import digests_at
 
@@ -28,10 +28,10 @@ Kept = npt.NDArray[np.bool_]
 class RowFilter:
     """Tells new rows, batch by batch, and gathers what the next window has to know."""
 
-    def __init__(self, recognition: Recognition, sink: Storage) -> None:
-        self._known = recognition
-        seen: dict[Told, bytes] = {}
-        for path, told in recognition.seen:
+    def __init__(self, dedup: DedupSpec, sink: Storage) -> None:
+        self._known = dedup
+        seen: dict[RowFingerprint, bytes] = {}
+        for path, told in dedup.seen:
             seen[told] = seen.get(told, b"") + digests_at(sink, path).tobytes()
         self._seen = {told: _array(marks) for told, marks in seen.items()}
         self._digests = bytearray()
@@ -45,7 +45,9 @@ class RowFilter:
         """Return which rows of a batch are new. Raises `SourceError` if it lacks a column."""
         return self._unseen(lambda told: _marks(batch, told), self._to_keep(batch))
 
-    def _unseen(self, marks_of: Callable[[Told], pa.FixedSizeBinaryArray], kept: pa.Array) -> Kept:
+    def _unseen(
+        self, marks_of: Callable[[RowFingerprint], pa.FixedSizeBinaryArray], kept: pa.Array
+    ) -> Kept:
         """Which of the rows were not published before; their digests are kept for the next time."""
         marks = marks_of(self._known.told)
         fresh = pa.array(np.ones(len(marks), np.bool_))
@@ -65,7 +67,7 @@ class RowFilter:
         """
         rows = [_members(line) for line in lines]
 
-        def marks_of(told: Told) -> pa.FixedSizeBinaryArray:
+        def marks_of(told: RowFingerprint) -> pa.FixedSizeBinaryArray:
             columns: dict[str, list[bytes | None]] = {"line": [line.strip() for line in lines]}
             if not told.whole:
                 columns = {
@@ -110,7 +112,7 @@ def _above(batch: pa.RecordBatch, values: Mapping[str, Any]) -> pa.BooleanArray:
     return found
 
 
-def _marks(batch: pa.RecordBatch, told: Told) -> pa.FixedSizeBinaryArray:
+def _marks(batch: pa.RecordBatch, told: RowFingerprint) -> pa.FixedSizeBinaryArray:
     """The rows' digests. Columns beside all declared ones are those of the watermark, if any."""
     names = [n for n in told.columns if n in batch.schema.names] if told.whole else told.columns
     return digests(batch, names)

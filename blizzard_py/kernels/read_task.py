@@ -45,7 +45,7 @@ from blizzard_py.kernels.write.partition import (
     without_moved,
 )
 from blizzard_py.lines.framing import LineChunk, LongLine, framed
-from blizzard_py.reading import ReadTask, Recognition, UnitSlice
+from blizzard_py.reading import DedupSpec, ReadTask, UnitSlice
 
 # So few bad rows are slips, whatever share of a small window they are.
 SLIPS = 20
@@ -63,7 +63,7 @@ class ReadingTask:
     output_prefix: str
     item: str
     read: ReadTask
-    recognition: Recognition
+    dedup: DedupSpec
     started_ts: float
     slices: tuple[UnitSlice, ...] = ()
     apart: bool = False
@@ -82,7 +82,7 @@ def reading_tasks(job: IngestJob) -> list[ReadingTask]:
             job.output_prefix,
             file.path,
             some[0].task if some else reading.tasks[file.path],
-            reading.recognition,
+            reading.dedup,
             job.started_ts,
             some,
             reading.apart,
@@ -173,7 +173,7 @@ class _Run:
         self._conformer = Conformer(
             settings.fields, rescued=settings.unexpected_fields == "capture"
         )
-        self._filter = RowFilter(task.recognition, sink)
+        self._filter = RowFilter(task.dedup, sink)
         self._metadata = Metadata(
             settings.metadata_columns,
             settings.source.uri,

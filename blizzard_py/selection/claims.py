@@ -17,7 +17,7 @@ from blizzard_core.watermark.progress import is_new
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.sources.files.listing import outside
-from blizzard_py.sources.files.source import Known
+from blizzard_py.sources.files.source import NameLookup
 from blizzard_py.sources.files.sweep import sweeps
 from blizzard_py.sources.shared_files import ranges_of_others
 from blizzard_py.state.ledger import Ledger, Settled
@@ -59,7 +59,7 @@ class Claims:
         parts: SourceContext,
         state: SourceState,
         ledger: Ledger,
-        known: Known | None,
+        known: NameLookup | None,
         now: float,
         replaced: Mapping[str, str] = _NONE,
     ) -> None:

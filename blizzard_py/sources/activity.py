@@ -30,7 +30,7 @@ from blizzard_core.text import counted
 from blizzard_py import metrics
 from blizzard_py.job import FinishedFile
 from blizzard_py.requests.progress import RequestState, open_of
-from blizzard_py.slices.units.grid import Layout, grid
+from blizzard_py.slices.units.grid import GridLayout, grid
 from blizzard_py.slices.units.state import UnitsState
 from blizzard_py.state.event_times import BEHIND_SECS
 from blizzard_py.state.source_state import Batch, SourceState, Totals
@@ -61,7 +61,7 @@ class _Grid:
     """A grid of units, of what, and when it was made."""
 
     state: UnitsState
-    layout: Layout
+    layout: GridLayout
     at: float
     document: dict[str, Any]
 
@@ -78,7 +78,7 @@ class SourceActivity(Activity):
         self._apart = NONE_SKIPPED
         self._units = UnitsState()
         self._stream: StreamState | None = None
-        self._layout: Layout | None = None
+        self._layout: GridLayout | None = None
         self._grid: _Grid | None = None
         self._refused: tuple[int, int, str, str] = (0, 0, "", "")
         self._requests: Mapping[str, RequestState] = {}
@@ -221,7 +221,7 @@ class SourceActivity(Activity):
         known = stream is not None and stream.watermark_ms
         return self.clock() - known / 1000 if known else math.nan
 
-    def units_planned(self, layout: Layout) -> None:
+    def units_planned(self, layout: GridLayout) -> None:
         """A poll has laid out its units; the grid of them is made when somebody looks."""
         with self._lock:
             self._layout = layout

@@ -74,7 +74,7 @@ class SourceContext:
     Depending on the source: ``schema`` where columns are not fixed, ``query_spec`` for a query
     source, ``event_time`` for a query over event time, ``watch`` for a watermark that is only
     reported. ``members`` are the contexts of all sources if one worker has several of them
-    (`blizzard_py.state.members`).
+    (`blizzard_py.state.composite_state`).
     """
 
     pipeline: str

@@ -13,7 +13,7 @@ Progress = Callable[[], float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MeterReading:
     """Counts since the source was last idle; ``secs`` since then, or until it was idle again.
 
     ``files`` and ``rows`` are published; ``bytes`` are stored bytes, which are known before a
@@ -53,7 +53,7 @@ class Meter:
         self._clock = clock
         self._lock = threading.Lock()
         self._started = clock()
-        self._reading = Reading()
+        self._reading = MeterReading()
         self._running: tuple[int, Progress] | None = None
         self._unpublished = 0  # bytes that were read by jobs that have ended
 
@@ -61,7 +61,7 @@ class Meter:
         """A poll found work: counting starts anew."""
         with self._lock:
             self._started = self._clock()
-            self._reading = Reading(files, size)
+            self._reading = MeterReading(files, size)
             self._running, self._unpublished = None, 0
 
     def began(self, size: int, progress: Progress) -> None:
@@ -92,7 +92,7 @@ class Meter:
                 secs=self._clock() - self._started,
             )
 
-    def read(self) -> Reading:
+    def read(self) -> MeterReading:
         """The counts as they are now."""
         with self._lock:
             reading, running, ahead = self._reading, self._running, self._unpublished

@@ -145,7 +145,7 @@ W = TypeVar("W", bound=Work)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Generic[W]):
+class PollPlan(Generic[W]):
     """The next step: the state that was learned from looking, what was found, the work."""
 
     state: SourceState
@@ -242,7 +242,7 @@ class Source(Protocol[W]):
         come again, naming what is newer and the command that mends it.
         """
 
-    def plan(self, state: SourceState) -> Plan[W]:
+    def plan(self, state: SourceState) -> PollPlan[W]:
         """Look, save what follows from it, see to stragglers; the rest is the work."""
 
     def requested(self, state: SourceState, now: float) -> Requested:

@@ -21,8 +21,8 @@ from blizzard_core.watermark.paths import partition_key
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_document import MOVED_DOCUMENT, MOVED_TO, state_from_json
 from blizzard_py.state.checkpoint_file import load_state
+from blizzard_py.state.composite_state import of_source
 from blizzard_py.state.fence_record import FenceFile, fence_path, recorded_ids, with_move
-from blizzard_py.state.members import of_source
 from blizzard_py.state.record_names import is_of_records
 from blizzard_py.state.source_state import Identity, SourceState, checkpoint_path, under_way
 from blizzard_py.state.state_paths import checkpoints

@@ -29,6 +29,7 @@ from blizzard_core.errors import StateError
 from blizzard_core.handover.outputs import group_app, source_app, sources_in
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.state.checkpoint_file import live_states, read_state
+from blizzard_py.state.composite_state import of_source
 from blizzard_py.state.fence_record import (
     FenceFile,
     FenceRecord,
@@ -40,7 +41,6 @@ from blizzard_py.state.fence_record import (
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.journal_tally import check_tally, millis_of
 from blizzard_py.state.ledger import Ledger
-from blizzard_py.state.members import of_source
 from blizzard_py.state.source_state import NO_BATCH, SourceState, checkpoint_path
 from blizzard_py.state.waiting_outputs import WaitingOutput, newest_waiting
 
@@ -154,7 +154,7 @@ def newer_work(state: SourceState, parts: SourceContext, world: World) -> str | 
     """Return what tells that a state is stale, None if nothing does. Raises `StorageError`."""
     if world.record is not None and world.record.moved_to:
         return contradiction(state.committed, world.record)
-    from_nothing = state.anew_ts or state.progress.state == "Initial"
+    from_nothing = state.reset_ts or state.progress.state == "Initial"
     if from_nothing and not state.last_batch:
         return None  # somebody has insisted on it
     if world.record is not None:
@@ -292,7 +292,7 @@ def _check_journal(state: SourceState, parts: SourceContext) -> None:
 
 def _is_of_an_original(state: SourceState) -> bool:
     """Return whether no batch of ours was ever begun on it, although files are done."""
-    begun = state.totals.batches or state.in_flight or state.ledger or state.anew_ts
+    begun = state.totals.batches or state.in_flight or state.ledger or state.reset_ts
     return state.progress.state != "Initial" and not begun
 
 

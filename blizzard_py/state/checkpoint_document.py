@@ -24,7 +24,7 @@ On top of the shared format (`blizzard_core.checkpoint.document`) come:
 * ``stream``: of a pipeline over event time, where its query is (`stream_state`);
 * ``unexpected``: fields without a column that were told, so that each is told once;
 * ``sources``: of a pipeline whose sources share batches, the state of each by its name
-  (`blizzard_py.state.members`);
+  (`blizzard_py.state.composite_state`);
 * ``committed``: the newest commit point (`blizzard_py.state.fence_record`);
 * ``last_output``: the highest name of an output; names rise whatever a clock says;
 * ``unfolded``: what the journal must hold (`blizzard_py.state.journal_tally`);
@@ -142,7 +142,7 @@ def state_to_json(state: SourceState, now: float) -> dict[str, Any]:
         "processed": None if segments is None else segments_to_json(segments),
         "ledger": segments_to_json(state.ledger) or None,
         "origin": state.origin,
-        "anew_ts": state.anew_ts or None,
+        "anew_ts": state.reset_ts or None,
         "columns": None if state.columns is None else columns_to_json(state.columns),
         "group_seq": state.group_seq or None,
         "replacing": msgspec.to_builtins(state.replacing) or None,

@@ -22,9 +22,9 @@ from blizzard_py.state.checkpoint_document import (
     SHARED,
     state_from_json,
 )
+from blizzard_py.state.composite_state import of_source
 from blizzard_py.state.journal import Journal
 from blizzard_py.state.ledger import Ledger
-from blizzard_py.state.members import of_source
 from blizzard_py.state.processed_set import Segment
 from blizzard_py.state.processed_tracker import ProcessedTracker
 from blizzard_py.state.source_state import IN, Identity, SourceState, checkpoint_path

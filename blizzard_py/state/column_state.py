@@ -78,7 +78,7 @@ class SeenSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class RequestChunk:
     """A part of a request's range, ``[begin, end)``, that is being read.
 
     The names of its items begin with ``name``. It counts as covered with the last of them.
@@ -114,7 +114,7 @@ class ColumnState:
     done: tuple[str, ...] = ()
     slices: tuple[str, ...] = ()
     covered: tuple[tuple[Stored, Stored], ...] = ()
-    chunk: Chunk | None = None
+    chunk: RequestChunk | None = None
 
 
 def columns_to_json(columns: ColumnState) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class _Loaded:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Change:
+class SetChange:
     """A change of a set, not yet written: segments to keep and one to write, if any.
 
     ``replaced`` are the names that the checkpoint will no longer list.
@@ -117,7 +117,7 @@ class ProcessedSet:
             held[order] |= among(digests[order], one.digests)
         return held
 
-    def adding(self, paths: Iterable[str]) -> Change | None:
+    def adding(self, paths: Iterable[str]) -> SetChange | None:
         """The change that adds ``paths``; None if all are in the set already."""
         found = np.unique(digests_of(paths))
         fresh = found[~self._holds(found)]
@@ -128,9 +128,9 @@ class ProcessedSet:
         digests = np.sort(np.concatenate([fresh, *(one.digests for one in merged)]))
         marks = () if self._missing is None else (self._missing,)
         replaced = tuple(one.listed.segment for one in merged)
-        return Change((*self._parts[:place], *marks), digests, None, replaced)
+        return SetChange((*self._parts[:place], *marks), digests, None, replaced)
 
-    def forgetting(self, listed: Digests, now: float) -> Change | None:
+    def forgetting(self, listed: Digests, now: float) -> SetChange | None:
         """The change that follows from a full listing; None while there is nothing to do.
 
         ``listed`` are all paths at the source, as digests, ``now`` epoch seconds. Call it with
@@ -144,7 +144,7 @@ class ProcessedSet:
         if not len(listed) or len(self) <= 2 * len(listed) + TAIL:
             return self.sparing()
         if mark is None:
-            return Change(self._parts, self._absent(listed), now, ())
+            return SetChange(self._parts, self._absent(listed), now, ())
         if now - (mark.listed.missing_since or 0.0) < FORGET_SECS:
             return None
         everything = np.sort(np.concatenate([one.digests for one in self._parts]))
@@ -152,13 +152,13 @@ class ProcessedSet:
         if not gone.any():
             return self.sparing()
         replaced = (*(one.listed.segment for one in self._parts), mark.listed.segment)
-        return Change((), everything[~gone], None, replaced)
+        return SetChange((), everything[~gone], None, replaced)
 
-    def sparing(self) -> Change | None:
+    def sparing(self) -> SetChange | None:
         """The change that follows where no name is to be dropped: those missed are not noted."""
         if self._missing is None:
             return None
-        return Change(self._parts, _NONE, None, (self._missing.listed.segment,))
+        return SetChange(self._parts, _NONE, None, (self._missing.listed.segment,))
 
     def _absent(self, listed: Digests) -> Digests:
         there = np.sort(listed)
@@ -177,7 +177,7 @@ _NONE = digests_of(())
 # -- storage --------------------------------------------------------------------
 
 
-def write(storage: Storage, folder: str, change: Change, epoch: int) -> ProcessedSet:
+def write(storage: Storage, folder: str, change: SetChange, epoch: int) -> ProcessedSet:
     """The changed set, with its new segment durable. It counts once the checkpoint lists it.
 
     ``folder`` is relative to the storage's root, ``epoch`` the writer's. Raises
@@ -204,12 +204,12 @@ def written_again(
             found.append(segment)
             continue
         one = _load(storage, folder, segment)
-        change = Change((), one.digests, segment.missing_since, ())
+        change = SetChange((), one.digests, segment.missing_since, ())
         found += write(storage, folder, change, epoch).segments
     return tuple(found)
 
 
-def discard(storage: Storage, folder: str, change: Change) -> None:
+def discard(storage: Storage, folder: str, change: SetChange) -> None:
     """Remove what ``change`` replaced. Only once the checkpoint lists the new set."""
     for name in change.replaced:
         storage.delete(path_of(folder, name))

@@ -13,7 +13,7 @@ from blizzard_core.checkpoint.digests import Digests
 from blizzard_core.errors import BlizzardError
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state import processed_set
-from blizzard_py.state.processed_set import Change, ProcessedSet, Segment
+from blizzard_py.state.processed_set import ProcessedSet, Segment, SetChange
 
 
 class ProcessedTracker:
@@ -24,7 +24,7 @@ class ProcessedTracker:
         self._folder = folder
         self._epoch = 0
         self._done: ProcessedSet | None = None
-        self._replaced: list[Change] = []
+        self._replaced: list[SetChange] = []
 
     def load(self, segments: Sequence[Segment], epoch: int = 0) -> None:
         """Read the set that a checkpoint lists.
@@ -66,7 +66,7 @@ class ProcessedTracker:
         while self._replaced:
             processed_set.discard(self._storage, self._folder, self._replaced.pop())
 
-    def _applied(self, change: Change | None) -> tuple[Segment, ...] | None:
+    def _applied(self, change: SetChange | None) -> tuple[Segment, ...] | None:
         if change is None:
             return None
         self._done = processed_set.write(self._storage, self._folder, change, self._epoch)

@@ -23,7 +23,7 @@ from blizzard_core.checkpoint.digests import TAIL, Digests, from_bytes, staying
 from blizzard_core.storage.protocol import Storage
 from blizzard_py.state import processed_set
 from blizzard_py.state.column_state import SeenSegment
-from blizzard_py.state.processed_set import Change, Segment
+from blizzard_py.state.processed_set import Segment, SetChange
 from blizzard_py.state.state_paths import StatePaths
 
 
@@ -79,7 +79,7 @@ class SeenRows:
             self.storage.delete(segment_path(self.source_id, self._replaced.pop()))
 
     def _written(self, digests: Digests, like: SeenSegment) -> SeenSegment:
-        change = Change((), digests, None, ())
+        change = SetChange((), digests, None, ())
         [segment] = processed_set.write(self.storage, self._folder, change, self.epoch).segments
         return replace(like, segment=segment.segment, count=segment.count)
 

@@ -236,7 +236,7 @@ class SourceState:
     the highest id of any that was begun, ``NO_BATCH`` before the first, and empty where nobody
     wrote it down. By it and by ``committed`` a stale checkpoint is known. ``last_output`` is the
     highest name that an output was given. ``members`` are the
-    states of several sources that share batches (`blizzard_py.state.members`). ``unfolded`` counts
+    states of several sources that share batches (`blizzard_py.state.composite_state`). ``unfolded`` counts
     what the journal must hold, None where nobody has counted. ``requests`` are what operators
     asked for, by their ids (`blizzard_py.requests.progress`). ``ahead`` are the
     files that they took and scans have still to reach, the last of each partition; ``reached`` is
@@ -256,7 +256,7 @@ class SourceState:
     origin: str | None = None
     processed: tuple[Segment, ...] | None = None
     source: Identity | None = None
-    anew_ts: float = 0.0
+    reset_ts: float = 0.0
     columns: ColumnState | None = None
     group_seq: int = 0
     replacing: Mapping[str, ToReplace] = field(default_factory=dict)

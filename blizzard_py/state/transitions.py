@@ -75,13 +75,13 @@ def with_last_output(state: SourceState, names: Sequence[str]) -> SourceState:
     return replace(state, last_output=max([state.last_output, *names]))
 
 
-def committed_at(now: float, anew_ts: float) -> float:
+def committed_at(now: float, reset_ts: float) -> float:
     """Return when a batch of now counts as committed: never before a start over that it knows of.
 
     Whether it came before or after decides if what it took counts; the store's clock may
     have been put right in between.
     """
-    return max(now, math.nextafter(anew_ts, math.inf)) if anew_ts else now
+    return max(now, math.nextafter(reset_ts, math.inf)) if reset_ts else now
 
 
 def prepare_batch(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from blizzard_py.job import IngestResult, StagedBadRecords
 from blizzard_py.kernels.late_letters import LatenessReport
 from blizzard_py.kernels.lateness import Limits
+from blizzard_py.state.composite_state import lifted_letters
 from blizzard_py.state.event_times import merged_times
-from blizzard_py.state.members import lifted_letters
 from blizzard_py.state.stream_state import OperatorState, QueryBatch
 from blizzard_py.streaming.staged_times import TimeTally
 

@@ -16,7 +16,7 @@ from blizzard_core.storage.protocol import join
 from blizzard_py.job import IngestJob, IngestResult
 from blizzard_py.kernels.late_letters import LatenessReport
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.state.members import lifted_files, lifted_letters, parted, qualified
+from blizzard_py.state.composite_state import lifted_files, lifted_letters, parted, qualified
 from blizzard_py.state.stream_state import SourceStream, StreamState
 
 _MILLI, _MICRO = 1000, 1_000_000

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from blizzard_py.kernels.read_rows import RowFilter
-from blizzard_py.reading import Recognition, Told
+from blizzard_py.reading import DedupSpec, RowFingerprint
 from blizzard_py.state.column_state import SeenSegment
 from blizzard_py.state.seen_rows import SeenRows, segment_path
 from tests.support.memory_store import MemoryStorage
@@ -21,7 +21,7 @@ class Published:
         self.listed: tuple[SeenSegment, ...] = ()
         self._store = MemoryStorage("mem://lake")
         self._rows = SeenRows(self._store, "source", 1)
-        self._told = Told(tuple(sorted(columns)), whole=False)
+        self._told = RowFingerprint(tuple(sorted(columns)), whole=False)
 
     def fresh(
         self,
@@ -32,7 +32,7 @@ class Published:
     ) -> pa.RecordBatch:
         """Return the new rows of a window; drop the digests of the others as they expire."""
         seen = tuple((segment_path("source", one), self._told) for one in self.listed)
-        rows = RowFilter(Recognition(self._told, keep, values, seen), self._store)
+        rows = RowFilter(DedupSpec(self._told, keep, values, seen), self._store)
         found = batch.filter(pa.array(rows.fresh(batch)))
         staged: list[str] = []
 

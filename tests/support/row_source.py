@@ -19,7 +19,7 @@ from blizzard_py.job import FinishedFile, JobFile
 from blizzard_py.sources.activity import NONE_SKIPPED
 from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.meter import BatchLimits, next_count
-from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, Plan, Requested
+from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, PollPlan, Requested
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Compared, ItemStatus, Passed, Story, Waiting
 from blizzard_py.state.retries import waiting
@@ -168,11 +168,11 @@ class RowSource:
     def reconciled(self, state: SourceState, world: World) -> SourceState:
         return require_current(state, self._parts, world)
 
-    def plan(self, state: SourceState) -> Plan[RowsWork]:
+    def plan(self, state: SourceState) -> PollPlan[RowsWork]:
         found = self.discover(state)
         waits = waiting(state, found.scanned.ended)
         work = RowsWork([entry for entry in found.files if entry.path not in waits])
-        return Plan(state, found, work)
+        return PollPlan(state, found, work)
 
     def requested(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
         return Requested()

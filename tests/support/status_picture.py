@@ -72,13 +72,13 @@ class Engine(LineEngine):
     def __init__(self, source: Store, sink: Store, world: StatusPictureHarness) -> None:
         super().__init__(source, sink)
         self.world = world
-        self.preview: threading.Event | None = None
+        self.looked: threading.Event | None = None
         self.running = threading.Event()
 
     def ingest(self, job: IngestJob) -> IngestResult:
-        if self.preview is not None:
+        if self.looked is not None:
             self.running.set()
-            assert self.preview.wait(60)
+            assert self.looked.wait(60)
         self.world.now += 0.06 * len(job.files) + self.world.chance.random()
         return super().ingest(job)
 
@@ -165,7 +165,7 @@ def main(target: Path) -> None:
     hour(world, sources)
     worker, raw, engine = sources["events/europe"]
     arrive(raw, world, 85)
-    engine.preview = threading.Event()
+    engine.looked = threading.Event()
     busy = threading.Thread(target=turn, args=(worker,))
     busy.start()
     assert engine.running.wait(60)
@@ -175,7 +175,7 @@ def main(target: Path) -> None:
         page.goto(f"http://127.0.0.1:{server.port}/")
         page.wait_for_selector(".card")
         page.screenshot(path=target)
-    engine.preview.set()
+    engine.looked.set()
     busy.join()
     print(f"{target}: {target.stat().st_size:,} bytes")  # noqa: T201
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import Server
 from blizzard_py.slices.units.due import Terms
-from blizzard_py.slices.units.grid import Layout
+from blizzard_py.slices.units.grid import GridLayout
 from blizzard_py.slices.units.schemes import partitions
 from blizzard_py.slices.units.state import OpenUnit, UnitsState
 from blizzard_py.slices.units.values import unit_list
@@ -52,7 +52,7 @@ def main(target: Path) -> None:
     activity = SourceActivity("surveys/answers", "api:/surveys", NOW.timestamp)
     months = partitions(datetime(2023, 1, 1, tzinfo=UTC), NOW, "monthly")
     activity.knows(SourceState(units=state()))
-    layout = Layout(months, unit_list("survey", list(NAMES)), Terms(grace=timedelta(days=3)))
+    layout = GridLayout(months, unit_list("survey", list(NAMES)), Terms(grace=timedelta(days=3)))
     activity.units_planned(layout)
     with (
         Server("127.0.0.1:0", Panel("blizzard", [activity], NOW.timestamp)) as server,

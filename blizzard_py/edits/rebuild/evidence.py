@@ -78,7 +78,7 @@ class Evidence:
 
     @property
     def _reset_ts(self) -> float:
-        return 0.0 if self._state is None else self._state.anew_ts
+        return 0.0 if self._state is None else self._state.reset_ts
 
     def _counting(self, found: tuple[Segment, ...]) -> tuple[Segment, ...]:
         """The segments that tell what is done: all, or since a start over those that it names."""

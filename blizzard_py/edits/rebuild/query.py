@@ -31,8 +31,8 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.discovery import accepts
 from blizzard_py.sources.stale import NO_OTHER_WAY, World, newer_work
 from blizzard_py.state.checkpoint_file import unlisted, with_names
+from blizzard_py.state.composite_state import of_source, parted, qualified, with_source
 from blizzard_py.state.fence_record import FenceRecord
-from blizzard_py.state.members import of_source, parted, qualified, with_source
 from blizzard_py.state.source_state import SourceState, under_way
 
 

@@ -49,8 +49,8 @@ from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, adopted, world_of
 from blizzard_py.state.checkpoint_document import state_from_json
 from blizzard_py.state.checkpoint_file import check_identity
+from blizzard_py.state.composite_state import with_source
 from blizzard_py.state.fence_record import FenceRecord
-from blizzard_py.state.members import with_source
 from blizzard_py.state.source_state import Batch, SourceState, Sweep, Totals, checkpoint_path
 from blizzard_py.state.stream_query import check_query
 
@@ -308,7 +308,7 @@ class Rebuild:
             processed=None if source.use_watermark else evidence.set_segments,
             # What an original did none of our scans has seen, until the next start.
             source=self._parts.identity if old is None or old.source is not None else None,
-            anew_ts=before.anew_ts,
+            reset_ts=before.reset_ts,
             group_seq=max(
                 [before.group_seq, *(batch.group.seq for batch in flying if batch.group)]
             ),

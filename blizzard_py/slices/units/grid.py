@@ -76,7 +76,7 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GridLayout:
     """By what a poll plans units: the range's partitions on the calendar of ``zone``, the values.
 
     ``values`` of None is one unit ``{}``, as for `blizzard_py.slices.units.due.due`.
@@ -104,7 +104,7 @@ class _Note:
     units: Mapping[str, int]
 
 
-def grid(state: UnitsState, layout: Layout, now: datetime) -> dict[str, Any]:
+def grid(state: UnitsState, layout: GridLayout, now: datetime) -> dict[str, Any]:
     """The grid of all units as they are at ``now``; plain data, bounded."""
     terms = replace(layout.terms, min_units=0, everything=False)
     found = due(state, layout.partitions, layout.values, terms, now)
@@ -160,7 +160,7 @@ class _Crowd:
     """The units that were looked at, by cell: all others are done."""
 
     def __init__(
-        self, state: UnitsState, layout: Layout, found: Due, columns: Sequence[Column]
+        self, state: UnitsState, layout: GridLayout, found: Due, columns: Sequence[Column]
     ) -> None:
         self._state = state
         self._columns = columns

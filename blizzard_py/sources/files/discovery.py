@@ -214,7 +214,7 @@ def discover(
     """
     began = clock()
     accept = accepts(source.advanced.compression)
-    places = Places(progress, source, began)
+    places = PartitionSelector(progress, source, began)
 
     def wanted(path: str) -> bool:
         # A bounded scan counts what is taken: the rest would fill it again and again.
@@ -226,7 +226,7 @@ def discover(
     apart = places.skipped
     if not progress.partitions:
         # Until something is tracked only what was found can tell which partitions are odd.
-        places = Places(found.progress, source, began, (e.path for e in entries))
+        places = PartitionSelector(found.progress, source, began, (e.path for e in entries))
         entries = tuple(e for e in entries if places.take(e.path))
         apart = SkippedItems(
             apart.files + places.skipped.files, apart.first or places.skipped.first
@@ -244,7 +244,7 @@ def discover(
     )
 
 
-class Places:
+class PartitionSelector:
     """The partitions that are looked at, and the files in the others.
 
     Left alone until then: partitions named by a time ahead of now. But one in which

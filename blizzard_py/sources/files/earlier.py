@@ -46,7 +46,7 @@ class EarlierBatches:
         once it is not wanted any more.
         """
         live = read_state(self._sink, self._parts.letters_id)
-        anew = 0.0 if live is None else live.anew_ts
+        anew = 0.0 if live is None else live.reset_ts
         journal = Journal(self._sink, self._parts.letters_id, self._parts.concurrency)
         fresh = [batch for batch in journal.batches() if batch not in self._read]
         for document in journal.documents(fresh):

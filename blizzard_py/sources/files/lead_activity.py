@@ -1,7 +1,7 @@
 """The activity of one worker for several sources, split into each source's own view.
 
 It is the view of the first of them, and tells the others along: the loop's turns as they are, of a
-state and of a batch their part (`blizzard_py.state.members`). What a look at a source has found
+state and of a batch their part (`blizzard_py.state.composite_state`). What a look at a source has found
 that source's view is told by itself.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from blizzard_core.observability.health import job_secs
 from blizzard_py.sources.activity import SourceActivity, Step
-from blizzard_py.state.members import of_source, part_of
+from blizzard_py.state.composite_state import of_source, part_of
 from blizzard_py.state.source_state import Batch, SourceState
 
 

@@ -24,7 +24,7 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import Work
 from blizzard_py.sources.files.discovery import Discovery
 from blizzard_py.sources.files.set_files import SetFiles
-from blizzard_py.sources.protocol import CheckpointServices, Plan
+from blizzard_py.sources.protocol import CheckpointServices, PollPlan
 from blizzard_py.state.journal import KEPT_SECS, Journal
 from blizzard_py.state.record_names import is_of_records, stem_of
 from blizzard_py.state.source_state import Batch, SourceState, ToReplace, under_way
@@ -46,7 +46,7 @@ class ReplaceableFiles(SetFiles):
         self._taken.look()
         return super().discover(state, whole=whole)
 
-    def plan(self, state: SourceState) -> Plan[Work]:
+    def plan(self, state: SourceState) -> PollPlan[Work]:
         plan = super().plan(state)
         found = plan.work.files
         fresh = set(self._names().unseen([entry.path for entry in found]))

@@ -12,7 +12,7 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import Work, noted, still_there
 from blizzard_py.sources.files.discovery import Discovery, discover_unseen
 from blizzard_py.sources.files.replacements import Replacing
-from blizzard_py.sources.files.source import Known
+from blizzard_py.sources.files.source import NameLookup
 from blizzard_py.sources.files.story import SetFileStatus
 from blizzard_py.sources.protocol import Backlog, CheckpointServices
 from blizzard_py.sources.story import ItemStatus
@@ -72,7 +72,7 @@ class SetFiles(Replacing):
         done = [file.path for file in batch.finished if file.outcome != "retry"]
         return replace(after, processed=self._tracker.adding(done) or after.processed)
 
-    def known(self, state: SourceState, soon: float) -> Known:  # noqa: ARG002  # for kinds that do
+    def known(self, state: SourceState, soon: float) -> NameLookup:  # noqa: ARG002  # for kinds that do
         return KnownBySet(self._names())
 
     def saved(self) -> None:

@@ -33,7 +33,7 @@ from blizzard_py.sources.protocol import (
     LEFT_STAGE,
     Backlog,
     CheckpointServices,
-    Plan,
+    PollPlan,
     Withheld,
 )
 from blizzard_py.sources.shared_files import check_ranges, ranges_of_others
@@ -51,7 +51,7 @@ from blizzard_py.state.source_state import (
 )
 
 
-class Known(Protocol):
+class NameLookup(Protocol):
     """A state, asked about names that the source's listings take."""
 
     def finds(self, path: str) -> bool:
@@ -136,7 +136,7 @@ class FileSource(ABC):
         check_ranges(self._parts, state, self._clock())
         return require_current(state, self._parts, world)
 
-    def plan(self, state: SourceState) -> Plan[Work]:
+    def plan(self, state: SourceState) -> PollPlan[Work]:
         found = self.discover(state)
         self._log.debug(
             "discovered", files=len(found.files), requests=found.requests, keys=found.keys
@@ -155,7 +155,7 @@ class FileSource(ABC):
         # What a request has is held where polls have come upon it: they are not to pass it before.
         come_upon = requested.intersection(file.path for file in found.files)
         held = [*(waits - requested), *come_upon, *(file.path for file in found.young)]
-        return Plan(state, found, Work([*late, *fresh], len(late), held, state.progress.depth))
+        return PollPlan(state, found, Work([*late, *fresh], len(late), held, state.progress.depth))
 
     def placed(self, state: SourceState, batch: Batch) -> tuple[list[JobFile], list[FinishedFile]]:
         """The batch's files with their table directories; those that have none or are left out."""
@@ -210,7 +210,7 @@ class FileSource(ABC):
         return self._moved(state, batch, _lowest(state, batch, work), now)
 
     @abstractmethod
-    def known(self, state: SourceState, soon: float) -> Known:
+    def known(self, state: SourceState, soon: float) -> NameLookup:
         """Return what the state, as it is in storage, says of names from now until ``soon``.
 
         Raises `StateError`, `StorageError`.

@@ -13,7 +13,7 @@ from blizzard_core.text import iso
 from blizzard_core.watermark.paths import split
 from blizzard_core.watermark.progress import Progress, closed_by, is_new
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.files.discovery import ENDINGS, Places, accepts
+from blizzard_py.sources.files.discovery import ENDINGS, PartitionSelector, accepts
 from blizzard_py.sources.story import Compared, ItemStatus, Lateness, Passed, Verdict, Waiting
 from blizzard_py.state.checkpoint_file import read_ledger, read_names
 from blizzard_py.state.ledger import Settled
@@ -128,7 +128,7 @@ def _floor_of(progress: Progress, path: str) -> str | None:
 
 def next_poll(entry: Entry, progress: Progress, source: SourceSettings, now: float) -> Waiting:
     """Return what a file waits for that is new to the checkpoint."""
-    if not Places(progress, source, now).take(entry.path):
+    if not PartitionSelector(progress, source, now).take(entry.path):
         reason = (
             "in a partition that is not looked at: its name says a time further ahead than"
             f" max_ahead: {format_seconds(source.advanced.max_ahead)},"

@@ -18,14 +18,14 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import Window, end_scan, finish_batch
 from blizzard_py.sources.files.discovery import (
     Discovery,
-    Places,
+    PartitionSelector,
     accepts,
     discover,
     starting_point,
 )
 from blizzard_py.sources.files.order_guard import TOLERANCE_SECS, inspect
 from blizzard_py.sources.files.replacements import Replacing
-from blizzard_py.sources.files.source import Known
+from blizzard_py.sources.files.source import NameLookup
 from blizzard_py.sources.files.story import WatermarkFileStatus
 from blizzard_py.sources.files.sweep import grace_of, started
 from blizzard_py.sources.protocol import Backlog, CheckpointServices
@@ -44,7 +44,7 @@ def backlog(
     storage: Listing,
     progress: Progress,
     accept: Callable[[str], bool],
-    places_of: Callable[[Progress], Places],
+    places_of: Callable[[Progress], PartitionSelector],
     queued: Iterable[Entry],
 ) -> Backlog:
     """Return what is above the watermarks or ``queued``, from the beginning of each range.
@@ -90,7 +90,7 @@ class KnownByWatermark:
         progress = self.state.progress
         if progress.state == "Initial" and not progress.partitions:
             return True
-        looked_at = Places(progress, self.source, self.soon).take(path)
+        looked_at = PartitionSelector(progress, self.source, self.soon).take(path)
         return looked_at and is_new(progress, path)
 
     def is_older(self, path: str) -> bool:
@@ -134,11 +134,11 @@ class WatermarkFiles(Replacing):
             self._listing,
             start,
             accept,
-            lambda progress: Places(progress, self._source, now),
+            lambda progress: PartitionSelector(progress, self._source, now),
             state.queue,
         )
 
-    def known(self, state: SourceState, soon: float) -> Known:
+    def known(self, state: SourceState, soon: float) -> NameLookup:
         return KnownByWatermark(state, self._source, soon)
 
     def saved(self) -> None:

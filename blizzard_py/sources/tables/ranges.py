@@ -23,7 +23,7 @@ from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.slices.compare import order
 from blizzard_py.slices.cutting import chunks
 from blizzard_py.sources.tables.windows import TIES, from_stored, to_stored
-from blizzard_py.state.column_state import Chunk, ColumnState, StoredWindow
+from blizzard_py.state.column_state import ColumnState, RequestChunk, StoredWindow
 
 _TICK = dt.timedelta(microseconds=1)
 # Types of a column's values, what reads one of a text, and its name. Times are dates, too.
@@ -49,7 +49,7 @@ class ValueRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RangePiece:
     """A chunk, or a part of the range that is covered."""
 
     begin: Any
@@ -121,7 +121,7 @@ def has_started(live: ColumnState | None) -> bool:
     return live is not None and bool(live.watermark or live.window is not None)
 
 
-def pieces(asked: ValueRange, known: ColumnState, begin: Any) -> Iterator[Piece]:
+def pieces(asked: ValueRange, known: ColumnState, begin: Any) -> Iterator[RangePiece]:
     """Yield the pieces of a range from ``begin`` on, in their order."""
     column = asked.column
     for low, high in _pairs(known, column):
@@ -133,17 +133,17 @@ def pieces(asked: ValueRange, known: ColumnState, begin: Any) -> Iterator[Piece]
             yield from _chunks(begin, low, asked.chunk)
             begin = low
         end = high if order(column, high, asked.end) <= 0 else asked.end
-        yield Piece(begin, end, is_covered=True)
+        yield RangePiece(begin, end, is_covered=True)
         begin = end
     yield from _chunks(begin, asked.end, asked.chunk)
 
 
-def _chunks(begin: Any, end: Any, chunk: str) -> Iterator[Piece]:
+def _chunks(begin: Any, end: Any, chunk: str) -> Iterator[RangePiece]:
     for first, last in chunks(begin, end, chunk or None):
-        yield Piece(first, last, is_covered=False)
+        yield RangePiece(first, last, is_covered=False)
 
 
-def window_of_piece(asking: QuerySpec, column: str, piece: Piece, now: float) -> StoredWindow:
+def window_of_piece(asking: QuerySpec, column: str, piece: RangePiece, now: float) -> StoredWindow:
     """Return the window that reads a piece.
 
     It begins where the window of the piece before ends, as live ones do: so no value lies between
@@ -173,7 +173,7 @@ def with_covered(known: ColumnState, column: str, begin: Any, end: Any) -> Colum
     return replace(known, covered=stored)
 
 
-def with_chunk_done(known: ColumnState, chunk: Chunk) -> ColumnState:
+def with_chunk_done(known: ColumnState, chunk: RequestChunk) -> ColumnState:
     """Return the state once the last item of a chunk is published."""
     [(column, begin)] = from_stored(chunk.begin).items()
     end = from_stored(chunk.end)[column]

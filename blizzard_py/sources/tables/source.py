@@ -26,10 +26,10 @@ from blizzard_core.storage.protocol import Entry
 from blizzard_py.connections.protocol import ReadBound, RescansFiles
 from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.job import FinishedFile, JobFile
-from blizzard_py.reading import Reading, ReadTask, Recognition, UnitSlice
+from blizzard_py.reading import DedupSpec, Reading, ReadTask, UnitSlice
 from blizzard_py.requests.progress import first_running
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, Plan, Requested
+from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, PollPlan, Requested
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, ranges, replacing, windows
 from blizzard_py.sources.tables.newer_groups import Since
@@ -169,7 +169,7 @@ class WindowSource(SlicedSource):
             self._seen.sweep(state.columns.seen)
         return state
 
-    def plan(self, state: SourceState) -> Plan[TaskWork]:
+    def plan(self, state: SourceState) -> PollPlan[TaskWork]:
         began = self._clock()
         known, cost = self._preview(state)
         if self._bound is not None:
@@ -177,7 +177,7 @@ class WindowSource(SlicedSource):
         found = self._tasks_of(known, began, cost)
         waits = waiting(state, found.scanned.ended)
         work = TaskWork([entry for entry in found.files if entry.path not in waits])
-        return Plan(replace(state, columns=known) if work else state, found, work)
+        return PollPlan(replace(state, columns=known) if work else state, found, work)
 
     def requested(self, state: SourceState, now: float) -> Requested:
         first, waits = first_running(state.requests), waiting(state, now)
@@ -215,14 +215,14 @@ class WindowSource(SlicedSource):
                 raise StateError(f"{self._where}: has a batch and no chunk to read; restore it")
             items = {entry.path: items[entry.path] for entry in batch.files}
             with self._asking.connection.hold(self._asking.access) as access:
-                yield Reading(access, items, Recognition(), {})
+                yield Reading(access, items, DedupSpec(), {})
             return
         if known is None or known.window is None:
             raise StateError(f"{self._where}: has a batch and no window to read; restore it")
         seen = [(segment_path(self._parts.id, one), one) for one in known.seen]
-        told = Recognition()
+        told = DedupSpec()
         if not known.slices:
-            told = windows.recognition(self._asking, self._parts.ingest.fields, known.window, seen)
+            told = windows.dedup(self._asking, self._parts.ingest.fields, known.window, seen)
         tasks = {item_name(known.seq, task.name): task for task in known.tasks}
         items = {e.path: tasks[e.path] for e in batch.files}
         slices = {}

@@ -17,7 +17,7 @@ from blizzard_py.connections.query_spec import Units
 from blizzard_py.slices.instants import clock_of, moment, stamp
 from blizzard_py.slices.units.closing import closed
 from blizzard_py.slices.units.due import Due, due, reading_of
-from blizzard_py.slices.units.grid import Layout
+from blizzard_py.slices.units.grid import GridLayout
 from blizzard_py.slices.units.planner import PlannedUnit, Reason, limited
 from blizzard_py.slices.units.ranges import LaidOut, laid_out, spec_of
 from blizzard_py.slices.units.state import (
@@ -35,7 +35,7 @@ _ROUNDS = 25
 
 
 @dataclass(slots=True)
-class Run:
+class UnitRun:
     """One run: since when, how many units may still be read (None: all), which were."""
 
     began: float
@@ -73,12 +73,12 @@ def preview(
     return UnitOutlook(state, laid, values, found)
 
 
-def layout_of(found: UnitOutlook, units: Units) -> Layout:
+def layout_of(found: UnitOutlook, units: Units) -> GridLayout:
     """By what the units of a look are drawn."""
-    return Layout(found.laid.partitions, found.values, units.terms, units.range.zone)
+    return GridLayout(found.laid.partitions, found.values, units.terms, units.range.zone)
 
 
-def to_read(found: UnitOutlook, run: Run, waiting: Collection[str]) -> list[PlannedUnit]:
+def to_read(found: UnitOutlook, run: UnitRun, waiting: Collection[str]) -> list[PlannedUnit]:
     """The units of a look without limit that the run has still to read, those whose turn it is.
 
     ``waiting`` are those that could not be read with all others of their batch; whoever failed

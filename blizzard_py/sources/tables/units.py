@@ -11,7 +11,7 @@ a dead letter once it has failed `max_retries` times more. Those that were read 
 replaces what they published before (`blizzard_core.handover.groups`).
 
 There is one batch at a time, and what is due is looked at anew before each; what one poll reads
-at most is a `Run`. A unit in grace is due at each poll, so such a source is polled once an hour
+at most is a `UnitRun`. A unit in grace is due at each poll, so such a source is polled once an hour
 unless it is said otherwise.
 """
 
@@ -33,14 +33,14 @@ from blizzard_py.slices.units.planner import PlannedUnit
 from blizzard_py.slices.units.state import UnitsState, unit_key
 from blizzard_py.slices.units.trust import is_ahead, put_right
 from blizzard_py.sources.context import SourceContext
-from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, Plan, Requested
+from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, PollPlan, Requested
 from blizzard_py.sources.story import Story
 from blizzard_py.sources.tables import newer_groups, unit_plans, unit_states
 from blizzard_py.sources.tables.newer_groups import Since
 from blizzard_py.sources.tables.sliced import OWN_ID, SlicedSource
 from blizzard_py.sources.tables.unit_letters import close_bad_rows, close_letters
 from blizzard_py.sources.tables.unit_names import values_of
-from blizzard_py.sources.tables.unit_plans import Run, UnitOutlook
+from blizzard_py.sources.tables.unit_plans import UnitOutlook, UnitRun
 from blizzard_py.sources.tables.unit_story import unit_story
 from blizzard_py.sources.tables.work import TaskWork
 from blizzard_py.state.committers import blocked_by
@@ -66,7 +66,7 @@ class UnitSource(SlicedSource):
         self._limit = asking.units.terms.limit
         self._activity = upkeep.activity
         self._save = upkeep.save
-        self._run: Run | None = None
+        self._run: UnitRun | None = None
         self._bound: dict[str, tuple[UnitSlice, ...]] = {}
         # What is known after a batch in which units succeeded that had failed.
         self._mended: UnitsState | None = None
@@ -122,7 +122,7 @@ class UnitSource(SlicedSource):
         self._close_letters(state.units)
         return state
 
-    def plan(self, state: SourceState) -> Plan[TaskWork]:
+    def plan(self, state: SourceState) -> PollPlan[TaskWork]:
         began = self._clock()
         run = self._run_at(began)
         if state.units is not None and is_ahead(state.units, self._dated()):
@@ -140,13 +140,13 @@ class UnitSource(SlicedSource):
         units = left[: unit_plans.batch_size(self._units)]
         entries = self._units_of(units, began, again=len(left) > len(units))
         if not units:
-            return Plan(state, entries, TaskWork(()))
+            return PollPlan(state, entries, TaskWork(()))
         if run.left is not None:
             run.left -= len(units)
         now = self._dated()
         readings = tuple(unit_plans.planned_reading(unit, self._units, now) for unit in units)
         next_ = replace(state, units=replace(found.state, readings=readings))
-        return Plan(next_, entries, TaskWork(entries.files))
+        return PollPlan(next_, entries, TaskWork(entries.files))
 
     def requested(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
         return Requested()
@@ -244,10 +244,10 @@ class UnitSource(SlicedSource):
         """
         return min(self._now(), datetime.fromtimestamp(self._clock(), UTC))
 
-    def _fresh_run(self, now: float) -> Run:
-        return Run(now, self._limit)
+    def _fresh_run(self, now: float) -> UnitRun:
+        return UnitRun(now, self._limit)
 
-    def _run_at(self, now: float) -> Run:
+    def _run_at(self, now: float) -> UnitRun:
         """The run under way, or the next one when the last was a poll ago."""
         run, every = self._run, self._parts.source.poll_interval
         if run is None or not 0 <= now - run.began < every:

@@ -18,7 +18,7 @@ from blizzard_core.errors import StateError, WatermarkError
 from blizzard_py.connections.protocol import ReadBound
 from blizzard_py.connections.query_spec import QuerySpec
 from blizzard_py.job import FieldSpec
-from blizzard_py.reading import ReadTask, Recognition, Told, Window
+from blizzard_py.reading import DedupSpec, ReadTask, RowFingerprint, Window
 from blizzard_py.slices.compare import advanced, order
 from blizzard_py.slices.cutting import instant_of
 from blizzard_py.slices.lookback import effective
@@ -101,12 +101,12 @@ def opened(
     return replace(known, names=asking.columns, window=kept, tasks=tuple(tasks), done=())
 
 
-def recognition(
+def dedup(
     asking: QuerySpec,
     fields: Iterable[FieldSpec],
     kept: StoredWindow,
     seen: Iterable[tuple[str, SeenSegment]],
-) -> Recognition:
+) -> DedupSpec:
     """Return how the window's tasks tell rows: as it was planned, whatever is configured by now.
 
     ``seen`` are the segments that are kept and their paths. Raises `StateError` where their
@@ -115,12 +115,12 @@ def recognition(
     held, now = _held_by(asking, fields), _fingerprint(kept)
     if kept.above:
         before = _earlier_fingerprints(asking, held, seen)
-        return Recognition(now, "above", from_stored(kept.above), before)
+        return DedupSpec(now, "above", from_stored(kept.above), before)
     if kept.kind in TIES or kept.inclusive:
         # Rows beside the boundary were never published, whatever they hold.
         before = _earlier_fingerprints(asking, held, seen) if kept.inclusive else ()
-        return Recognition(now, "at", from_stored(kept.up_to), before)
-    return Recognition()
+        return DedupSpec(now, "at", from_stored(kept.up_to), before)
+    return DedupSpec()
 
 
 def fingerprint_columns(asking: QuerySpec, fields: Iterable[FieldSpec]) -> dict[str, str]:
@@ -144,13 +144,13 @@ def _held(field: FieldSpec) -> str:
     return f"{word}({inner})" if inner else word
 
 
-def _fingerprint(of: SeenSegment | StoredWindow) -> Told:
-    return Told(tuple(sorted(of.told_by)), of.whole)
+def _fingerprint(of: SeenSegment | StoredWindow) -> RowFingerprint:
+    return RowFingerprint(tuple(sorted(of.told_by)), of.whole)
 
 
 def _earlier_fingerprints(
     asking: QuerySpec, held: Mapping[str, str], seen: Iterable[tuple[str, SeenSegment]]
-) -> tuple[tuple[str, Told], ...]:
+) -> tuple[tuple[str, RowFingerprint], ...]:
     found = tuple(seen)
     for _, segment in found:
         if segment.whole and asking.access.driver in _OF_LINES:

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 from blizzard_core.observability.status import Panel
 from blizzard_core.observability.web import Server
 from blizzard_py.slices.units.due import Terms
-from blizzard_py.slices.units.grid import Layout
+from blizzard_py.slices.units.grid import GridLayout
 from blizzard_py.slices.units.schemes import partitions
 from blizzard_py.slices.units.state import OpenUnit, UnitsState
 from blizzard_py.slices.units.values import unit_list
@@ -42,7 +42,7 @@ STATE = UnitsState(
         ),
     },
 )
-LAYOUT = Layout(MONTHS, unit_list("id", "one,two"), TERMS)
+LAYOUT = GridLayout(MONTHS, unit_list("id", "one,two"), TERMS)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def activity() -> SourceActivity:
     return found
 
 
-def units_of(activity: SourceActivity, state: UnitsState, layout: Layout) -> None:
+def units_of(activity: SourceActivity, state: UnitsState, layout: GridLayout) -> None:
     """As a poll tells it."""
     activity.knows(SourceState(units=state))
     activity.units_planned(layout)
@@ -132,7 +132,7 @@ def test_a_grid_of_thousands_scrolls_within_itself_on_a_phone(
     activity = SourceActivity("surveys/answers", "https://api.example", NOW.timestamp)
     days = partitions(datetime(2019, 3, 1, tzinfo=UTC), NOW, "daily")
     names = [f"{'long-name-' * 9}{number}" for number in range(1000)]
-    units_of(activity, UnitsState(), Layout(days, unit_list("id", names), TERMS))
+    units_of(activity, UnitsState(), GridLayout(days, unit_list("id", names), TERMS))
     text = json.dumps(panel(activity).to_json())
     assert len(text) < 200_000
     phone = {"viewport": {"width": 375, "height": 812}, "color_scheme": scheme}
@@ -158,7 +158,7 @@ def test_hostile_names_and_errors_are_shown_as_text(browser: Browser) -> None:
         open={f"{FEBRUARY}/{name}": OpenUnit(failures=1, error=name[:200]) for name in names}
     )
     values = [{"id": name} for name in names]
-    units_of(activity, state, Layout(MONTHS, values, TERMS))
+    units_of(activity, state, GridLayout(MONTHS, values, TERMS))
     with Server("127.0.0.1:0", panel(activity)) as server, visited(browser, server.port) as visit:
         assert visit.page.locator(".names div").count() == len(names)
         assert visit.page.locator("#targets script, #targets img").count() == 0

@@ -19,7 +19,7 @@ from blizzard_py.connections.mysql.session import error_translator, read
 from blizzard_py.connections.protocol import ReadSelection, WindowSplit
 from blizzard_py.connections.sql.errors import ServerLabel
 from blizzard_py.kernels.read_rows import RowFilter
-from blizzard_py.reading import Access, Recognition, Told, Window
+from blizzard_py.reading import Access, DedupSpec, RowFingerprint, Window
 from tests.support.database_reading import batches, declared, everything, next_window, rows_of
 from tests.support.mariadb_server import PASSWORD, MariadbServer
 from tests.support.memory_store import MemoryStorage
@@ -207,7 +207,7 @@ def test_numbers_of_64_bits_are_read_to_their_end(
         assert window is not None
         assert window.up_to == {column: most}
         (batch,) = batches(access, connection.tasks(window, WindowSplit()))
-        kept = RowFilter(Recognition(Told(("id",)), "at", window.up_to), MemoryStorage())
+        kept = RowFilter(DedupSpec(RowFingerprint(("id",)), "at", window.up_to), MemoryStorage())
         assert kept.fresh(batch).all()
         marks = kept.marks("item", lambda data: f"{len(data)} bytes")
         assert marks is not None

@@ -437,7 +437,7 @@ def test_an_insisted_start_from_nothing_finds_everything_again(world: Any) -> No
     files = tuple(plan.work.files)
     assert found_by_all(world, owner, owner.done(plan.state, plan.work, *files)) == []
     again = Owner(world, 3)
-    state = again.source.start_over(SourceState(anew_ts=world.now), 3)
+    state = again.source.start_over(SourceState(reset_ts=world.now), 3)
     state = again.recover(stored(state))
     assert names(again.source.plan(state).work.files) == names(files)
 

@@ -11,8 +11,15 @@ from blizzard_core.errors import StateError
 from blizzard_core.storage.protocol import Entry
 from blizzard_py.job import FinishedFile, StagedBadRecords
 from blizzard_py.state.checkpoint_document import SHARED, state_from_json, state_to_json
+from blizzard_py.state.composite_state import (
+    lifted,
+    of_source,
+    part_of,
+    parted,
+    qualified,
+    with_source,
+)
 from blizzard_py.state.journal_tally import JournalTally
-from blizzard_py.state.members import lifted, of_source, part_of, parted, qualified, with_source
 from blizzard_py.state.source_state import (
     Batch,
     PlannedOutput,
@@ -46,7 +53,7 @@ def state() -> SourceState:
         in_flight=(batch("b1", "app:1", "web:d/2"), batch("b2", "web:3")),
         retries={"app:7": Retry(2, 9.0), "web:7": Retry(1)},
         last_batch="b2",
-        anew_ts=3.0,
+        reset_ts=3.0,
         members=members,
         stream=StreamState(query={}, state_rows=4, late_rows=5, unaccounted_rows=1),
     )
@@ -62,7 +69,7 @@ def test_each_source_sees_its_own_files_alone() -> None:
     assert [[e.path for e in b.files] for b in web.in_flight] == [["d/2"], ["3"]]
     assert (app.retries, web.retries) == ({"7": Retry(2, 9.0)}, {"7": Retry(1)})
     assert {app.last_batch, web.last_batch} == {"b2"}
-    assert {app.anew_ts, web.anew_ts} == {3.0}
+    assert {app.reset_ts, web.reset_ts} == {3.0}
 
 
 @pytest.mark.parametrize("name", ["app", "web"])

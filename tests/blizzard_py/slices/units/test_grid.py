@@ -18,7 +18,7 @@ from blizzard_py.slices.units.grid import (
     MOST_COLUMNS,
     MOST_NOTES,
     MOST_ROWS,
-    Layout,
+    GridLayout,
     counted,
     grid,
 )
@@ -39,11 +39,11 @@ def months(to: str, start: str = "2019-11-01") -> list[Pair]:
     return partitions(at(start), at(to), "monthly")
 
 
-def layout(ranges: Sequence[Pair], *names: str, terms: Terms = GRACE) -> Layout:
-    return Layout(ranges, unit_list("id", list(names)) if names else None, terms)
+def layout(ranges: Sequence[Pair], *names: str, terms: Terms = GRACE) -> GridLayout:
+    return GridLayout(ranges, unit_list("id", list(names)) if names else None, terms)
 
 
-def read(state: UnitsState, plan: Layout, now: datetime, *but: str) -> UnitsState:
+def read(state: UnitsState, plan: GridLayout, now: datetime, *but: str) -> UnitsState:
     """One run in which every unit succeeds, except those of these names."""
     for unit in due(state, plan.partitions, plan.values, plan.terms, now).units:
         if unit.execute:
@@ -119,7 +119,7 @@ def test_values_that_nobody_lists_any_more_are_rows_of_what_was_read() -> None:
 def test_a_source_without_values_has_one_row() -> None:
     found = grid(UnitsState(), layout(months("2020-02-21")), at("2020-02-21"))
     assert found["rows"] == [{"name": "{}", "cells": "nnnn"}]
-    empty = grid(UnitsState(), Layout([], [], GRACE), at("2020-02-21"))
+    empty = grid(UnitsState(), GridLayout([], [], GRACE), at("2020-02-21"))
     assert (empty["rows"], empty["columns"]) == ([], [])
 
 
@@ -153,7 +153,7 @@ def test_many_partitions_are_folded_by_the_calendar(
 
 def test_days_and_months_are_those_of_the_zone() -> None:
     days = partitions(at("2019-12-31 23:00"), at("2021-02-28 23:00"), "daily", zone="Europe/Berlin")
-    found = grid(UnitsState(), Layout(days, None, GRACE, "Europe/Berlin"), at("2021-03-01"))
+    found = grid(UnitsState(), GridLayout(days, None, GRACE, "Europe/Berlin"), at("2021-03-01"))
     assert found["columns"][0] == [
         "2020-01",
         "2019-12-31T23:00:00.000Z",

@@ -16,7 +16,7 @@ from blizzard_core.watermark.progress import PartitionProgress, Progress
 from blizzard_py.sources.activity import SkippedItems
 from blizzard_py.sources.files import lines as rereading
 from blizzard_py.sources.files import watermark_files
-from blizzard_py.sources.files.discovery import Places
+from blizzard_py.sources.files.discovery import PartitionSelector
 from blizzard_py.sources.files.lines import read_lines
 from blizzard_py.sources.protocol import Backlog
 from tests.support.memory_store import MemoryStorage
@@ -32,7 +32,7 @@ def is_data(path: str) -> bool:
 def backlog(storage: Storage, progress: Progress, *queued: Entry, **source: Any) -> Backlog:
     settings = SourceSettings(source_uri="x", **source)
     return watermark_files.backlog(
-        storage, progress, is_data, lambda known: Places(known, settings, NOW), queued
+        storage, progress, is_data, lambda known: PartitionSelector(known, settings, NOW), queued
     )
 
 

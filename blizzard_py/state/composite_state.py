@@ -54,7 +54,7 @@ def of_source(state: SourceState, name: str) -> SourceState:
         last_batch=state.last_batch,
         last_output=state.last_output,
         committed=state.committed,
-        anew_ts=state.anew_ts,
+        reset_ts=state.reset_ts,
         last_update_ts=state.last_update_ts,
     )
 
@@ -85,7 +85,7 @@ def with_source(state: SourceState, name: str, after: SourceState) -> SourceStat
         last_batch="",
         last_output="",
         committed=CommitPoint(),
-        anew_ts=0.0,
+        reset_ts=0.0,
         last_update_ts=None,
     )
     return replace(

@@ -1,7 +1,7 @@
 """Several sources of files that share batches, as one source. A `Source`.
 
 Each member is a source of files like any other, over its own part of the state
-(`blizzard_py.state.members`), and decides about its own files as if it stood alone. What is done
+(`blizzard_py.state.composite_state`), and decides about its own files as if it stood alone. What is done
 here: a look goes to all of them, a batch takes the next files of *each* within that one's limits,
 and what a batch has done is advanced in each. Items are called by qualified paths.
 
@@ -30,13 +30,13 @@ from blizzard_py.sources.context import SourceContext
 from blizzard_py.sources.files.advance import Work
 from blizzard_py.sources.files.source import FileSource
 from blizzard_py.sources.meter import BatchLimits
-from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, Plan, Requested
+from blizzard_py.sources.protocol import Backlog, CheckpointServices, Found, PollPlan, Requested
 from blizzard_py.sources.shared_files import check_ranges
 from blizzard_py.sources.stale import World, require_current
 from blizzard_py.sources.story import Story
 from blizzard_py.state.checkpoint_document import SHARED
 from blizzard_py.state.checkpoint_file import check_identity, whole
-from blizzard_py.state.members import (
+from blizzard_py.state.composite_state import (
     lifted,
     lifted_entries,
     lifted_files,
@@ -173,7 +173,7 @@ class CompositeFiles:
         check_ranges(self._all, state, self._all.clock())
         return require_current(state, self._all, world)
 
-    def plan(self, state: SourceState) -> Plan[CompositeWork]:
+    def plan(self, state: SourceState) -> PollPlan[CompositeWork]:
         works: dict[str, Work] = {}
         found: dict[str, Found] = {}
         for name in self._turns(state):
@@ -182,7 +182,7 @@ class CompositeFiles:
             self._put(name, own)
             self._polled(name, plan.found, plan.work)
         limits = {name: parts.limits for name, parts in self._parts.items()}
-        return Plan(self._state, _together(found), CompositeWork(works, limits))
+        return PollPlan(self._state, _together(found), CompositeWork(works, limits))
 
     def requested(self, state: SourceState, now: float) -> Requested:  # noqa: ARG002  # the seam gives it
         return Requested()

@@ -232,15 +232,32 @@ NO_BATCH = "-"
 class SourceState:
     """Everything that is known of one source. ``SourceState()`` is a cold start.
 
-    ``window`` are the batches whose files are in grace, with their ``seen_ts``; ``last_batch`` is
-    the highest id of any that was begun, ``NO_BATCH`` before the first, and empty where nobody
-    wrote it down. By it and by ``committed`` a stale checkpoint is known. ``last_output`` is the
-    highest name that an output was given. ``members`` are the
-    states of several sources that share batches (`blizzard_py.state.composite_state`). ``unfolded`` counts
-    what the journal must hold, None where nobody has counted. ``requests`` are what operators
-    asked for, by their ids (`blizzard_py.requests.progress`). ``ahead`` are the
-    files that they took and scans have still to reach, the last of each partition; ``reached`` is
-    the lowest name that they brought from below the origin.
+    Identity: ``source``, and ``former`` places of its files, which rows may name.
+
+    Position: ``progress`` has the watermarks, ``origin`` the floor of the cold start (empty if it
+    read everything). ``window`` are the batches whose files are in grace, each with its
+    ``seen_ts``. ``reset_ts`` is when an operator had it start over; earlier batches do not count.
+
+    Work: ``in_flight`` batches, ``retries`` by file, and the ``queue`` of files that no scan
+    finds. Those in ``replacing`` take the place of their earlier rows. ``requests`` are operators'
+    orders by id (`blizzard_py.requests.progress`). ``ahead`` is the last file of each partition
+    that a request took before scans reach it. ``reached`` is the lowest name that a request took
+    below the origin.
+
+    Ids: ``last_batch`` is the highest id of a batch (``NO_BATCH`` before the first, empty if
+    unknown), ``last_output`` the highest name of an output, ``group_seq`` the number of the last
+    group. ``committed`` is the newest commit point. A stale checkpoint is recognised by
+    ``last_batch`` and ``committed``.
+
+    Processed names: ``ledger`` segments, ``processed`` for a source without a watermark, and
+    ``unfolded``, which counts what the journal must hold (None: nobody has counted). ``sweep`` and
+    ``lateness`` are about late files.
+
+    Depending on the kind: ``columns`` of a query source with windows, ``units`` of one with units,
+    ``stream`` of a query over event time, and ``members``, the states of several sources that
+    share batches (`blizzard_py.state.composite_state`).
+
+    For people: ``totals``, ``last_update_ts``, and the ``unexpected`` fields already reported.
     """
 
     progress: Progress = field(default_factory=Progress)

@@ -9,7 +9,7 @@ from tests.simulation.plan import (
     DEPTHS,
     FLAT_KEYS,
     Event,
-    GridLayout,
+    Layout,
     Settings,
     event,
 )
@@ -35,7 +35,7 @@ class Drawing:
 
 def settings(chance: random.Random) -> Settings:
     """Small limits, so that each is met."""
-    layouts: tuple[GridLayout, ...] = ("days", "hours", "regions", "region_days", "flat")
+    layouts: tuple[Layout, ...] = ("days", "hours", "regions", "region_days", "flat")
     layout = chance.choices(layouts, (5, 3, 2, 1, 1))[0]
     depth = None if chance.random() < 0.6 else DEPTHS[layout]
     dated = layout in {"days", "hours"}

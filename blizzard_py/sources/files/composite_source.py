@@ -1,9 +1,9 @@
 """Several sources of files that share batches, as one source. A `Source`.
 
-Each member is a source of files like any other, over its own part of the state
-(`blizzard_py.state.composite_state`), and decides about its own files as if it stood alone. What is done
-here: a look goes to all of them, a batch takes the next files of *each* within that one's limits,
-and what a batch has done is advanced in each. Items are called by qualified paths.
+Each member is a source of files over its own part of the state
+(`blizzard_py.state.composite_state`). It decides about its own files as if it stood alone. The
+composite lists all members. A batch takes the next files of *each* member, within its limits, and
+is advanced in each. Items have qualified paths.
 
 The save of the one who owns the checkpoint is that of all. Where a member saves on its own (where
 it began, what is late) the others go along as they were, or as they have become in this look.

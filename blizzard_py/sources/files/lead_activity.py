@@ -1,8 +1,8 @@
 """The activity of one worker for several sources, split into each source's own view.
 
-It is the view of the first of them, and tells the others along: the loop's turns as they are, of a
-state and of a batch their part (`blizzard_py.state.composite_state`). What a look at a source has found
-that source's view is told by itself.
+It is the view of the first source and updates the views of the others. They get each turn of the
+loop, and their own part of a state and of a batch (`blizzard_py.state.composite_state`). Each
+source reports by itself what a scan of it has found.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blizzard_core.signals import started
 
-started()  # what follows takes a second
+started()  # the imports below take a second
 
 from dataclasses import asdict
 from pathlib import Path
@@ -32,7 +32,7 @@ from blizzard_core.text import counted, in_utc, printable
 from penguin_py import app
 from penguin_py.settings import tables_of
 
-# What a sweep finds, in the order of the columns that tell it.
+# The findings of a sweep, in the order of their columns.
 _FOUND = ("stragglers", "retries", "overdue", "orphans")
 
 _STREAMS = (
@@ -174,11 +174,12 @@ def discard(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Give up outputs, or the next group of a source, that can never be committed.
+    """Discard outputs, or the next group of a source, that can never be committed.
 
-    What can be committed is committed first, and what waits for them goes on. An output that
-    was given up is never committed, also if its file is mended later; its rows come by ingesting
-    its source files again (`blizzard backfill --replace`). A running daemon need not be stopped.
+    Everything that can be committed is committed first; groups that wait for the discarded ones
+    continue. A discarded output is never committed, even if its file is repaired later: ingest
+    its source files again for its rows (`blizzard backfill --replace`). A running daemon need not
+    be stopped.
     """
     if not outputs and source is None:
         raise click.UsageError("give --output or --group; `penguin status` names what waits")
@@ -201,24 +202,24 @@ def _print_missing(name: str, found: dict[str, Any]) -> None:
 
 
 def _print_discarded(document: dict[str, Any]) -> None:
-    verb = "would be given up" if document["dry_run"] else "is given up"
+    verb = "would be discarded" if document["dry_run"] else "is discarded"
     if document["group"] is not None:
         source, seq = document["group"]
         click.echo(printable(f"group {seq:,} of {source} {verb}"))
     if document["lost"]:
         click.echo(
-            "Its manifest is lost, so nobody knows which rows it was to replace. Of units, read"
-            " those of the group again from their beginning with `blizzard backfill`. If rows of"
-            " the source name neither their file nor their unit, `blizzard explain` tells which"
-            " outputs it was to take away: delete their rows first."
+            "Its manifest is lost, so the rows that it was to replace are unknown. For a source of"
+            " units, read the group's units again from their beginning with `blizzard backfill`."
+            " If rows name neither their file nor their unit, `blizzard explain` shows the outputs"
+            " that it was to replace: delete their rows first."
         )
     for output in document["outputs"]:
         click.echo(printable(f"output {output} {verb}"))
     for output in document["committed"]:
-        click.echo(printable(f"output {output} was committed just now, so it is not given up"))
+        click.echo(printable(f"output {output} was committed just now, so it is not discarded"))
     if document["rows"]:
         rows = counted(document["rows"], "row")
-        click.echo(f"Given up with it: {rows} that the group was to replace as a whole")
+        click.echo(f"Removed with it: {rows} of outputs that the group was to replace whole")
 
 
 def _print_plan(document: dict[str, Any]) -> None:
@@ -275,7 +276,8 @@ def _print_status(document: dict[str, Any]) -> None:
             click.echo(printable(text))
         if count := found["quarantine"]["settled"]:
             click.echo(
-                f"{name}: {count:,} more in quarantine were redone or given up; nothing is missing"
+                f"{name}: {count:,} more in quarantine were ingested again or discarded;"
+                " nothing is missing"
             )
         _print_missing(name, found)
         _print_blocked(name, found)

@@ -184,7 +184,7 @@ class Committer:
         rejections = [*refused, *found.rejections]
         self.record(rejections, now)
         if snapshot.state is None and not plan.adds:
-            return  # without a table there is no place yet to remember what was passed
+            return  # without a table there is no place to store the progress
         files = [add.entry for add in plan.adds]
         done = [*files, *(rejection.entry for rejection in rejections)]
         if not done:

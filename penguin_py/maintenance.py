@@ -28,7 +28,7 @@ from penguin_py.planning.memory import Memory
 from penguin_py.planning.partition_values import is_text
 from penguin_py.settings import Table
 
-# A commit takes seconds; what was staged for one so long ago belongs to a dead process.
+# A commit takes seconds; older staged files belong to dead processes.
 LEFTOVER_SECS = 3600.0
 # A file of a group waits for its manifest as long as Blizzard is down, and for the groups
 # before it as long as these are blocked.

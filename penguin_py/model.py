@@ -16,7 +16,7 @@ from blizzard_core.storage.protocol import Entry
 REMOVAL_RETENTION_SECS = 7 * 86_400.0
 # Stores and daemons have clocks of their own.
 CLOCK_SKEW_SECS = 3600.0
-# What is done to a table once in a while; see `penguin_py.maintenance`.
+# The chores of a table; see `penguin_py.maintenance`.
 CHORES = ("reconcile", "optimize", "vacuum", "published")
 
 
@@ -36,7 +36,7 @@ class CommitRefused(CommitError):
     remedy = ""
 
 
-# What a log says of a path: it was added with new rows, by a compaction, or was removed.
+# How a path is in the log: added with new rows, added by a compaction, or removed.
 PathOrigin = Literal["data", "rewrite", "removal"]
 
 

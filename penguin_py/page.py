@@ -21,7 +21,7 @@ from blizzard_core.storage.opening import open_storage
 from blizzard_core.storage.protocol import Entry, Storage
 from penguin_py.settings import Table, tables_of
 
-# Histories of which the commits are kept that were read, besides the one shown.
+# How many histories stay cached besides the one shown.
 HISTORIES_KEPT = 7
 
 

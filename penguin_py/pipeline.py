@@ -42,7 +42,7 @@ from penguin_py.poll import LIST_CONCURRENCY, TablePoller
 from penguin_py.settings import Table
 from penguin_py.table_view import TableView
 
-# How often the journals are asked what was published, and from when on without a last look.
+# How often the journals are checked, and how far back without an earlier check.
 PUBLISHED_LOOK_SECS = 3600.0
 PUBLISHED_BEFORE_SECS = 86_400.0
 
@@ -88,7 +88,7 @@ class TablePipeline:
         self._groups = GroupRunner(table, storage, log, pool, self._view, clock, self.activity)
         self._published = PublishedOutputs(storage, pool)
         self._looked: float | None = None
-        # When the sweep was made whose stragglers are in the queue.
+        # The time of the sweep whose stragglers are queued.
         self._swept: float | None = None
 
     @property
@@ -222,7 +222,7 @@ class TablePipeline:
             if found.committed:
                 self._quarantine.release(found.committed)
             self._maintenance.tidy_log(now)
-            # Not before its stragglers are committed: whoever dies before sweeps again.
+            # Not before its stragglers are committed: after a crash the sweep must run again.
             self._swept = now
             if not self._committer:
                 self._mark_swept(snapshot.memory)
@@ -254,7 +254,7 @@ class TablePipeline:
         """Poll and queue the new files; None if there are none to try."""
         snapshot, found = self._poller.found()
         snapshot = self._view.folded(snapshot)
-        # What the log cannot spell cannot be in a watermark either: it stays on record.
+        # A name that the log cannot spell cannot be a watermark either; it stays recorded.
         unnameable = [entry for entry in found if not is_text(entry.path)]
         now = self._clock()
         self._committer.record([Rejection(e, "partition", NOT_TEXT) for e in unnameable], now)

@@ -99,7 +99,7 @@ class TablePoller:
 
         ``found`` is everything that the look found.
         """
-        # What a clock that was wrong has noted would be in grace until then.
+        # Times from a wrong clock would stay in grace until then.
         progress = clamp_progress(snapshot.memory.progress, self._scanned.ended)
         lowest = lowest_of(found, progress.depth)
         grace = self._table.advanced.grace_period

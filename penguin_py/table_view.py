@@ -87,14 +87,14 @@ class TableView:
         self._seen_anchor = ""
         # How often the log had been replaced by then.
         self._replaced = 0
-        # Those that are not in the memory any more. Made anew whenever that is.
+        # The ids that left the memory. Recreated together with it.
         self._output_ids: OutputIds | None = None
-        # The version that our latest commit has, if nobody else's came before it.
+        # The version of our latest commit, unless another writer's came before it.
         self._own = -1
         # The newest `txn` of every application, as of `_seen` and our own commit since.
         self._transactions: dict[str, int] = {}
         self._table_id = ""
-        # Whether no poll went by since the memory was found, and whether by the log's
+        # Whether the memory is new and no poll has run yet, and whether it comes from the log's
         # paths alone.
         self._started = False
         self._rebuilt = False
@@ -129,7 +129,7 @@ class TableView:
         if state is not None and state.table_id != self._table_id:
             memory = None  # another table, or the first look
         if self._delta.replaced != self._replaced:
-            memory = None  # what was seen of the log may be no more
+            memory = None  # the log that was read may be gone
         self._replaced = self._delta.replaced
         if state is None or memory is None or memory.txn_version != state.txn_version:
             memory = self._found(state)
@@ -268,7 +268,7 @@ class TableView:
         slim = drop_logged_names(memory.progress, self._refused)
         self._refused = done_paths(slim)
         if not memory.txn_version:
-            return  # without a commit of ours there is nothing that a mirror could mirror
+            return  # without a commit of ours there is nothing to mirror
         seen = Seen(
             self._table_id,
             -1 if self._seen is None else self._seen,
@@ -291,9 +291,9 @@ class TableView:
         try:
             news = self._delta.news(seen, state.version)
         except StateError:
-            # Cleaned up past what was seen; what is left of the log is read as a whole.
+            # The log was cleaned up beyond the last read version, so all of it is read again.
             return self._found(state)
-        # Files of groups are never found by listing, so they need not be told from what is.
+        # Listings never find files of groups, so these need no check.
         self._known.update(path for path in news.paths if not is_grouped(path))
         self._transactions.update(news.transactions)
         return add_commits(memory, news.output_ids, news.document)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from blizzard_core.handover.groups import SOURCE_FILE_COLUMN, UNIT_COLUMN
 
-# The columns whose values say which rows a group replaces.
+# The columns whose values select the rows that a group replaces.
 COLUMNS = (UNIT_COLUMN, SOURCE_FILE_COLUMN)
 # The bounds of a column by the path that the log spells: low, high, nulls.
 Logged = Mapping[str, tuple[str | None, str | None, int | None]]

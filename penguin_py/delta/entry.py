@@ -59,8 +59,8 @@ def append(
         _admit_types(handle, plan)
     handle.create_write_transaction(
         [action_of(add) for add in plan.adds],
-        # "overwrite" is the call that takes a new schema in the same log entry. What
-        # it overwrites is what the filter finds, which is nothing.
+        # Only "overwrite" takes a new schema in the same log entry. It overwrites the files that
+        # the filter matches, which are none.
         mode="overwrite" if plan.changed else "append",
         schema=_evolved(handle.schema(), plan) if plan.changed else handle.schema(),
         partition_by=list(plan.partition_columns),

@@ -35,18 +35,18 @@ from blizzard_core.errors import NotFound, StateError
 from blizzard_core.storage.protocol import Storage
 from penguin_py.model import LoggedPath, OwnCommit
 
-# commitInfo key of ours, holding commit id, progress and output ids.
+# Our commitInfo key, holding commit id, progress and output ids.
 OUR_KEY = "penguin"
-# What every Penguin's commit has a ``txn`` of, whatever the Penguin is called. No name has a
-# slash, so none is this one.
+# Every Penguin's commit has a ``txn`` of this application, whatever the Penguin's name. No name
+# has a slash, so none equals it.
 COMMON_APP_ID = "penguin/any"
 # How many commits output ids are gathered from where nothing says that more could have
 # some: an instance folds those of 100 versions away, and then something does.
 COMMITS_SEARCHED = 1000
-# How many commits are read at the same time when one of ours is looked for backwards.
+# How many commits are read concurrently in a backward search for one of ours.
 SEARCHED_AT_ONCE = (1, 15, 48)
-# What tells one commit from another of the same version: its beginning has a time and,
-# in most, an id.
+# How much of a commit identifies it among others of the same version: the beginning has a time
+# and, in most, an id.
 STAMP_BYTES = 4096
 # Of an anchor: two commits that somebody made of one version agree once in 10¹⁴ times.
 ANCHOR_BYTES = 6

@@ -16,11 +16,11 @@ _PASSING = re.compile(
     r"|os error|interrupted|too many requests|service unavailable",
     re.IGNORECASE,
 )
-# The class of what delta-rs throws where it gave up on itself; it has no import, and is no
+# The class of a delta-rs panic; it cannot be imported, and is no
 # `Exception`.
 _PANIC = "PanicException"
 _UNSUPPORTED = "Unsupported table features"
-# What delta-rs says once a listing from its own commit on has shown an older one.
+# delta-rs's message when a listing from its own commit on contains an older one.
 _OLDER_LISTED = "Invalid table version"
 _IGNORES_START = (
     ". The store seems to ignore startFrom in listings. Azurite before 3.37 does: set"

@@ -42,7 +42,7 @@ FOLDER = "_penguin/output_ids"
 # them is written at each commit, and a start reads the commits since.
 IDS_KEPT = 4096
 VERSIONS_KEPT = 100
-# A listing is out of date when another instance merges what it names.
+# A listing is outdated when another instance merges its segments.
 TRIES = 5
 _REMEDY = (
     "restore it, or delete it and accept that rows committed long ago are no longer recognised by"

@@ -20,7 +20,7 @@ from penguin_py.model import CommitPlan, Remove
 
 # No other version than the next.
 RETRIES = 0
-# What delta-rs leaves as it is in a path; all else it percent-encodes.
+# Characters that delta-rs leaves in a path; it percent-encodes all others.
 _PLAIN = "/!$&'()+,-.:;=@_~"
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|/")
 

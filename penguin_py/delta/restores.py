@@ -14,7 +14,7 @@ from collections.abc import Container, Iterator, Mapping
 from penguin_py.delta.log import COMMITS_SEARCHED, LogReader, ids_in
 from penguin_py.delta.output_ids import discard_mark, replaced_mark
 
-# What a group's commit has among its output ids: rows of groups come by their source alone.
+# Marks of a group's commit among its output ids: rows of groups come only from their source.
 _GROUP_MARK = re.compile(r"[^/]+/\d+")
 
 
@@ -30,7 +30,7 @@ class RestoreRemovals:
         self._infos: Iterator[tuple[int, Mapping[str, object]]] = log.newest_first(
             version, log.commit_info, least
         )
-        # The newest version whose content counts, of those that were not read yet.
+        # The newest effective version among those that were not read yet.
         self._counting = version
         self._there: set[str] = set()
         self._out: set[str] = set()
@@ -51,7 +51,7 @@ class RestoreRemovals:
             return
         went_back = _version_of(info.get("operationParameters"))
         if went_back is None:
-            self._infos = iter(())  # nobody knows what counts before it
+            self._infos = iter(())  # the effective versions before it are unknown
         else:
             self._counting = min(went_back, number - 1)
 

@@ -95,7 +95,7 @@ class DeltaLog(LogReader):
                 return self._became(self._state(self._handle))
             except BlizzardError:
                 raise
-            except BaseException as error:  # delta-rs raises what it likes; opening tells which
+            except BaseException as error:  # delta-rs raises any type; opening shows the cause
                 if not is_failure(error):
                     raise
                 self._handle = None
@@ -201,7 +201,7 @@ class DeltaLog(LogReader):
         before = -1 if self._current is None else self._current.version
         try:
             self.writer.write(self._handle, plan, marks, now)
-        except BaseException as error:  # see `refresh`; what counts is what the log has now
+        except BaseException as error:  # see `refresh`; only the log's content counts
             if not is_failure(error):
                 raise
             if not self._landed(marks, error):

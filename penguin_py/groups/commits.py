@@ -29,7 +29,7 @@ class GroupCommit:
     marks: tuple[str, ...]
     groups: Mapping[str, int]
     unreplaced: Mapping[str, tuple[tuple[str, str], ...]]
-    # Outputs of which it brings rows again, which nobody may commit any more.
+    # Outputs whose rows it brings again and which must not be committed any more.
     replaced: tuple[str, ...] = ()
 
 

@@ -33,7 +33,7 @@ from penguin_py.planning.memory import Snapshot
 from penguin_py.planning.replacement import ranges_of
 from penguin_py.table_view import TableView
 
-# How often it is planned anew when another commit came first.
+# How often it is planned again when another commit came first.
 TRIES = 12
 
 
@@ -113,8 +113,7 @@ class Discarder:
         state, memory = snapshot.state, snapshot.memory
         if state is None:
             raise DiscardRefused(
-                "there is no table yet, so nothing of it can be on record; its first sound file"
-                " makes it"
+                "there is no table yet, so nothing can be recorded; its first sound file creates it"
             )
         known = self._view.output_ids(memory)
         there = self._planner.find_outputs([o for o in outputs if o in known], state.version)
@@ -134,8 +133,8 @@ class Discarder:
             group = self._next(source, seq)
             if source not in blocked:
                 raise DiscardRefused(
-                    f"{group_path(source, seq)} is not held up by anything of its own, so there is"
-                    " nothing to give up"
+                    f"{group_path(source, seq)} is not blocked by a problem of its own, so it"
+                    " cannot be discarded"
                 )
             lost = group is None
             marks.append(commit_mark(source, seq))

@@ -80,7 +80,7 @@ class GroupPlanner:
             rejection = plan.rejections[0]
             raise SchemaMismatch(
                 f"{rejection.entry.path} does not fit ({rejection.stage}): {rejection.reason};"
-                " mend the table, or give the group up with `penguin discard --group`"
+                " correct the table, or discard the group with `penguin discard --group`"
             )
         if state is not None and (group.replace or group.source_files or group.outputs):
             found = self._delta.replace_objections()

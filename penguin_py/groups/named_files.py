@@ -11,7 +11,7 @@ from blizzard_core.table.schema_fit import SchemaMismatch
 from penguin_py.intake.footers import read_footers
 from penguin_py.model import Footer
 
-_OR_GIVE_UP = ", or give its group up with `penguin discard --group`"
+_OR_DISCARD = ", or discard its group with `penguin discard --group`"
 
 
 def footers_of(storage: Storage, files: Sequence[GroupFile], pool: Executor | None) -> list[Footer]:
@@ -31,7 +31,7 @@ def footers_of(storage: Storage, files: Sequence[GroupFile], pool: Executor | No
 
 def _there(file: GroupFile, entry: Entry | None) -> Entry:
     if entry is None:
-        raise SchemaMismatch(f"{file.path} is missing; restore it{_OR_GIVE_UP}")
+        raise SchemaMismatch(f"{file.path} is missing; restore it{_OR_DISCARD}")
     if entry.size != file.size:
         raise _other(file, f"{entry.size:,} bytes", f"{file.size:,}")
     return entry
@@ -46,7 +46,7 @@ def _footers(storage: Storage, left: Sequence[Entry], pool: Executor | None) -> 
         for rejection in found.rejected:
             raise SchemaMismatch(f"{rejection.entry.path} {rejection.reason}")
         for entry in found.gone:
-            raise SchemaMismatch(f"{entry.path} is missing; restore it{_OR_GIVE_UP}")
+            raise SchemaMismatch(f"{entry.path} is missing; restore it{_OR_DISCARD}")
         yield from found.sound
         left = found.left
 

@@ -50,7 +50,7 @@ class Outputs:
             if footers.failed:
                 raise footers.failed[0].error
             self._ids.update((footer.path, footer.output_id) for footer in footers.sound)
-            # What cannot be understood carries no id of ours.
+            # A rejected file carries none of our ids.
             self._ids.update((rejection.entry.path, None) for rejection in footers.rejected)
             self._ids.update((entry.path, None) for entry in footers.gone)
             unread = [*footers.left, *unread[AT_ONCE:]]

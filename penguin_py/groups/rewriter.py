@@ -46,7 +46,7 @@ class Rewriter:
         self._wanted = wanted
         self._clock = clock
         self._key: str | None = None
-        # By the path that each is made of: what it is called, and what became of it.
+        # By original path: the new name, and the finished file.
         self._targets: dict[str, str] = {}
         self._done: dict[str, Rewritten] = {}
 
@@ -62,7 +62,7 @@ class Rewriter:
         found = []
         for file in files:
             done = self._done.get(file.path)
-            # A vacuum may have taken away what an earlier try has written.
+            # A vacuum may have deleted the file of an earlier try.
             if done is None or self._storage.stat(done.path) is None:
                 target = self._targets[file.path]
                 done = rewrite(self._storage, file.path, file.size, target, self._wanted)

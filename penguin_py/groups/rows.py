@@ -70,8 +70,8 @@ def rewrite(
         collected: list[pq.FileMetaData] = []
         try:
             schema = _without_view_columns(file.schema_arrow)
-            # Where a footer contradicts itself, who reads is told, and who asks it for its column
-            # chunks ends the process: so they are asked for once rows were read.
+            # In a footer that contradicts itself, reading rows raises an error, but accessing
+            # column chunks crashes the process. So rows are read first.
             first = file.read_row_group(0)
             with _writer(sink, file, schema, collected) as writer:
                 for number in range(file.num_row_groups):

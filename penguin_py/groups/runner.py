@@ -39,9 +39,9 @@ from penguin_py.planning.replacement import replaced_ranges, unreplaced_by
 from penguin_py.settings import Table
 from penguin_py.table_view import TableView
 
-# How often a commit is planned anew at once when another came first.
+# How often a commit is planned again at once when another came first.
 TRIES = 12
-# For so long an applied manifest stays, for people.
+# How long an applied manifest stays, for people.
 KEPT_SECS = 30 * 86_400.0
 
 
@@ -69,10 +69,10 @@ class GroupRunner:
         self._planner = GroupPlanner(table, storage, log, pool)
         self._notes = RewriteNotes(storage, table.state_name)
         self._commits = GroupCommits(table, log, view, clock, activity)
-        # What the listing of manifests found; None: there was none since the start.
+        # The listed manifests; None: not listed since the start.
         self._newest: dict[str, int] | None = None
         self._blocked: dict[str, str] = {}
-        # Those of them that wait for other sources alone.
+        # The blocked sources that wait only for other sources.
         self._behind: frozenset[str] = frozenset()
         # Commits that the table refused, by source: on which version, and why.
         self._refused: dict[str, tuple[int, str]] = {}
@@ -118,7 +118,7 @@ class GroupRunner:
             except StateError as error:
                 blocked[source] = str(error)
         self._behind = frozenset(groups if blocked else ())
-        if blocked:  # nobody knows what these would replace
+        if blocked:  # their replaced rows are unknown
             names = ", ".join(sorted(blocked))
             blocked |= dict.fromkeys(groups, f"the table's groups wait for those of {names}")
             groups.clear()
@@ -331,7 +331,7 @@ class GroupRunner:
         self._blocked = dict(blocked)
         memory = self._view.remembered()
         if memory is not None and memory.blocked != self._blocked:
-            # In the mirror, where those who wrote the groups look why they are not in the table.
+            # The mirror shows the writers of groups why they are not in the table.
             self._view.save(replace(memory, blocked=self._blocked), self._clock())
 
 

@@ -140,7 +140,7 @@ def next_text(prefix: str) -> str | None:
     return None
 
 
-# What is written alike for all types of a kind.
+# Writers that serve all types of a kind.
 _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], Write], ...] = (
     (pa.types.is_date32, _date),
     (pa.types.is_floating, _float),

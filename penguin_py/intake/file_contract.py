@@ -40,7 +40,7 @@ ARROW_KEY = b"ARROW:schema"
 CHUNK_BYTES, GROUP_BYTES, COLUMN_BYTES = 800, 256, 1700
 MOST_DECODED = 32
 
-# Spark 2, and Spark 3 where it is told to, writes days before these in the Julian calendar.
+# Spark 2, and Spark 3 by configuration, writes earlier days in the Julian calendar.
 _LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_KEY = b"org.apache.spark.version"
 _GREGORIAN_DAY = (dt.date(1582, 10, 15) - dt.date(1970, 1, 1)).days

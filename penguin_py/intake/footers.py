@@ -46,11 +46,11 @@ TAIL_BYTES = 1 << 16
 # Magic at both ends and the footer's length: no Parquet file is shorter.
 SHORTEST_BYTES = 12
 MAGIC = b"PAR1"
-# What to do about files that `Names` left out.
+# The remedy for files that `Names` left out.
 REMEDY = "file_pattern does not take these names; if no other engine writes here, widen it"
 OUTPUT_ID_KEY = handover.OUTPUT_ID_KEY.encode()
-# What was decoded hangs together in a circle. More than this in memory is not left to the
-# collector's own time: it would be there beside what is decoded next.
+# Decoded footers are reference cycles. Beyond this size they are collected explicitly, before
+# more is decoded.
 LARGE_BYTES = 16 << 20
 
 
@@ -234,7 +234,7 @@ def _decoded(entry: Entry, tail: bytes, length: int, reading: _Reading) -> Foote
     reading.check(tail[-8 - length : -8], entry.size - length - 8)
     metadata = None
     try:
-        # What `pq.read_metadata` is built on, without the rest of it: half the time.
+        # The core of `pq.read_metadata`, in half the time.
         reader = pq.ParquetReader()
         reader.open(pa.BufferReader(tail), thrift_container_size_limit=FOOTER_ITEMS)
         metadata = reader.metadata

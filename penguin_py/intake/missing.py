@@ -46,7 +46,7 @@ class PublishedOutputs:
     def __init__(self, storage: Storage, pool: Executor) -> None:
         self._storage = storage
         self._pool = pool
-        # Journal objects all of whose outputs are in the table or on record, and not yet behind.
+        # Journal objects whose outputs are all committed or recorded, and that are still listed.
         self._settled: set[str] = set()
 
     def look(
@@ -109,7 +109,7 @@ def _missing(batch: PublishedBatch, output: PublishedOutput) -> Rejection:
     )
 
 
-# So many footers are read, of the files that were refused last.
+# How many footers are read, of the latest rejected files.
 AT_MOST = 1000
 
 

@@ -50,7 +50,7 @@ class Quarantine:
         self._storage = storage
         self._path = record_path(state_name)
         self._folder = segments_folder(state_name)
-        # What this process has recorded, by path; the oldest leave first.
+        # Records of this process by path; the oldest leave first.
         self._recorded: dict[str, QuarantineRecord] = {}
 
     def records(self) -> dict[str, QuarantineRecord]:

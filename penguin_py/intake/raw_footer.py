@@ -43,7 +43,7 @@ _BYTE_ARRAY = 6
 _REQUIRED, _OPTIONAL, _REPEATED = 0, 1, 2
 # None, snappy, gzip, lz4, zstd, lz4_raw.
 _CODECS = frozenset({0, 1, 2, 5, 6, 7})
-# Which no reader has, and which Spark lacks.
+# One that no reader has, and one that Spark lacks.
 _REFUSED_CODECS = {3: "LZO", 4: "Brotli"}
 _ENCODINGS = frozenset({0, 2, 3, 4, 5, 6, 7, 8, 9})
 # As they stand in a list: none takes more than a byte.
@@ -192,7 +192,7 @@ def _spelled(path: Sequence[bytes]) -> bytes:
     return encode_list_head(len(path), BINARY) + parts
 
 
-# Row groups and what they hold.
+# Row groups and their column chunks.
 
 
 def _row_groups(data: bytes, at: int, leaves: Sequence[_Leaf], end: int) -> int:
@@ -361,7 +361,7 @@ def _geometry(_data: bytes, _at: int, leaf: _Leaf) -> int:
     raise SchemaMismatch(f"{_name(leaf)} is a geometry, for which Delta has no type")
 
 
-# By the number of their field: what else of a chunk is looked at.
+# Further checks of a chunk, by field number.
 _CHECKS: Mapping[int, Callable[[bytes, int, _Leaf], int]] = {
     2: _encodings,
     3: _path,

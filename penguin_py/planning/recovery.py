@@ -59,7 +59,7 @@ def recover(
             "progress_rebuilt_from_log", files=len(ours), txn_version=state.txn_version
         )
         if state.removal_retention_secs < SETTLED_SECS:
-            # A file below these may be one whose removal the log has forgotten already.
+            # A lower file may be one whose removal the log has forgotten.
             ours = [replace(entry, modified=0.0) for entry in ours]
         memory = rebuild_memory(ours, depth, state.txn_version, now, table.advanced.grace_period)
         # Otherwise the first poll would list every partition the table ever had.

@@ -196,7 +196,7 @@ def test_the_command(tmp_path: Path, pool: Executor) -> None:
         return found.exit_code, found.stdout
 
     code, text = run("--table", "events", "--output", A, "--dry-run")
-    assert (code, text) == (0, f"output {A} would be given up\n")
+    assert (code, text) == (0, f"output {A} would be discarded\n")
     assert run("--table", "none", "--output", A)[0] == 1
     assert run("--table", "events")[0] == 2
     code, text = run("--table", "events", "--output", A, "--json")
@@ -232,7 +232,7 @@ def test_what_can_be_committed_is_and_nothing_of_it_is_given_up(world: TableHarn
     with pytest.raises(DiscardRefused, match="is in the table, in unit-"):
         world.penguin().discard([group.files[0].output_id], None, dry_run=False)
     source.group([named(3)], source_files=FILES, outputs=[group.files[0].output_id])
-    with pytest.raises(DiscardRefused, match="is not held up by anything of its own"):
+    with pytest.raises(DiscardRefused, match="is not blocked by a problem of its own"):
         world.penguin().discard([], S, dry_run=True)
 
 
@@ -245,7 +245,7 @@ def test_a_group_waiting_for_another_source_is_not_discarded(world: TableHarness
     sound.group([{"id": [3], "_source_file": ["s3://raw/3"]}], ids=["q/1"])
     world.run()
     assert "wait for those of p_s" in world.mirror()["blocked"]["q"]
-    with pytest.raises(DiscardRefused, match="is not held up by anything of its own"):
+    with pytest.raises(DiscardRefused, match="is not blocked by a problem of its own"):
         world.penguin().discard([], "q", dry_run=False)
     world.penguin().discard([], S, dry_run=False)
     world.run()

@@ -1,1 +1,1 @@
-"""The one YAML file that both daemons read: what may stand in it, and how it is checked."""
+"""The one YAML file that both daemons read: its keys and its checks."""

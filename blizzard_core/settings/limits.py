@@ -42,7 +42,7 @@ class LimitLine:
 
 
 def named_limits() -> Iterator[LimitLine]:
-    """Each constant with the text that stands below it. Raises `ValueError` where one has none."""
+    """Yield each constant with the text below it. Raises `ValueError` without a text."""
     source = inspect.getsource(bounds)
     lines = source.splitlines()
     for constant, text in pairwise(ast.parse(source).body):
@@ -66,7 +66,7 @@ def named_limits() -> Iterator[LimitLine]:
 
 
 def limits_reference() -> str:
-    """The whole document."""
+    """Return the whole document."""
     parts = [_HEAD]
     for area, group in groupby(named_limits(), lambda bound: bound.area):
         parts.append(f"\n## {area}\n")

@@ -120,7 +120,7 @@ _KEY_FILE_VARIABLES = ("GOOGLE_APPLICATION_CREDENTIALS", "AWS_SHARED_CREDENTIALS
 def load_config(
     path: Path, environment: Mapping[str, str] | None = None, checks: Sequence[Check] = ()
 ) -> Config:
-    """The validated configuration. Raises `ConfigError` with every problem found.
+    """Return the valid configuration. Raises `ConfigError` with every problem found.
 
     ``checks`` are those that need more than the core knows; what they find is told with its line.
     """
@@ -202,7 +202,7 @@ def _learn_secrets(config: Config) -> None:
 
 
 def _secrets_of(uri: str) -> list[str]:
-    """The password of a database's address, as it stands there and as it is meant."""
+    """Return the password in a database's address, as written and as meant."""
     _, at, _ = uri.rpartition("@")
     if not at:
         return []
@@ -223,7 +223,7 @@ def _place_of(item: Any, lines: Container[Key]) -> Key:
 
 
 def _written_place(place: Key, lines: Container[Key]) -> Key:
-    """A key's place; beside `advanced` where the file has it there, as before 0.1.0."""
+    """Return a key's place; outside of `advanced` if the file has it there."""
     flat = tuple(part for part in place if part != "advanced")
     return flat if place not in lines and flat in lines else place
 
@@ -248,7 +248,7 @@ def _message(item: Any) -> str:
 
 
 def keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """The keys that a block may have, as they are written in the file."""
+    """Yield the keys that a block may have, as written in the file."""
     if not location:
         return [field.alias or name for name, field in model.model_fields.items()]
     return [
@@ -261,7 +261,7 @@ def keys_at(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str
 
 
 def models_in(annotation: Any) -> Iterator[tuple[type[BaseModel], bool]]:
-    """The settings inside a type, and whether names or numbers lie between (a map, a list)."""
+    """Yield the settings inside a type, and whether a map or a list is between."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation, False
     keyed = get_origin(annotation) in {dict, list}

@@ -77,7 +77,7 @@ class _Line(NamedTuple):
 
 
 def example_configuration() -> str:
-    """The whole file."""
+    """Return the whole file."""
     blocks = ("\n".join(map(str, _key(*item, None))) for item in Config.model_fields.items())
     return "\n".join([_EXAMPLE_HEAD, *(f"{block}\n" for block in blocks)])
 
@@ -88,7 +88,7 @@ def _block(model: type[BaseModel], given: Mapping[str, Any]) -> list[_Line]:
 
 
 def _key(name: str, field: FieldInfo, given: Any) -> list[_Line]:
-    """The lines of one key; ``given`` is its value in the example of the block it is in."""
+    """Return the lines of one key; ``given`` is its value in its block's example."""
     default = None
     if not field.is_required():
         default = as_written(field, field.get_default(call_default_factory=True))
@@ -118,7 +118,7 @@ def _key(name: str, field: FieldInfo, given: Any) -> list[_Line]:
 
 
 def _blocks_in(field: FieldInfo) -> tuple[list[type[BaseModel]], bool]:
-    """The blocks that a key may hold, and whether in a map of names; a list is a value."""
+    """Return the blocks in a key, and whether they are in a map; a list is a value."""
     if list in {get_origin(kind) for kind in (field.annotation, *get_args(field.annotation))}:
         return [], False
     found = list(models_in(field.annotation))
@@ -136,7 +136,7 @@ def _indented(lines: list[_Line]) -> list[_Line]:
 
 
 def _items(values: list[Any]) -> list[_Line]:
-    """A list with an item in each line, or over several where one is too long."""
+    """Return a list with an item in each line, a long one over several lines."""
     found = []
     for value in values:
         text = f"- {_flow(value)}"
@@ -147,7 +147,7 @@ def _items(values: list[Any]) -> list[_Line]:
 
 
 def _flow(value: Any) -> str:
-    """A value in one line of YAML."""
+    """Return a value in one line of YAML."""
     text: str = yaml.safe_dump(
         value, default_flow_style=True, width=10_000, sort_keys=False, allow_unicode=True
     )
@@ -156,7 +156,7 @@ def _flow(value: Any) -> str:
 
 
 def _remark(field: FieldInfo) -> str:
-    """The choices, if it is one of some words, and the docstring, as plain text."""
+    """Return the choices, if any, and the docstring, as plain text."""
     choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     text = " ".join((field.description or "").split()).replace("`", "").removesuffix(".")
     return ": ".join(filter(None, [" | ".join(choices), text]))
@@ -200,7 +200,7 @@ _KINDS: dict[type[BaseModel], str] = {
 
 
 def configuration_reference() -> str:
-    """The whole document; a block that may stand in several places is told in the first one."""
+    """Return the whole document; a block in several places is described once."""
     places: dict[type[BaseModel], _Place] = {}
     for model, path in sorted(_places(Config, ()), key=lambda found: len(found[1])):
         places.setdefault(model, path)
@@ -221,7 +221,7 @@ def _places(model: type[BaseModel], path: _Place, outer: tuple[type, ...] = ()) 
 
 
 def _inside(model: type[BaseModel], name: str, field: FieldInfo, path: _Place) -> _Blocks:
-    """The blocks that a key may hold, with their places."""
+    """Yield the blocks that a key may hold, with their places."""
     annotation = field.annotation
     if isinstance(annotation, ForwardRef):  # of a model that was being made then
         annotation = get_type_hints(model)[name]
@@ -236,7 +236,7 @@ def _sections(
     places: Mapping[type[BaseModel], _Place],
     told: set[type[BaseModel]],
 ) -> Iterator[str]:
-    """The model's section and those of the blocks in it that have their place there, once."""
+    """Yield the model's section, then those of the blocks below it, each once."""
     if path:
         kind = _KINDS.get(model)
         yield f"\n## `{_dotted(path)}`{f' ({kind})' if kind else ''}\n"
@@ -263,7 +263,7 @@ def _sections(
 def _wider(
     model: type[BaseModel], places: Mapping[type[BaseModel], _Place]
 ) -> type[BaseModel] | None:
-    """The block that has all keys of this one and more, which are told there."""
+    """Return the block that has all keys of this one and more."""
     return next((each for each in places if each is not model and issubclass(each, model)), None)
 
 
@@ -336,7 +336,7 @@ def _bound(found: Any) -> str:
 
 
 def generated() -> dict[str, str]:
-    """The files that are made of the settings and bounds, by their paths in the repository."""
+    """Return the generated files by their paths in the repository."""
     return {
         "docs/reference/configuration.md": configuration_reference(),
         "configs/example.yaml": example_configuration(),

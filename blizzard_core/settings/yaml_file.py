@@ -44,7 +44,7 @@ class SecretFiles:
     found: Mapping[Path, bytes] = field(default_factory=dict)
 
     def changed(self) -> list[str]:
-        """The files that hold something else now; one that is gone or unreadable holds the same.
+        """Return the files whose content changed; a missing or unreadable file did not.
 
         Who renews files by exchanging a folder leaves none for a moment.
         """
@@ -90,7 +90,7 @@ class SecretReader:
 
 
 def secret_in(path: Path) -> str:
-    """The text of a file without the line break at its end. Raises `SecretUnreadable`."""
+    """Return the text of a file without its last line break. Raises `SecretUnreadable`."""
     if not path.is_absolute():
         raise SecretUnreadable(f"{path}: the path of a secret must begin with /")
     try:
@@ -176,7 +176,7 @@ class Document:
         return name
 
     def as_written(self, text: str) -> str:
-        """A message with ``${NAME}`` again where it tells what was filled in for that.
+        """Return a message with ``${NAME}`` in the place of each value filled in.
 
         Such a value may be a secret wherever it stands, and whoever checks it may quote it.
         """
@@ -187,7 +187,7 @@ class Document:
 
 
 def dotted(path: Key) -> str:
-    """``("a", 0, "b")`` as ``a[0].b``."""
+    """Return ``("a", 0, "b")`` as ``a[0].b``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
@@ -252,7 +252,7 @@ class _Loader(yaml.SafeLoader):
     }
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """The value of a node. Raises `yaml.constructor.ConstructorError`."""
+        """Return the value of a node. Raises `yaml.constructor.ConstructorError`."""
         kind = node.tag.rpartition(":")[2]
         if node.tag in _NUMBERS and len(node.value) > CONFIG_NUMBER:
             told = f"a number of more than {CONFIG_NUMBER} characters"
@@ -264,7 +264,7 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, told, node.start_mark) from error
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """The mapping of a node; its keys are words, also `true`."""
+        """Return the mapping of a node; its keys are words, also `true`."""
         node.value = [(_as_word(key), value) for key, value in node.value]
         return super().construct_mapping(node, deep)
 
@@ -350,7 +350,7 @@ class _Filling:
     filled: dict[str, str]
 
     def of(self, value: Any, path: Key) -> Any:
-        """The value with all that is below it filled in."""
+        """Return the value with everything below it filled in."""
         if isinstance(value, dict):
             return {self._text(k, path): self.of(v, (*path, str(k))) for k, v in value.items()}
         if isinstance(value, list):
@@ -360,7 +360,7 @@ class _Filling:
         return self._text(_VARIABLE.sub(lambda match: self._value(match, path), value), path)
 
     def _text(self, value: Any, path: Key) -> Any:
-        """What no file's name, no store and no log can hold is a problem, and replaced."""
+        """Replace characters that no file name, store or log can hold; each is a problem."""
         if not isinstance(value, str) or not (found := _NO_TEXT.search(value)):
             return value
         what = "a NUL character" if found[0] == "\0" else "half of a surrogate pair"
@@ -384,7 +384,7 @@ class _Filling:
         return found
 
     def _found(self, name: str) -> str:
-        """Raises `SecretUnreadable`."""
+        """Return the text of a variable or a file. Raises `SecretUnreadable`."""
         if name.startswith("file:"):
             return self.document.secrets.text(name.removeprefix("file:"))
         found = self.environment.get(name)

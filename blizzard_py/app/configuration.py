@@ -89,7 +89,7 @@ def _of_values(here: Key, units: UnitSettings, *, apart: bool) -> Iterator[Setti
 
 
 def _of_use(here: Key, source: QuerySettings, units: UnitSettings) -> Iterator[SettingProblem]:
-    """What the request has to use of its units, so that no two of them read the same rows."""
+    """Yield units that would read the same rows because the request ignores them."""
     used = {name for _, text in kind_of(source).texts(source) for name in names_in(text)}
     bounds = bounds_in(source)
     if bounds and "range" not in units.model_fields_set:
@@ -107,14 +107,14 @@ def _of_use(here: Key, source: QuerySettings, units: UnitSettings) -> Iterator[S
     if units.partition != "none" and not bounds:
         yield SettingProblem(
             (*here, "units", "partition"),
-            "each partition would read the same rows, since nothing that is asked says"
+            "each partition would read the same rows, because the request does not use"
             " {from} or {to}",
         )
     for field in () if units.values is None else units.values.fields:
         if unit_placeholder(field) not in used:
             yield SettingProblem(
                 (*here, "units", "values"),
-                "each value would read the same rows, since nothing that is asked says"
+                "each value would read the same rows, because the request does not use"
                 f" {{{unit_placeholder(field)}}}",
             )
 
@@ -122,11 +122,11 @@ def _of_use(here: Key, source: QuerySettings, units: UnitSettings) -> Iterator[S
 def _of_ends(
     here: Key, pipeline: PipelineSettings, source: QuerySettings, units: UnitSettings
 ) -> Iterator[SettingProblem]:
-    """How the ends of units are said, so that no row is in two of them, and none in no one."""
+    """Yield unit ends in a request by which rows would be in two units or in none."""
     ends = kind_of(source).ends(pipeline, source)
     if units.advanced.inclusive and all(end != TO for end, _ in ends):
         place: Key = (*here, "units", "advanced", "inclusive")
-        yield SettingProblem(place, "is of {to}, and nothing that is asked says it")
+        yield SettingProblem(place, "applies to {to}, which the request does not use")
     told = sorted(f"{{{end}:{form}}}" for end, form in ends if form == "date")
     parts = [units.partition] if isinstance(units.partition, str) else units.partition
     schemes = {part if isinstance(part, str) else part.by for part in parts}

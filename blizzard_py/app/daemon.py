@@ -36,12 +36,11 @@ def run_daemon(
     admission: TakeoverPolicy = allow_takeover,
     where: str = "CONFIG",
 ) -> int:
-    """Run every source until the work is done or a signal comes. Returns the exit code.
+    """Run every source until the work is done or a signal comes. Return the exit code.
 
-    ``where`` is where the configuration is, for commands that the page providers.
-
-    ``fresh`` insists on a cold start of sources whose checkpoint is missing; ``admission`` may
-    leave sources to the daemon that works on them.
+    ``where`` is the path of the configuration, for commands that the page shows. ``fresh`` forces a
+    cold start of sources whose checkpoint is missing. ``admission`` may leave sources to the daemon
+    that runs them.
     """
     if not config.pipelines:
         raise ConfigError("configuration", ["pipelines: is required to run blizzard"])
@@ -84,7 +83,7 @@ def run_daemon(
 
 
 def _release(worker: SourcePipeline) -> None:
-    """Say that the source has no owner any more; where that cannot be said people are asked."""
+    """Record that the source has no owner; if that fails, operators decide by themselves."""
     try:
         worker.release()
     except (StateError, StorageError) as error:

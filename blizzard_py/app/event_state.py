@@ -1,4 +1,4 @@
-"""The state of queries over event time, restored beside whoever runs them. Writes nothing."""
+"""Restored state of queries over event time, read beside running daemons. Writes nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def event_state(config: Config, pipeline: str | None, most: int) -> dict[str, An
 def operators_ending_by(
     config: Config, where: tuple[str, str], until_ms: int
 ) -> tuple[OperatorRows, ...]:
-    """The operators of a source's query, with how much of each ends by a time.
+    """Return the operators of a source's query and how much of each ends by a time.
 
     Starts Spark. Raises as `event_state` does.
     """
@@ -69,7 +69,7 @@ def operators_ending_by(
 
 
 def local_engine(config: Config) -> StoppableEngine:
-    """A Spark of this machine, where the copy is: executors of a cluster would not find it."""
+    """Return a local Spark; executors of a cluster would not find the copy."""
     from blizzard_py.engines.spark.engine import checking_engine  # noqa: PLC0415  # see above
 
     return checking_engine("local", config.spark.conf)

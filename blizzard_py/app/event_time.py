@@ -27,10 +27,10 @@ _WATCHED = (
 
 
 def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict[str, Any]:
-    """The block ``event_time`` of ``status --json``; before the first batch all counts are 0.
+    """Return ``event_time`` of ``status --json``; counts are 0 before the first batch.
 
-    ``policy`` is the checkpoint's, which is in force whatever the configuration says;
-    ``advance_to`` is what an operator wants of the next batch.
+    ``policy`` is the checkpoint's, which is in force whatever the configuration says.
+    ``advance_to`` is the operator's target for the next batch.
     """
     given = pipeline.query
     assert given is not None  # noqa: S101  # the caller has looked
@@ -63,7 +63,7 @@ def shown_stream(pipeline: PipelineSettings, stream: StreamState | None) -> dict
 
 
 def shown_watch(watch: WatchedColumn, stream: StreamState | None) -> dict[str, Any]:
-    """The block ``event_time`` of a source whose watermark is only told."""
+    """Return ``event_time`` of a source whose watermark is only reported."""
     if stream is None or stream.query != watched_query(watch.column):
         stream = StreamState(query={})
     return {
@@ -82,7 +82,7 @@ def shown_watch(watch: WatchedColumn, stream: StreamState | None) -> dict[str, A
 
 
 def _behind(stream: StreamState) -> list[dict[str, Any]]:
-    """How many rows of the batches in ``history`` lie up to so many seconds behind; None: more."""
+    """Return the row counts of the batches in ``history`` by delay; the last is open."""
     rows = merged_behind(line.times for line in stream.history if line.times is not None)
     return [
         {"up_to_secs": secs, "rows": count}
@@ -91,7 +91,7 @@ def _behind(stream: StreamState) -> list[dict[str, Any]]:
 
 
 def _shown_source(branch: Branch, stream: StreamState, *, alone: bool) -> dict[str, Any]:
-    """Return what is told of one source; of one that is alone the numbers are the query's."""
+    """Return the numbers of one source; a single source has those of the query."""
     own = stream.sources.get(branch.source, SourceStream())
     if alone:
         own = SourceStream(
@@ -110,17 +110,17 @@ def _shown_source(branch: Branch, stream: StreamState, *, alone: bool) -> dict[s
 
 
 def refuse_rows(config: Config, where: tuple[str, str], what: str) -> None:
-    """Raise `ConfigError` for a pipeline over event time: its query has passed what would come."""
+    """Raise `ConfigError` for a pipeline over event time, whose windows are published."""
     _refuse(
         config,
         where,
-        f"{what} cannot bring rows into windows that are published; compute them again by a new"
+        f"{what} cannot add rows to published windows; compute them again with a new"
         " pipeline into a table of its own, or of corrections",
     )
 
 
 def refuse_edit(config: Config, where: tuple[str, str], what: str) -> None:
-    """Raise `ConfigError` for a pipeline over event time: its state belongs to files done."""
+    """Raise `ConfigError` for a pipeline over event time, whose state fits its files."""
     _refuse(
         config,
         where,

@@ -1,7 +1,7 @@
-"""The present state and the next step, for people to look at. Writes nothing.
+"""The present state and the next step, for people. Writes nothing.
 
-Read from storage and the configuration alone: no Spark starts and nothing is taken
-over, so each of these may be asked beside a running daemon.
+Everything is read from storage and the configuration. No Spark starts and no checkpoint is taken
+over, so each function may run beside a daemon.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from blizzard_py.state.stream_state import StreamState
 
 
 def explain(config: Config, uri: str) -> Explanation:
-    """Return what became of the file at ``uri``, or will. Raises `ConfigError` if it is no URI.
+    """Return the fate of the file at ``uri``. Raises `ConfigError` if it is no URI.
 
-    Of a table or an API: ``pipeline/source`` is the next task of its window, ``pipeline/source#1``
+    For a table or an API: ``pipeline/source`` is the next task of its window, ``pipeline/source#1``
     another one, and ``pipeline/source#000000000016#0`` one of any window.
     """
     for name, pipeline in config.pipelines.items():
@@ -72,7 +72,7 @@ def explain(config: Config, uri: str) -> Explanation:
 
 
 def explained(parts: SourceContext, place: Located) -> Explanation:
-    """Return what became of a file of the source, or will. Raises `StateError`, `StorageError`."""
+    """Return the fate of a file of the source. Raises `StateError`, `StorageError`."""
     kind = kind_of(parts)
     source = SourcePipeline(parts, kind.opener(parts)).source
     with closing(source):
@@ -146,7 +146,7 @@ def plan(
 
 
 def status(config: Config) -> tuple[dict[str, Any], list[str]]:
-    """The state of every source, from storage alone, and the errors of unreadable ones."""
+    """Return the state of every source, from storage alone, and the errors."""
     found, errors = _collect(config, partial(_status_of, config))
     for name, pipeline in config.pipelines.items():
         if pipeline.query is not None and name in found["pipelines"]:
@@ -157,7 +157,7 @@ def status(config: Config) -> tuple[dict[str, Any], list[str]]:
 
 
 def is_refused(document: dict[str, Any]) -> bool:
-    """Return whether `status` tells of outputs that a committer has refused."""
+    """Return whether `status` shows outputs that a committer has refused."""
     blocks = document["pipelines"].values()
     return any(
         source["refused"]["files"] for block in blocks for source in block["sources"].values()

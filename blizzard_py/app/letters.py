@@ -1,4 +1,4 @@
-"""Dead letters as people look at them and close them: `dlq show`, `dlq discard`, wired."""
+"""Viewing and closing of dead letters: `dlq show` and `dlq discard`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LetterView:
 def show_letters(
     config: Config, where: tuple[str, str], letter_id: str, line: int | None, context: int
 ) -> Iterator[LetterView]:
-    """The letters of an object, or that of one line, one in memory at a time.
+    """Yield the letters of an object, or of one line, one in memory at a time.
 
     Raises `ConfigError` for an object that is not there, `UnreadableDeadLetter`, `StorageError`.
     """
@@ -78,7 +78,7 @@ def _shown(live: SourceContext, letter: DeadLetter, context: int) -> LetterView:
 def _around(
     live: SourceContext, letter: DeadLetter, numbers: range
 ) -> tuple[dict[int, bytes], str]:
-    """The lines of a letter's file, and what there is to know of them."""
+    """Return the lines of a letter's file, and a note about missing ones."""
     store, path = _home_of(live, letter)
     entry = None if store is None else store.stat(path)
     if store is None or entry is None:
@@ -90,7 +90,7 @@ def _around(
 
 
 def _home_of(live: SourceContext, letter: DeadLetter) -> tuple[Storage | None, str]:
-    """The store and path of a letter's file."""
+    """Return the store and path of a letter's file."""
     records, source = RecordFiles(live), live.stores.source
     name = records.path_of(letter.uri)
     if name is not None:

@@ -24,11 +24,11 @@ _BAR_WIDTH = 24
 def shown(
     meters: Mapping[str, Meter], console: Console | None, interval_secs: float = LOG_INTERVAL_SECS
 ) -> Iterator[None]:
-    """Show how far each source is while the block runs.
+    """Show the progress of each source while the block runs.
 
-    With a ``console`` as a table that is drawn anew and stays at the end; log lines
-    appear above it. Without one, as a ``progress`` event per source that is working
-    something off and per interval: a batch that takes long is no reason to worry.
+    With a ``console`` it is a table that is redrawn and stays at the end; log lines appear above
+    it. Without one it is a ``progress`` event per working source and interval, so a long batch is
+    visible as work.
     """
     if console is not None:
         with Live(get_renderable=lambda: table_of(meters), console=console):

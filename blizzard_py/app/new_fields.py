@@ -1,4 +1,4 @@
-"""Fields without a column, for people to look at: of a file, and of recent ones. Writes nothing."""
+"""Fields without a column, of one file or of recent ones. Writes nothing."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _PAGES = 200
 
 
 def recent_files(parts: SourceContext, state: SourceState, most: int) -> list[Entry]:
-    """At most ``most`` files with something in them, those that were modified last, oldest first.
+    """Return at most ``most`` non-empty files, the last modified ones, oldest first.
 
-    Of the partitions whose names sort highest, those that the checkpoint knows and later ones;
-    where it knows of none, of the first thousands of the listing.
+    They are from the partitions whose names sort highest: those that the checkpoint knows, and
+    later ones. If it knows none, they are from the first thousands of the listing.
     """
     accept = accepts(parts.files.advanced.compression)
     named = sorted((name for name in state.progress.partitions if name), key=order_key)
@@ -65,7 +65,7 @@ _TAKEN = frozenset({"ingested", "refused", "pending"})
 
 
 def with_untaken(config: Config, parts: SourceContext, found: Explanation) -> Explanation:
-    """The explanation of a file with the fields of its first records that no column takes.
+    """Add to an explanation the fields of the file's first records without a column.
 
     Those that lines of `schema.advanced.sample_bytes_per_file` show; None where nothing is dropped.
     """
@@ -158,7 +158,7 @@ def _diff_of(config: Config, name: str) -> dict[str, Any] | None:
 def _table(
     config: Config, name: str, parts: SourceContext, columns: tuple[FieldSpec, ...]
 ) -> dict[str, Any]:
-    """What the table has beside the pipeline's columns; nothing where a query makes its rows."""
+    """Return the table's further columns; none if a query makes its rows."""
     # Only this command needs what reads a table's log.
     from blizzard_py.app.table_check import table_differences  # noqa: PLC0415  # see above
 

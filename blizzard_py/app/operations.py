@@ -1,4 +1,4 @@
-"""Work by hand, wired: dead letters, files, checkpoints. Beside `daemon`."""
+"""Construction of the parts that manual commands work on: letters, files, checkpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from blizzard_py.sources.context import SourceContext
 
 
 def sources_of(config: Config, pipeline: str | None, source: str | None) -> list[tuple[str, str]]:
-    """The sources that the names choose, all where they are None. Raises `ConfigError`."""
+    """Return the sources with these names; None means all. Raises `ConfigError`."""
     found = [
         (name, source_name)
         for name, settings in config.pipelines.items()
@@ -33,7 +33,7 @@ def sources_of(config: Config, pipeline: str | None, source: str | None) -> list
 def listed(
     config: Config, where: list[tuple[str, str]], *, replayed: bool
 ) -> Iterator[tuple[str, DeadLetterObject, DeadLetter | UnreadableDeadLetter]]:
-    """Every dead letter with its source's name and its object; one in memory at a time.
+    """Yield every dead letter with its source's name and object, one at a time.
 
     Of the source's file, also where a replay has written its record into one of its own.
     """
@@ -48,7 +48,7 @@ def listed(
 
 
 def live_context(config: Config, where: tuple[str, str]) -> SourceContext:
-    """The parts of a source, to look at or to run beside it. Raises `ConfigError`."""
+    """Return the parts of a source for inspection. Raises `ConfigError`."""
     source_of(config, where)
     return context_of(config, where, NoEngine())
 
@@ -56,16 +56,16 @@ def live_context(config: Config, where: tuple[str, str]) -> SourceContext:
 def chosen_letters(
     live: SourceContext, letter_id: str | None, *, replayed: bool = False
 ) -> list[DeadLetterObject]:
-    """The objects there are now: what a replay itself writes must not be replayed by it.
+    """Return the present objects; a replay must not replay its own letters.
 
-    With ``replayed`` those that are put away count as well.
+    With ``replayed`` closed ones count as well.
     """
     found = list(letters.objects(live.stores.dlq, live.letters_id, replayed=replayed))
     if letter_id is None:
         return found
     found = [each for each in found if each.id == letter_id]
     if not found:
-        hint = "`blizzard dlq list` shows the ids, with --replayed also those that are done"
+        hint = "`blizzard dlq list` shows the ids, with --replayed also of closed letters"
         raise ConfigError("--letter", [f"{live.name} has no open letters of that name; {hint}"])
     return found
 
@@ -129,7 +129,7 @@ def is_query_source(config: Config, where: tuple[str, str]) -> bool:
 
 
 def watermark_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]:
-    """The watermark's columns of a table or an API. Raises `ConfigError` for another source."""
+    """Return the watermark's columns. Raises `ConfigError` for a source of files."""
     source_of(config, where)
     source = config.pipelines[where[0]].query_sources.get(where[1])
     if source is None:
@@ -140,7 +140,7 @@ def watermark_columns(config: Config, where: tuple[str, str]) -> tuple[str, ...]
 
 
 def pipeline_of(config: Config, where: tuple[str, str]) -> SourcePipeline:
-    """One source, to look at or to change its state. Raises `ConfigError`."""
+    """Return one source, to inspect or edit its state. Raises `ConfigError`."""
     return source_pipeline(live_context(config, where))
 
 

@@ -1,4 +1,4 @@
-"""The state of a configuration's pipelines in both daemons, looked at again and again."""
+"""Repeated snapshots of a configuration's pipelines in both daemons."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Committing:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSnapshot:
-    """One look: the document of `inspection.status`, committers by table, what went wrong."""
+    """One snapshot: the document of `inspection.status`, committers by table, errors."""
 
     document: dict[str, Any]
     committing: tuple[Committing, ...]
@@ -37,7 +37,7 @@ class PipelineSnapshot:
 
 
 class PipelineWatch:
-    """Looks from storage alone, so it may stand beside any daemon and needs none to run."""
+    """Takes snapshots from storage alone, so it needs no daemon and disturbs none."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

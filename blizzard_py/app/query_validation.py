@@ -24,10 +24,10 @@ _SAMPLE_UNITS = 10
 
 
 def validate_query_sources(config: Config) -> list[str]:
-    """Return remarks on tables and APIs, a line each; also that one cannot be asked now.
+    """Return notes on tables and APIs, a line each; an unreachable one is a note.
 
     Raises `ConfigError` with every problem: columns that are missing or have no order, a bound
-    that has no default, a driver that is not installed.
+    without a default, a driver that is not installed.
     """
     problems: list[str] = []
     notes: list[str] = []
@@ -48,7 +48,7 @@ def validate_query_sources(config: Config) -> list[str]:
             except ConfigError as error:
                 problems += [f"{where}: {problem}" for problem in error.problems]
             except StorageError as error:
-                notes.append(f"{where}: could not be asked now: {error}")
+                notes.append(f"{where}: cannot be queried now: {error}")
             except BlizzardError as error:
                 problems.append(f"{where}: {error}")
     if problems:
@@ -79,10 +79,10 @@ def _problems(
 
 
 def _bind_sample(asking: QuerySpec) -> None:
-    """Put some unit's values in the place of placeholders, so that the source can be asked.
+    """Replace placeholders by some unit's values, so that the source can be queried.
 
-    Raises `SourceError` for what a unit cannot be asked, `Unavailable` where values stand in a
-    table that gives none now.
+    Raises `SourceError` for values that cannot be sent, `Unavailable` if the table of values has
+    none now.
     """
     units = asking.units
     if units is None:

@@ -1,20 +1,20 @@
-"""``blizzard replay --refused``: the source files of refused outputs are brought again.
+"""``blizzard replay --refused``: ingest the source files of refused outputs again.
 
-Which files these are the journal says: all that were ingested in a batch of which a committer has
-refused an output. Of some of them rows lie in other outputs, which are in the table; so they are
-requested with ``replace``, and what is there of them goes in the commit that brings all. Where rows
-do not name their file, all files of these batches come along.
+The journal says which files these are: all that were ingested in a batch of which a committer has
+refused an output. Rows of some of them may be in other outputs, which are in the table. So they are
+requested with ``replace``, and their present rows leave in the commit that brings all. Where rows
+do not name their file, all files of these batches are replaced together.
 
-The steps, and what a death after each means:
+The steps, and the effect of a death after each:
 
-1. what cannot be brought exactly is refused, and nothing was written;
-2. the committer gives the refused outputs up, in the table's log: whatever happens to their
-   files and to the table, they are never committed. Before that step nothing is requested, since a
-   group waits until each output whose rows it replaces is there or given up; after it the next
-   run begins again, and giving up what is given up changes nothing. What it refuses while it
-   does so is given up, too, and what it refuses only later by the next run;
-3. the files are requested. From the batch's commit on the refused outputs count no more
-   (`blizzard_py.selection.refused`), so nothing is brought twice.
+1. files that cannot be replaced exactly are refused; nothing was written;
+2. the committer discards the refused outputs in the table's log: whatever happens to their files
+   and to the table, they are never committed. Nothing is requested before that step, since a group
+   waits until each output whose rows it replaces is there or discarded. After a death the next run
+   begins again, and discarding twice changes nothing. Outputs refused meanwhile are discarded too,
+   those refused later by the next run;
+3. the files are requested. From the batch's commit on the refused outputs no longer count
+   (`blizzard_py.selection.refused`), so nothing is ingested twice.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _EXAMPLES = 5
 
 
 class RefusedFilesRefused(BlizzardError):
-    """Refused rows cannot be brought exactly; nothing was changed. The message has a remedy."""
+    """Refused rows cannot be replaced exactly; nothing was changed. The message has a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,11 @@ def bring_refused(
     why: str,
     waits: Waits | None,
 ) -> tuple[list[RefusedFiles], list[BlizzardError]]:
-    """Bring again what a committer has refused, of the sources that the names choose.
+    """Ingest the files of refused outputs again, for the sources with these names.
 
-    Without ``waits`` only what would be. A source of which nothing can be brought exactly, or whose
-    configuration still gives what the table does not take, costs itself alone. Once a signal has
-    come nothing more is requested.
+    Without ``waits`` only show them. A source fails alone if nothing of it can be replaced exactly,
+    or if its configuration still gives what the table refuses. After a signal nothing more is
+    requested.
     """
     done: list[RefusedFiles] = []
     errors: list[BlizzardError] = []
@@ -137,7 +137,7 @@ def give_up_all(
 
 
 def order_of(live: SourceContext, outputs: Sequence[RefusedOutput], why: str = "") -> RequestOrder:
-    """Return the request for the files to bring, as they are now. Raises `RefusedFilesRefused`."""
+    """Return the request for the present files. Raises `RefusedFilesRefused`."""
     if not live.has_files or live.event_time is not None:
         raise RefusedFilesRefused(f"{live.name}: {outputs[0].path}: {way_out(live)}")
     paths = _company(live, {path for output in outputs for path in output.files})
@@ -156,7 +156,7 @@ def order_of(live: SourceContext, outputs: Sequence[RefusedOutput], why: str = "
 
 
 def _company(live: SourceContext, paths: set[str]) -> list[str]:
-    """The paths with those that have to come along, in order."""
+    """Return the paths with those that have to come along, in order."""
     while len(paths) <= REPLACED_AT_MOST:
         found = EarlierBatches(live, paths).look()
         _, lacking = earlier_of(sorted(paths), found)
@@ -208,9 +208,9 @@ def _table_of(config: Config, pipeline: str) -> str:
 
 
 def _give_up(path: Path, table: str, outputs: Sequence[str]) -> None:
-    """Have Penguin put it on record in the log, where nobody else writes.
+    """Have Penguin record the outputs as discarded in the log, which only Penguin writes.
 
-    Ctrl-C is ours alone, which lets it finish: it has a process group of its own.
+    Ctrl-C ends only this process, which lets Penguin finish in its own process group.
     """
     for first in range(0, len(outputs), _IDS_AT_ONCE):
         some = outputs[first : first + _IDS_AT_ONCE]

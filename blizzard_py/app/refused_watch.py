@@ -1,7 +1,7 @@
-"""Files of a daemon's sources that a committer refused, looked for now and then while it runs.
+"""Periodic search for refused files of a daemon's sources.
 
-In a thread of its own, through stores of its own: a poll waits for none of it, and no answer to
-it counts as a sign of life of a loop. Nothing refused costs a LIST for each table and look.
+It has its own thread and its own stores: no poll waits for it, and no answer to it counts as a sign
+of life of a loop. Without refused files it costs a LIST for each table and search.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ class RefusedWatch:
 
 
 def _with_own_store(parts: SourceContext) -> SourceContext:
-    """The parts with a table's store that tells nobody of its answers."""
+    """Return the parts with a table store whose answers no loop counts."""
     sink = open_storage(parts.ingest.sink.uri, parts.ingest.sink.options)
     return replace(parts, stores=replace(parts.stores, sink=sink))
 
 
 def _saved(sink: Storage, parts: SourceContext) -> float:
-    """Return when the state was saved last by which a file may have been brought again."""
+    """Return the time of the last saved state by which a file may have come again."""
     entry = sink.stat(checkpoint_path(parts.home_id))
     return 0.0 if entry is None else entry.modified

@@ -1,8 +1,8 @@
-"""Requests that bring files, wired: ``blizzard ingest``, ``backfill`` and ``replay``.
+"""Requests that ingest files: ``blizzard ingest``, ``backfill`` and ``replay``.
 
-A command names files, a range of names or dead letters, and writes a request; whoever owns the
-source brings the files as batches of its own (`blizzard_py.ingest.request_runner`). What each
-command prints of the files it reads from the request's report.
+A command names files, a range of names or dead letters, and writes a request. The owner of the
+source ingests the files as batches of its own (`blizzard_py.ingest.request_runner`). The command
+prints the outcome of each file from the request's report.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ LINES_AT_MOST = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ReingestResult:
-    """The outcomes of a request's files; ``request`` is its end, None of a preview.
+    """The outcomes of a request's files; ``request`` is its end, None for a preview.
 
-    A file is ``ingested``, ``replaced``, ``present`` (its rows were in), ``left`` (to polls),
-    ``refused``, ``missing``, ``quarantined``, ``kept`` (it failed, and its rows of before are as
-    they were), ``empty`` (a part of a range without rows), ``taken`` where it is not done yet, or
-    ``open`` where it was not requested, since the command was interrupted. ``noun`` is what one of
-    them is called. ``blocked`` is why no group of the source gets into the table at present.
+    A file is ``ingested``, ``replaced``, ``present`` (rows already in the table), ``left`` (to
+    polls), ``refused``, ``missing``, ``quarantined``, ``kept`` (failed; its old rows stay),
+    ``empty`` (a part of a range without rows), ``taken`` (in progress), or ``open`` (not requested,
+    because the command was interrupted). ``noun`` names one of them. ``blocked`` is the reason why
+    no group of the source enters the table at present.
     """
 
     files: tuple[ReportLine, ...]
@@ -68,7 +68,7 @@ class ReingestResult:
 
     @property
     def is_unmended(self) -> bool:
-        """Return whether there is something that people have to look at."""
+        """Return whether a person has to look at something."""
         return any(file.state in _FAILED for file in self.files) or self.failed_again > 0
 
     @property
@@ -86,9 +86,10 @@ def not_requested(paths: Sequence[str]) -> ReingestResult:
 def bring(
     config: Config, where: tuple[str, str], order: RequestOrder, waits: Waits | None
 ) -> ReingestResult:
-    """Request files and follow; what became of each. Without ``waits`` what would, written nowhere.
+    """Request files, follow the request, and return each file's outcome.
 
-    Raises what `submit_and_follow` raises, and `RequestRefused` of a preview.
+    Without ``waits`` return a preview and write nothing. Raises what `submit_and_follow` raises,
+    and `RequestRefused` for a preview.
     """
     parts = context_of(config, where, NoEngine())
     if waits is None:
@@ -157,7 +158,7 @@ def _blocked(parts: SourceContext, order: RequestOrder) -> str | None:
 def _compared(
     parts: SourceContext, order: RequestOrder, lines: Sequence[ReportLine]
 ) -> list[ReportLine]:
-    """The lines, with those files refused whose rows are in and that are other files by now."""
+    """Refuse files whose rows are in the table and that have changed since."""
     if not order.select.get("files"):
         return list(lines)
     present = [line.path for line in lines if line.state == "present"]
@@ -180,7 +181,7 @@ def _changed(line: ReportLine) -> ReportLine:
 
 
 def _stamps(journal: Journal, paths: Sequence[str]) -> Mapping[str, tuple[int, float]]:
-    """Return size and time of files when they were ingested last, as far as the journal tells."""
+    """Return size and time of files at their last ingestion, as far as the journal reaches."""
     left, found = set(paths), {}
     batches = sorted(journal.batches(), reverse=True) if left else []
     while batches and left:

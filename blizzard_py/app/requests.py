@@ -36,7 +36,7 @@ class ListedRequest:
 
 
 def find_requests(config: Config) -> Iterator[ListedRequest]:
-    """Yield the requests of every source: those that are open, then those that ended.
+    """Yield the requests of every source: first open ones, then ended ones.
 
     Raises `StateError`, `StorageError`.
     """
@@ -57,7 +57,7 @@ def find_requests(config: Config) -> Iterator[ListedRequest]:
 
 
 def read_report(config: Config, found: ListedRequest) -> list[ReportLine]:
-    """Return what became of each file of a request. Raises `RequestInvalid`, `StorageError`."""
+    """Return the outcome of each file of a request. Raises `RequestInvalid`, `StorageError`."""
     for parts in _owners(config):
         if parts.name == found.source:
             return merged(Mailbox(parts.stores.sink, parts.id).report(found.id))
@@ -65,7 +65,7 @@ def read_report(config: Config, found: ListedRequest) -> list[ReportLine]:
 
 
 def find_open_requests(parts: SourceContext) -> Iterator[ListedRequest]:
-    """Yield the requests that a source, or who shares its checkpoint, has still to do.
+    """Yield the open requests of a source, or of the one that shares its checkpoint.
 
     Raises `StateError`, `StorageError`.
     """
@@ -89,7 +89,7 @@ def find_open_requests(parts: SourceContext) -> Iterator[ListedRequest]:
 
 
 def cancel_request(config: Config, request_id: str, why: str, now: float) -> RequestResult:
-    """Have a request not be done, if nobody has done it yet. Raises `EditRefused`, `StorageError`.
+    """Cancel a request unless it is done. Raises `EditRefused`, `StorageError`.
 
     Needs neither the source nor the configuration that the request was made for.
     """
@@ -124,7 +124,7 @@ def _known(parts: SourceContext) -> Mapping[str, RequestState]:
 
 
 def _owners(config: Config) -> Iterator[SourceContext]:
-    """The parts of each checkpoint's owner, once."""
+    """Yield the parts of each checkpoint's owner, once."""
     seen = set()
     for pipeline, settings in config.pipelines.items():
         for source in settings.sources:

@@ -57,7 +57,7 @@ class PlanOptions:
 
 
 class SourceKind(Protocol):
-    """What commands and daemons do with a source that depends on its kind."""
+    """The operations of commands and daemons that depend on a source's kind."""
 
     def has(self, parts: SourceContext) -> bool:
         """Return whether a source with these parts is of this kind."""
@@ -120,7 +120,7 @@ class FileKind:
         told = checkpoint_edit.effect(found, before, after)
         for paths, noun, text in (
             (told.skipped, "new file", "would be skipped and not be ingested"),
-            (told.again, "passed file", "would be ingested, those done before twice"),
+            (told.again, "passed file", "would be ingested, and files done before come twice"),
         ):
             yield f"{counted(len(paths), noun)} {text}" + (", among them:" if paths else "")
             yield from (f"  {printable(path)}" for path in paths[:_SHOWN_NAMES])
@@ -182,9 +182,9 @@ class WindowKind:
         yield printable(f"the next poll would read up to {short_text(known.window.up_to)}:")
         yield from (printable(f"  {task.where}") for task in known.tasks[:_SHOWN_NAMES])
         if source.asking.replaces:
-            yield "which takes the place of all that was published from there on"
+            yield "and replace everything published from there on"
         else:
-            yield "those of its rows that the table has already come twice"
+            yield "its rows that are already in the table come twice"
 
 
 class UnitKind:

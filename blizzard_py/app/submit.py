@@ -1,9 +1,9 @@
-"""Submission of an operator's request, and the following of it until it is over.
+"""Submission of an operator's request, which is then followed until it is over.
 
-A command writes its request and rings. Where a daemon works on the source it is the daemon's to do,
-and the command follows. Where nobody does, since the writer released the checkpoint or is a process
-of this machine that is gone, the command does it itself: what brings files as the source's owner
-for so long, all else in one conditional write.
+A command writes its request and rings the bell. If a daemon works on the source, the daemon
+executes the request and the command follows it. If no daemon does, because the writer released the
+checkpoint or was a process of this machine that has ended, the command executes it. For requests
+that ingest files it becomes the source's owner for that time; all others are one conditional write.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LOOK_SECS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """A command's waiting: ``sleep`` between looks, ``clock`` in epoch seconds, ``tell`` a line."""
+    """A command's waiting: ``sleep`` between polls, ``clock`` in epoch seconds, ``tell`` a line."""
 
     sleep: Callable[[float], None]
     clock: Callable[[], float]
@@ -73,9 +73,9 @@ class RequestOrder:
 
 @dataclass(frozen=True, slots=True)
 class RequestResult:
-    """The end of a request: ``state`` is that of `RequestState`, ``open`` where nobody took it.
+    """The end of a request: ``state`` as in `RequestState`, ``open`` if it was not accepted.
 
-    ``exit_code`` is that of the process which was to do it here.
+    ``exit_code`` is that of the process that executed it here.
     """
 
     id: str
@@ -88,9 +88,9 @@ class RequestResult:
 def submit_and_follow(
     config: Config, where: tuple[str, str], order: RequestOrder, waits: Waits
 ) -> RequestResult:
-    """Submit a request and see it done, by whoever owns the source; its end.
+    """Submit a request, follow it, and return its end.
 
-    Where nobody accepts it in time it stays, and its state is ``open``. Raises `EditRefused` where
+    If it is not accepted in time it stays, and its state is ``open``. Raises `EditRefused` where
     nothing was ingested yet, `StateError`, `StorageError`.
     """
     parts = owner_context(config, where, NoEngine())
@@ -101,9 +101,9 @@ def submit_and_follow(
 def submit_request(
     parts: SourceContext, order: RequestOrder, waits: Waits, bring: Callable[[], int] | None
 ) -> RequestResult:
-    """Submit a request for a source of these parts, and see it done; its end.
+    """Submit a request for the source of these parts, follow it, and return its end.
 
-    ``bring`` does what is requested of the source, as its owner; see `submit_and_follow`.
+    ``bring`` executes it as the source's owner; see `submit_and_follow`.
     """
     store = CheckpointStore(parts.stores.sink, parts.id)
     seen = _load(parts, store, order)
@@ -117,7 +117,7 @@ def submit_request(
 def request_of_order(
     parts: SourceContext, order: RequestOrder, state: SourceState, now: float
 ) -> Request:
-    """Return a request of whoever runs this process, for a source in a state."""
+    """Return a request of the current user for a source in a state."""
     return Request(
         kind=order.kind,
         select=order.select,
@@ -196,14 +196,14 @@ class _Following:
             waits.sleep(_LOOK_SECS)
 
     def _known(self, seen: Stored) -> RequestResult:
-        """The state of the request by the mailbox, or else by the checkpoint."""
+        """Return the state of the request from the mailbox, else from the checkpoint."""
         end = self.mailbox.ended(self.id)
         if end is not None:
             return RequestResult(self.id, end.state, end.reason, end.counts)
         return _result(self.id, seen.state.requests.get(self.id))
 
     def _here(self, seen: Stored, known: RequestResult) -> RequestResult | None:
-        """Do the request, since nobody else does; its end if that is known, None to look again."""
+        """Execute the request without an owner; return its end, None to check again."""
         if self.bring is None:
             reason = _do_here(self.parts, seen, self.mailbox, self.id, self.waits.clock())
             if not reason or self.store.load().raw != seen.raw:
@@ -217,9 +217,7 @@ class _Following:
         after = self._known(_load(self.parts, self.store, self.order))
         if not code:
             return after
-        why = (
-            "interrupted" if code == INTERRUPTED else "it ended with an error, which the log tells"
-        )
+        why = "interrupted" if code == INTERRUPTED else "it ended with an error; see the log"
         return RequestResult(self.id, after.state, why, after.counts, code)
 
 

@@ -1,8 +1,8 @@
-"""Pipelines held against the tables they write for, before the first batch.
+"""Check of pipelines against the tables they write to, before the first batch.
 
-Asked by `validate`, `plan` and, as a daemon's first batch is about to begin, `run`; each
-time of the table as its log is then, and of Penguin's settings in the same document. A table
-without `tables` in the document is taken for one of Penguin's defaults, as Penguin takes it.
+Used by `validate`, `plan` and, before a daemon's first batch, `run`. Each check uses the table's
+present log and Penguin's settings in the same document. A table without `tables` in the document
+has Penguin's defaults, as in Penguin.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ QueryColumns = Callable[[str, IngestSettings], pa.Schema]
 def check_table(
     config: Config, pipeline: str, columns: QueryColumns | None, settings: IngestSettings
 ) -> None:
-    """Raise `ConfigError` if the pipeline's table takes none of its files.
+    """Raise `ConfigError` if the pipeline's table accepts none of its files.
 
-    ``columns`` tells those of its query; without it they are those declared.
-    And `StateError`, `StorageError` where its log cannot be read. What some files would be
-    refused for is a line of the log.
+    ``columns`` are those of its query; without it they are the declared ones. Raises `StateError`,
+    `StorageError` if the log cannot be read. Reasons to refuse some files are logged.
     """
     made = None if columns is None else columns(pipeline, settings)
     fit = _fit_of(config, pipeline, settings, made)
@@ -54,7 +53,7 @@ def check_table(
 def check_tables(
     config: Config, pipelines: Iterable[tuple[str, IngestSettings, pa.Schema | None]]
 ) -> tuple[list[str], list[str]]:
-    """The problems of pipelines with their tables, and what people should know besides.
+    """Return the problems of pipelines with their tables, and notes for people.
 
     Of each pipeline its name, what its jobs are told and, if it has a query, the columns that
     gives. That a table could not be looked at is something to know: it may be out of reach
@@ -77,9 +76,9 @@ def check_tables(
 
 
 def takes_columns(config: Config, pipeline: str, settings: IngestSettings) -> Takes:
-    """Return what the table, as it is now, says to columns in the place of those of the settings.
+    """Return the table's present objection to other columns than those of the settings.
 
-    Raises `StateError`, `StorageError` where its log cannot be read.
+    Raises `StateError`, `StorageError` if its log cannot be read.
     """
     table = _table_of(settings)
     rules = _rules_of(config, config.pipelines[pipeline])
@@ -138,7 +137,7 @@ def _where(pipeline: str, settings: IngestSettings) -> str:
 
 
 def _written(settings: IngestSettings, made: pa.Schema | None) -> pa.Schema:
-    """The columns of the Parquet files: those declared, or ``made`` by a query, and ours."""
+    """Return the columns of the Parquet files: declared or ``made``, and ours."""
     if made is None:
         declared = table_schema(settings.fields, rescued=settings.unexpected_fields == "capture")
         metadata = Metadata(settings.metadata_columns, "", 0, unit_column=settings.unit_column)

@@ -51,7 +51,7 @@ def high_edit(found: SourcePipeline, unit: str, high: str) -> Edit:
 
 
 def key_of(text: str, now: dt.datetime, zone: str) -> str:
-    """A unit as people write it: where its partition begins, ``/`` and its name if it has one."""
+    """Return the key of a unit as people write it: partition start, ``/`` and name."""
     begin, slash, name = text.partition("/")
     return unit_key(resolve(begin, now, zone), name if slash else LONE)
 
@@ -76,7 +76,7 @@ def units_between(
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """The dead letters of a replay: the ids of their objects, and the units that they tell of."""
+    """The dead letters of a replay: the ids of their objects, and their units."""
 
     letters: tuple[str, ...]
     units: tuple[str, ...]

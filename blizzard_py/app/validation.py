@@ -26,12 +26,12 @@ from blizzard_py.sources.context import SourceContext
 
 
 def validate_pipelines(config: Config) -> list[str]:
-    """Return what people should know of pipelines and their tables, a line each.
+    """Return notes on pipelines and their tables, a line each.
 
-    Raises `ConfigError` with every problem: a transform that cannot be used, a table that takes
-    none of a pipeline's files. No Spark starts without a transform or event time. Where columns
-    are inferred and there was no batch yet, they are those that the files that wait now would
-    give; without any, a transform's words are all that can be judged.
+    Raises `ConfigError` with every problem: an unusable transform, a table that accepts none of a
+    pipeline's files. No Spark starts without a transform or event time. Before the first batch,
+    inferred columns are those of the waiting files; without any, only the text of a transform is
+    checked.
     """
     known = list(_known(config))
     made = _made_by_queries(config, known)
@@ -42,7 +42,7 @@ def validate_pipelines(config: Config) -> list[str]:
 
 
 def checkpoint_notes(config: Config) -> list[str]:
-    """Sources whose checkpoint is gone or has another name, and remarks on what others track.
+    """Return notes on missing or renamed checkpoints, and on sources that track more.
 
     A store out of reach from here is left to what is said of the table, which lies in the same.
     """
@@ -65,9 +65,9 @@ def checkpoint_notes(config: Config) -> list[str]:
 
 
 def table_problems(config: Config) -> tuple[list[str], list[str]]:
-    """The problems of pipelines with their tables, and notes. Starts no Spark.
+    """Return the problems of pipelines with their tables, and notes. Starts no Spark.
 
-    So it leaves out pipelines with a transform or event time, whose columns Spark alone can tell.
+    Pipelines with a transform or event time are left out, because only Spark knows their columns.
     """
     known = (
         (name, settings)
@@ -106,7 +106,7 @@ def _known(config: Config) -> Iterator[tuple[str, IngestSettings]]:
 def _inferred(
     config: Config, where: tuple[str, str], settings: IngestSettings
 ) -> IngestSettings | None:
-    """The settings with the columns that were inferred and kept, or would be now.
+    """Return the settings with the columns that were inferred, or would be now.
 
     None where there is nothing yet to tell them by.
     """
@@ -126,7 +126,7 @@ def _inferred(
 
 
 def _sampled(parts: SourceContext, schema: InferredSchema) -> StoredSchema | None:
-    """What the files that wait now would give; None without any, or out of reach from here."""
+    """Infer columns from the waiting files; None without any, or if unreachable."""
     worker = source_pipeline(parts)
     try:
         files = worker.discover(worker.load()).files
@@ -140,7 +140,7 @@ def _sampled(parts: SourceContext, schema: InferredSchema) -> StoredSchema | Non
 def _made_by_queries(
     config: Config, known: list[tuple[str, IngestSettings]]
 ) -> dict[str, pa.Schema]:
-    """The columns that each pipeline's transform or query gives. Raises `ConfigError`.
+    """Return the columns of each transform or query. Raises `ConfigError`.
 
     A Spark of this machine judges them, so that no cluster needs to be there; a Connect client
     may have no Java, so there it is its server.

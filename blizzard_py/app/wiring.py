@@ -1,6 +1,6 @@
-"""From the configuration to a source and its parts. Opens no connection and starts nothing.
+"""Construction of sources and their parts from the configuration. Opens and starts nothing.
 
-What runs them is in `blizzard_py.app.daemon`, what only looks in `blizzard_py.app.inspection`.
+`blizzard_py.app.daemon` runs them, `blizzard_py.app.inspection` only reads.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def ingest_settings(pipeline: PipelineSettings, source: AnySource) -> IngestSett
 
 
 def of_all_sources(pipeline: PipelineSettings, settings: IngestSettings) -> IngestSettings:
-    """The same with the columns of all sources, as a query that they share reads them."""
+    """Return the settings with the columns of all sources that share a query."""
     if pipeline.query is None:
         return settings
     return replace(settings, fields=tuple(map(field_spec, pipeline.fields)))
@@ -109,11 +109,10 @@ def build(
     fresh: bool = False,
     admission: TakeoverPolicy = allow_takeover,
 ) -> list[SourcePipeline]:
-    """A worker for every source of every pipeline, wired. Opens no connection.
+    """Return a worker for every source of every pipeline. Opens no connection.
 
-    Sources of one query over event time share one. ``fresh`` insists on a cold start where the
-    checkpoint is missing, whatever else is there; ``admission`` may leave sources to whoever works
-    on them.
+    Sources of one query over event time share one. ``fresh`` forces a cold start if the checkpoint
+    is missing, whatever else exists. ``admission`` may leave sources to the daemon that runs them.
     """
     return [
         source_pipeline(parts, fresh=fresh, admission=admission)
@@ -127,7 +126,7 @@ def build(
 
 
 def views(config: Config) -> list[SourcePipeline]:
-    """Every source of every pipeline by itself, to look at. Opens no connection."""
+    """Return every source of every pipeline by itself, for inspection. Opens no connection."""
     return [
         source_pipeline(context_of(config, (name, source), NoEngine()))
         for name, pipeline in config.pipelines.items()
@@ -150,7 +149,7 @@ def shared_context(config: Config, name: str, engine: Engine) -> SourceContext:
 
 
 def owner_context(config: Config, where: tuple[str, str], engine: Engine) -> SourceContext:
-    """The parts of the one that owns the checkpoint that has the source's state."""
+    """Return the parts of the owner of the source's checkpoint."""
     if len(config.pipelines[where[0]].branches) > 1:
         return shared_context(config, where[0], engine)
     return context_of(config, where, engine)
@@ -311,7 +310,7 @@ def query_columns(
 def _watchable(
     columns: Callable[[str, IngestSettings], pa.Schema], settings: PipelineSettings
 ) -> Callable[[str, IngestSettings], pa.Schema]:
-    """The same; raises `ConfigError` where a transform gives no times to watch a watermark by."""
+    """Make ``columns`` raise `ConfigError` if a watched column is no timestamp."""
     watches = [settings.watch_of(name) for name in settings.sources]
     times = dict.fromkeys(watch.column for watch in watches if watch is not None)
 
@@ -380,7 +379,7 @@ def computes_in_driver(config: Config) -> bool:
 
 
 def source_of(config: Config, where: tuple[str, str]) -> AnySource:
-    """The settings of a source by the names of its pipeline and itself. Raises `ConfigError`."""
+    """Return a source's settings by its pipeline and name. Raises `ConfigError`."""
     pipeline = config.pipelines.get(where[0])
     source = None if pipeline is None else pipeline.sources.get(where[1])
     if source is None:

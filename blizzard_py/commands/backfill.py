@@ -139,7 +139,7 @@ def backfill(
         options["mode"] = "replace" if replace else "add"
         order = RequestOrder("reingest", {"values": [first, last]}, options, why)
         if replace and how is not None:
-            told = f"What lies from {first} on is read once more by the next polls, and replaced."
+            told = f"The next polls read everything from {first} on again and replace it."
             return _marked(loaded, where, order, how, told, as_json=as_json)
         return _followed(loaded, where, order, how, as_json=as_json)
     _check(replace=replace, again=again, once_more=once_more, named=assume_named)
@@ -168,7 +168,7 @@ def _check(*, replace: bool, again: bool, once_more: bool, named: bool) -> None:
 def _followed(
     config: Config, where: tuple[str, str], order: RequestOrder, how: Waits | None, *, as_json: bool
 ) -> int:
-    """Request what the source's owner brings, and print what became of it; the exit code."""
+    """Submit a request to the source's owner and print its outcome; return the exit code."""
     with following():
         found = bring(config, where, order, how)
     return answer({"/".join(where): found}, as_json=as_json)
@@ -184,7 +184,7 @@ def _units(
     *,
     as_json: bool,
 ) -> int:
-    """Request that units are read again: those with time between ``ends``; the exit code.
+    """Request that units with time between ``ends`` are read again; return the exit code.
 
     ``values`` narrows them down, as a list with commas. Raises `EditRefused`.
     """
@@ -205,7 +205,7 @@ def _marked(
     *,
     as_json: bool,
 ) -> int:
-    """Request what polls then do, and print ``told`` of it; the exit code."""
+    """Request work that polls do, and print ``told`` about it; return the exit code."""
     result = None
     if how is not None:
         with following():

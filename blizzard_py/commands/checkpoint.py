@@ -1,4 +1,4 @@
-"""``blizzard checkpoint``: look at a source's state, and change it with care."""
+"""``blizzard checkpoint``: show and change a source's state."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ def rebuild(
     if dry_run:
         return 0
     if not confirmed(f"{pipeline}/{source}", yes=yes):
-        click.echo("That is not its name; nothing was changed.", err=True)
+        click.echo("The name does not match. Nothing was changed.", err=True)
         return 1
     backup = found.write(rebuilt)
     click.echo("Rebuilt." if backup is None else f"Rebuilt. The old checkpoint is {backup}")
@@ -333,7 +333,7 @@ def _edit(
         if dry_run:
             return 0
         if not confirmed(found.name, yes=yes):
-            click.echo("That is not its name; nothing was changed.", err=True)
+            click.echo("The name does not match. Nothing was changed.", err=True)
             return 1
         backup = checkpoint_edit.change(found, seen, edit, time.time(), why.strip())
         click.echo(

@@ -178,7 +178,7 @@ def rollback(
     running daemon stops with exit code 3 at its next save.
     """
     if not why.strip():
-        raise click.UsageError("--why: say why, for whoever looks at it later")
+        raise click.UsageError("--why: give a reason, for the record")
     loaded, where = load_config(config), (pipeline, source)
     refuse_edit(loaded, where, "`checkpoint rollback`")
     with closing(pipeline_of(loaded, where)) as found:
@@ -192,7 +192,7 @@ def rollback(
         if dry_run:
             return 0
         if not confirmed(found.name, yes=yes):
-            click.echo("That is not its name; nothing was changed.", err=True)
+            click.echo("The name does not match. Nothing was changed.", err=True)
             return 1
         backup = checkpoint_edit.change(
             found,

@@ -1,4 +1,4 @@
-"""The output of `blizzard checkpoint`: a state, what an edit would do, what was made again."""
+"""Output of `blizzard checkpoint`: a state, the effect of an edit, a rebuilt checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN_FILES = 10
 
 
 def print_state(where: str, seen: Stored, copies: list[str]) -> None:
-    """Everything that a checkpoint says, for people; ``copies`` are the ones kept beside it."""
+    """Print a checkpoint for people; ``copies`` are its backups."""
     state, progress = seen.state, seen.state.progress
     writer = "-" if seen.writer is None else str(seen.writer).removeprefix("writer ")
     lines = [
@@ -79,7 +79,7 @@ def _moment(seconds: float | None) -> str | None:
 
 
 def rebuilt_document(rebuilt: Rebuilt) -> dict[str, Any]:
-    """A checkpoint that was made again, for `--json`."""
+    """Return a rebuilt checkpoint for `--json`."""
     progress = rebuilt.state.progress
     return {
         "listed": rebuilt.listed,
@@ -110,7 +110,7 @@ _JUDGEMENTS = {
 
 
 def print_rebuilt(rebuilt: Rebuilt) -> None:
-    """A checkpoint that was made again, for people."""
+    """Print a rebuilt checkpoint for people."""
     progress = rebuilt.state.progress
     click.echo(f"{counted(rebuilt.listed, 'file')} listed, {rebuilt.done:,} of them done")
     if rebuilt.said:

@@ -51,7 +51,7 @@ def convert(files: tuple[Path, ...], output: Path, force: bool) -> int:
     The original's checkpoints stay in use: docs/guides/move-from-original.md.
     """
     if output.exists() and not force:
-        raise ConfigError(str(output), ["is there already; give another --output, or --force"])
+        raise ConfigError(str(output), ["exists already; give another --output, or --force"])
     documents = [parse_yaml(path) for path in files]
     for document in documents:
         if document.problems:
@@ -79,10 +79,10 @@ _OURS = (
 
 
 def _is_valid_config(data: Mapping[str, Any]) -> bool:
-    """Return whether the daemons take it as it stands, so that there is nothing to convert.
+    """Return whether the daemons accept the file as it is, so that nothing has to be converted.
 
-    A Penguin's file alone may be either, and means the same. Directories of sources that are
-    called ``path`` are the original's; we take them, and other defaults with them.
+    A Penguin file alone may be either, and means the same. Sources with a key ``path`` are the
+    original's; they are accepted with our defaults.
     """
     if "pipelines" not in data:
         return False

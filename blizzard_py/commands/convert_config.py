@@ -1,8 +1,8 @@
-"""Conversion of a configuration of the original, the Rust implementation of this design.
+"""Conversion of a configuration of the original, the Rust implementation of this design. Pure.
 
-Pure. Every key that the original knows is taken over, or named with the reason why it is not; a
-key that is unknown is an error, so nothing is dropped in silence. References to the environment
-stay references, and a secret that stands in the file becomes one.
+Every key of the original is converted, or named with a reason. An unknown key is an error, so
+nothing is dropped silently. References to the environment stay, and a secret in the file becomes
+one.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Converted:
 
 
 class _Block:
-    """A mapping of the original, of which every key has to be asked for."""
+    """A mapping of the original, of which every key has to be read."""
 
     def __init__(self, data: Any, place: Key, told: Converted) -> None:
         self.place = place
@@ -95,7 +95,7 @@ class _Block:
         self._known = set(_NEEDLESS)
 
     def take(self, *names: str) -> Any:
-        """The value under the first of these names that is there, None for none."""
+        """Return the value under the first of these names that is present, else None."""
         self._known.update(names)
         found = [self._left.pop(name) for name in names if name in self._left]
         if len(found) > 1:
@@ -103,7 +103,7 @@ class _Block:
         return _referring(found[0], self.place, self.told) if found else None
 
     def under(self, name: str) -> _Block:
-        """A block in it; an empty one if it is not there."""
+        """Return a block below; an empty one if it is missing."""
         self._known.add(name)
         return _Block(self._left.pop(name, None), (*self.place, name), self.told)
 
@@ -116,11 +116,11 @@ class _Block:
         }
 
     def left(self) -> Mapping[str, Any]:
-        """Return what was not asked for yet, as it is written."""
+        """Return the keys that were not read yet, as written."""
         return dict(self._left)
 
     def has(self, name: str) -> bool:
-        """Return whether the key is there and was not asked for yet."""
+        """Return whether the key is present and was not read yet."""
         self._known.add(name)
         return name in self._left
 
@@ -178,7 +178,7 @@ def _put_metrics(told: Converted, found: dict[str, str]) -> None:
 
 
 def _single(top: _Block, told: Converted) -> None:
-    """The first releases knew one source and one sink."""
+    """Convert the form of the first releases: one source and one sink."""
     sink = top.under("sink")
     found = {
         "sources": {"main": _source(top.under("source"), told)},
@@ -311,7 +311,7 @@ def _metrics(top: _Block, told: Converted) -> str | None:
 
 
 def _advanced(found: dict[str, Any]) -> dict[str, Any]:
-    """Return what stands in the block `advanced` here; nothing if there is nothing."""
+    """Return the block `advanced`, without it nothing."""
     return {"advanced": found} if found else {}
 
 
@@ -352,7 +352,7 @@ def _options(block: _Block) -> dict[str, Any]:
 
 
 def _secret(name: str, value: str, place: Key, told: Converted) -> str:
-    """A reference to the environment; each value has a name of its own."""
+    """Return a reference to the environment; each value has its own variable."""
     variable, number = name, 1
     while told.secrets.setdefault(variable, value) != value:
         number += 1
@@ -366,7 +366,7 @@ def _take_present(block: _Block, *names: str) -> dict[str, Any]:
 
 
 def _lasting(block: _Block, name: str) -> dict[str, Any]:
-    """A number of seconds, or a reference to one, as a duration under the name without them."""
+    """Return seconds, or a reference to them, as a duration."""
     if not block.has(name):
         return {}
     value = block.take(name)

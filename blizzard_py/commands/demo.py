@@ -1,4 +1,4 @@
-"""``blizzard demo``: both daemons at work, before there is anything of one's own."""
+"""``blizzard demo``: both daemons at work on data of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``blizzard dlq``: what was given up, and how it gets in after all."""
+"""``blizzard dlq``: list, show and close dead letters."""
 
 from __future__ import annotations
 

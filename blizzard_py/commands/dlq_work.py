@@ -98,7 +98,7 @@ def show(
 
 
 def _text(line: bytes) -> str:
-    """A foreign line as it can be shown."""
+    """Return a foreign line in printable form."""
     return printable(shortened(redacted(line.decode("utf-8", "backslashreplace")), _SHOWN_CHARS))
 
 
@@ -174,7 +174,7 @@ def discard(
     if (letter is None) != everything:
         raise click.UsageError("give either --letter ID or --all")
     if not why.strip():
-        raise click.UsageError("--why: say why, for whoever looks at it later")
+        raise click.UsageError("--why: give a reason, for the record")
     how = how_to_wait(no_wait=no_wait, take_over=take_over, dry_run=dry_run, as_json=as_json)
     loaded, where = load_config(config), (pipeline, source)
     with following():

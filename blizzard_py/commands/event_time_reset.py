@@ -22,7 +22,7 @@ _SHOWN = 20
 
 
 def forget(config: Config, where: tuple[str, str], why: str, *, yes: bool, dry_run: bool) -> int:
-    """Show what the query remembers, ask, and have it begin anew where its watermark is."""
+    """Show the query's state, ask for confirmation, and drop it; the watermark stays."""
     # Arrow's functions, which no poll needs.
     from blizzard_py.edits.event_time import with_empty_state  # noqa: PLC0415  # see above
 
@@ -45,7 +45,7 @@ def forget(config: Config, where: tuple[str, str], why: str, *, yes: bool, dry_r
 
 
 def _print_windows(config: Config, pipeline: str, known: Sequence[OperatorState]) -> None:
-    """Those that end first. Of state that cannot be read any more, how much there was."""
+    """Print the windows that end first, or the size of a state that is unreadable."""
     try:
         operators = event_state(config, pipeline, _SHOWN)["pipelines"][pipeline]["operators"]
     except (StateError, EngineError) as error:

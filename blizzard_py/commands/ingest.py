@@ -1,4 +1,4 @@
-"""``blizzard ingest``: single files, whatever they are called."""
+"""``blizzard ingest``: single files, whatever their names."""
 
 from __future__ import annotations
 

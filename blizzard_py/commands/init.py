@@ -74,7 +74,7 @@ def init(
     references to the environment. Asks no questions; replaces an existing file only with --force.
     """
     if path.exists() and not force:
-        raise ConfigError(str(path), ["is there already; give another PATH, or --force"])
+        raise ConfigError(str(path), ["exists already; give another PATH, or --force"])
     if connection is not None:
         if source_uri is not None:
             raise ConfigError("init", ["give --source-uri or --connection, not both"])

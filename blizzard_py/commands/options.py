@@ -19,7 +19,7 @@ Body = Callable[..., Any]
 
 
 def _typed(context: click.Context) -> Config | None:
-    """The configuration that the command line names, if it can be read.
+    """Return the configuration named in the command line, if it is readable.
 
     While an option's value is being typed, click has not got to the arguments, so the
     words of the line are looked through for a file.
@@ -56,7 +56,7 @@ def _sources(context: click.Context, _parameter: click.Parameter, typed: str) ->
 
 
 def source_options(*, required: bool) -> Callable[[Body], Body]:
-    """``--pipeline`` and ``--source``; without ``required`` none means all."""
+    """Return the options ``--pipeline`` and ``--source``, which default to all."""
     every = "" if required else " Default: all."
 
     # Options are applied from the last to the first, as decorators are.
@@ -91,5 +91,5 @@ def confirmed(name: str, *, yes: bool) -> bool:
         raise click.UsageError(
             "there is no terminal to ask for a confirmation; add --yes to confirm"
         )
-    typed = click.prompt(f"Type {name} to do it", default="", show_default=False)
+    typed = click.prompt(f"Type {name} to confirm", default="", show_default=False)
     return bool(typed == name)

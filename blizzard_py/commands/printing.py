@@ -1,7 +1,6 @@
-"""Output of ``plan``, ``status`` and ``schema`` for people, from what ``--json`` gives.
+"""Output of ``plan``, ``status`` and ``schema`` for people, from the documents of ``--json``.
 
-No value that came from a store reaches a terminal as it stands: what a terminal would obey
-is escaped.
+Control characters in values from a store are escaped.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _ORIGINS = {
 
 
 def print_plan(document: dict[str, Any]) -> None:
-    """A table of the sources of files, then each table and API with its window and tasks."""
+    """Print a table of file sources, then each query source with window and tasks."""
     sources = [
         (f"{pipeline}/{source}", found)
         for pipeline, block in document["pipelines"].items()
@@ -49,7 +48,7 @@ def print_plan(document: dict[str, Any]) -> None:
 
 
 def _print_window(name: str, found: dict[str, Any]) -> None:
-    """What a table or an API would be asked, a line for each thing."""
+    """Print the query of a table or an API, line by line."""
     bound = found["bound"]
     held = f", held by {bound['held_by']}" if bound["held_by"] else ""
     click.echo(printable(f"{name}: {found['state']}, watermark {short_text(found['watermark'])}"))
@@ -65,7 +64,7 @@ def _print_window(name: str, found: dict[str, Any]) -> None:
 
 
 def _print_units(name: str, found: dict[str, Any]) -> None:
-    """A source of work units: each that is read, and the others as numbers."""
+    """Print a source of work units: those to read, and counts of the others."""
     counts = ", ".join(f"{count:,} {word}" for word, count in found["counts"].items())
     span = found["range"]
     click.echo(printable(f"{name}: {found['state']}, {span['from']} to {span['to']}: {counts}"))
@@ -105,7 +104,7 @@ def _requests(found: Mapping[str, Any]) -> str:
 
 
 def print_schema(document: dict[str, Any]) -> None:
-    """YAML that can stand below ``schema``, with where it is from as comments."""
+    """Print YAML for ``schema``, with the origin of columns as comments."""
     for pipeline, found in document["pipelines"].items():
         click.echo(f"# {pipeline}: {_ORIGINS[found['origin']]}")
         if found["sample"]:
@@ -123,7 +122,7 @@ def print_schema(document: dict[str, Any]) -> None:
 
 
 def flow_yaml(value: Any) -> str:
-    """A value as YAML on one line; what a terminal would obey is escaped."""
+    """Return a value as one line of YAML, with control characters escaped."""
     for readable in (True, False):
         text = yaml.safe_dump(
             value,
@@ -138,7 +137,7 @@ def flow_yaml(value: Any) -> str:
 
 
 def print_status(document: dict[str, Any]) -> None:
-    """A row for each source; lags that are not known are told as errors behind it."""
+    """Print a row for each source; unknown lags are shown as errors below."""
     print_table(
         (
             "source",
@@ -196,7 +195,7 @@ def _failed(error: Mapping[str, Any]) -> str:
 
 
 def _print_event_time(name: str, told: Mapping[str, Any]) -> None:
-    """A line for the watermark, one for the rows of the last batch, one for each operator."""
+    """Print a line for the watermark, the last batch and each operator."""
     click.echo(printable(_event_time(name, told)))
     times = told["history"][-1]["times"] if told["history"] else None
     if times is not None:

@@ -1,4 +1,4 @@
-"""Changing the state of a query over event time: said first, asked about, kept in the log."""
+"""Changes of a query's state over event time: shown, confirmed, and logged."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def change_query(
         if dry_run:
             return 0
         if not confirmed(found.name, yes=yes):
-            click.echo("That is not its name; nothing was changed.", err=True)
+            click.echo("The name does not match. Nothing was changed.", err=True)
             return 1
         if submit is not None:
             return submit(why.strip() or reason)

@@ -21,7 +21,7 @@ from blizzard_py.commands.requests import (
     waits,
 )
 
-# So many files are printed one by one.
+# Files printed one by one.
 _PRINTED = 200
 
 assume_missing_option = click.option(

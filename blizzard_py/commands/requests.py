@@ -1,4 +1,4 @@
-"""``blizzard requests``: what operators asked of sources, and how it went."""
+"""``blizzard requests``: operators' requests and their outcomes."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def _facts(found: ListedRequest) -> Iterator[tuple[str, str]]:
 
 
 def _shortened(value: object) -> str:
-    """A selector's value, of a long list its beginning."""
+    """Return a selector's value; of a long list only its beginning."""
     if not isinstance(value, list | tuple):
         return str(value)
     more = f" and {len(value) - 10:,} more" if len(value) > 10 else ""
@@ -234,7 +234,7 @@ def cancel(config: Path, request_id: str, why: str) -> int:
     """
     result = cancel_request(load_config(config), request_id, why.strip(), time.time())
     click.echo(
-        f"{result.id} is cancelled, if nobody does it at this moment: the next poll of its daemon,"
+        f"{result.id} is cancelledunless it is being executed now: the next poll of its daemon,"
         " or the command that follows it, ends it."
     )
     return 0

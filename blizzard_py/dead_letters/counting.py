@@ -1,4 +1,4 @@
-"""The number of open dead letters: the one count that `status`, `dlq list` and a replay tell."""
+"""The number of open dead letters, for `status`, `dlq list` and a replay."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Counted:
 
 
 def counted(dlq: Storage, found: Iterable[DeadLetterObject]) -> Counted:
-    """The letters of these objects. Raises `StorageError`."""
+    """Count the letters of these objects. Raises `StorageError`."""
     objects = letters = records = size = 0
     newest: float | None = None
     for each in found:
@@ -47,7 +47,7 @@ def counted(dlq: Storage, found: Iterable[DeadLetterObject]) -> Counted:
 
 
 def lines_of(dlq: Storage, found: DeadLetterObject) -> int:
-    """The letters of one object, whatever stands in them; a block of it in memory at a time."""
+    """Count the letters of one object; only a block of it is in memory at a time."""
     lines = 0
     blank = True
     try:

@@ -93,7 +93,7 @@ class DeadLetter:
 
 
 def objects(dlq: Storage, source_id: str, *, replayed: bool = False) -> Iterator[DeadLetterObject]:
-    """The queue's objects of one source, those put away by a replay only if asked for.
+    """Yield the objects of one source; replayed ones only if asked for.
 
     A page in memory at a time. Raises `StorageError`; a queue that nothing was
     written to yet is empty.
@@ -134,7 +134,7 @@ def put_away(source_id: str, letter_id: str) -> tuple[str, str]:
 
 
 def read(dlq: Storage, found: DeadLetterObject) -> Iterator[DeadLetter]:
-    """The letters of an object. Raises `UnreadableDeadLetter` naming the line, `StorageError`."""
+    """Yield the letters of an object. Raises `UnreadableDeadLetter`, `StorageError`."""
     where = f"{dlq.uri}/{found.path}"
     with closing(dlq.open_input(found.path)) as stream:
         for number, line in enumerate(_lines(stream), 1):

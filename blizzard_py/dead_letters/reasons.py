@@ -1,7 +1,7 @@
-"""Reasons of an operator to close dead letters that no replay has dealt with.
+"""Reasons of operators who closed dead letters without a replay.
 
-The letters are put away like those of a replay; ``{source id}/discarded/{letter}.ndjson`` beside
-them says who closed them, when and why::
+The letters are closed like those of a replay. ``{source id}/discarded/{letter}.ndjson`` says who
+closed them, when and why::
 
     {"why": "test data of the vendor", "by": "ann@ops-3", "at": "2024-01-28T14:00:00+00:00"}
 """

@@ -127,7 +127,7 @@ class DeadLetterWriter:
 def _in_path_order(
     sink: Storage, letters: Sequence[StagedBadRecords], stack: ExitStack
 ) -> Iterator[bytes]:
-    """The lines of all tasks. Each has its own files' in the order that it names them."""
+    """Yield the lines of all tasks in the order of their files."""
     sources: list[tuple[str, int, Iterator[bytes]]] = []
     for staged in letters:
         lines = _lines(sink, staged.staged, stack)
@@ -145,7 +145,7 @@ def _in_path_order(
 
 
 def _lines(storage: Storage, path: str, stack: ExitStack) -> Iterator[bytes]:
-    """The object's lines, opened when the first is asked for."""
+    """Yield the object's lines; it is opened with the first."""
     stream: BinaryIO = stack.enter_context(closing(storage.open_input(path)))
     rest = b""
     while block := stream.read(_READ_BYTES):

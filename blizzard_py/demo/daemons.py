@@ -42,7 +42,7 @@ def run_once(daemon: str, config: Path, log: Path) -> float:
 
 
 class RunningDaemon:
-    """A daemon that runs until the demo ends it. Its log is what it tells of its work."""
+    """A daemon that runs until the demo ends it, with its log."""
 
     def __init__(self, daemon: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self._daemon = daemon

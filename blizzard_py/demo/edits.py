@@ -1,8 +1,7 @@
 """`blizzard demo`: real events through both daemons, in two rounds, into a Delta table.
 
-Everything happens below one directory, which is made anew each time and kept at the end, so that
-the commands it closes with have something to work on. The events come with the package, and
-nothing is asked of a network.
+Everything is below one directory, which is replaced each time and stays at the end for the commands
+that the demo proposes. The events come with the package, and no network is used.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _PLACE = re.compile(r"\$\{PLACE\}/(\S+)")
 
 
 def configuration(place: Path) -> str:
-    """The demo's configuration, for data below ``place``."""
+    """Return the demo's configuration for data below ``place``."""
 
     def below(found: re.Match[str]) -> str:
         # JSON strings are YAML, whatever the folders are called.
@@ -38,7 +37,7 @@ def configuration(place: Path) -> str:
 
 
 class Demo:
-    """The steps, told as they happen."""
+    """The steps, described as they happen."""
 
     def __init__(self, place: Path, console: Console) -> None:
         self.console = console
@@ -107,7 +106,7 @@ def farewell(console: Console, place: Path, programs: str) -> None:
 
 
 def play(place: Path, programs: str) -> int:
-    """The demo in a directory; its exit code: 1 if the table does not hold exactly the events.
+    """Run the demo; return 1 if the table does not hold exactly the events, else 0.
 
     ``programs`` is what to type before the names of the commands.
     """

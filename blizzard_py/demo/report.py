@@ -94,7 +94,7 @@ def show_rounds(console: Console, rounds: Sequence[Round]) -> None:
 
 
 def short_path(path: str | None) -> str:
-    """A path on two lines, its file name cut in the middle of the UUID: it is there to be read."""
+    """Return a path on two lines, with the UUID in its file name cut."""
     if path is None:
         return "-"
     directory, _, name = path.rpartition("/")
@@ -103,7 +103,7 @@ def short_path(path: str | None) -> str:
 
 
 def show_check(console: Console, found: dict[str, int]) -> bool:
-    """Print what was read back beside what the sample holds; True if all of it is the same."""
+    """Print the rows read back beside the sample's; return whether they agree."""
     table = Table(title="The table, read back with deltalake", title_justify="left")
     table.add_column("")
     table.add_column("found", justify="right")

@@ -50,7 +50,7 @@ def split(sample: Path, target: Path) -> list[ArrivingFile]:
 
 
 def file_path(first: datetime) -> str:
-    """The path of the file whose first event happened then (UTC)."""
+    """Return the path of the file whose first event happened then (UTC)."""
     seconds = int(first.timestamp())
     name = uuid.uuid5(uuid.NAMESPACE_URL, f"demo/{seconds}")
     return f"{first:date=%Y-%m-%d/hour=%H}/{seconds}-{name}.ndjson.gz"

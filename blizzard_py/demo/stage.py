@@ -1,4 +1,4 @@
-"""The stage of a demo: a folder of its own, and an exit code that tells how it went."""
+"""The stage of a demo: its own folder, and an exit code for the result."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class DemoFailedError(Exception):
 
 
 def staged(place: Path, scenes: Callable[[Path, Console], bool], kept: str, success: str) -> int:
-    """Play ``scenes`` in ``place``, made anew; the exit code.
+    """Play ``scenes`` in a new ``place`` and return the exit code.
 
-    0 where they found in ``kept`` what should be there, 1 where they did not or something
-    failed, 130 by Ctrl-C, and by SIGTERM, too, so that nothing goes on behind the demo.
+    0 if they found in ``kept`` the expected rows, 1 if not or on an error, 130 by Ctrl-C, and by
+    SIGTERM, too, so that nothing goes on after the demo.
     """
     console = Console(highlight=False)
     start = time.monotonic()

@@ -1,5 +1,4 @@
-"""Changes of a source's state by hand: set, reset, rebuild, rename.
+"""Manual changes of a source's state: set, reset, rebuild, rename.
 
-Each takes the checkpoint over first, which fences a running daemon, and keeps the old
-one beside the new.
+Each first takes over the checkpoint, which fences a running daemon, and keeps a backup.
 """

@@ -1,13 +1,10 @@
-"""Moving a source's watermark by hand, and starting it over.
+"""Manual changes of a source's watermark, and a source's reset.
 
-It is the one thing that can skip files or double rows, so it says beforehand
-what it would do (`plan` before and after), fences the daemon that runs (its next
-save is refused and it stops with exit code 3), and keeps the old checkpoint
-beside the new one as ``…_checkpoint.json.epoch-{n}.bak``.
-
-Batches that are ``running`` are dropped: nothing of them counts, and their files
-are found again where the watermark says so. While one is ``publishing`` nothing is
-changed, since its rows are going to be in the table.
+These can skip files or double rows. So the effect is shown first (`plan` before and after), and a
+running daemon is fenced (its next save is refused and it stops with exit code 3). The old
+checkpoint stays as ``…_checkpoint.json.epoch-{n}.bak``. Batches that are ``running`` are dropped:
+nothing of them counts, and their files are found again if the watermark says so. While a batch is
+``publishing`` nothing is changed, since its rows will be in the table.
 """
 
 from __future__ import annotations
@@ -56,12 +53,12 @@ def require_known(source: SourcePipeline, partition: str) -> None:
     if not any(page.entries for page in files):
         raise EditRefused(
             f"{partition!r} is no partition of this source: nothing lies below it, and nothing of"
-            " it was ingested; `blizzard checkpoint show` lists those that are known"
+            " it was ingested; `blizzard checkpoint show` lists the known ones"
         )
 
 
 def with_watermark(state: SourceState, partition: str, name: str) -> SourceState:
-    """The state with the partition's watermark at ``name``: up to it everything is done.
+    """Return the state with the partition's watermark at ``name``.
 
     With an empty ``name`` nothing of the partition is. Raises `EditRefused`.
     """
@@ -107,11 +104,11 @@ def with_watermark(state: SourceState, partition: str, name: str) -> SourceState
 def set_columns(
     state: SourceState, watermark: Mapping[str, Any], names: Sequence[str]
 ) -> SourceState:
-    """The state of a table or an API with its watermark at these values, in stored notation.
+    """Return the state of a query source with its watermark at these stored values.
 
-    A window that is being read is given up; the next one begins above the values. What is known of
-    rows that were published goes with it, so those above the values come again, and ``new_only``
-    looks back no further than to them. ``names`` are the configured columns. Raises `EditRefused`.
+    A window that is being read is dropped; the next one begins above the values. The known
+    published rows are dropped too, so rows above the values come again, and ``new_only`` looks back
+    no further than the values. ``names`` are the configured columns. Raises `EditRefused`.
     """
     known = state.columns
     if known is None:
@@ -155,7 +152,7 @@ def set_columns(
 
 
 def _revalued(progress: Progress) -> Progress:
-    """The source's own watermark follows from those of its partitions."""
+    """Return the source's watermark from those of its partitions."""
     tops = [
         joined(p, known.watermark) for p, known in progress.partitions.items() if known.watermark
     ]
@@ -165,10 +162,10 @@ def _revalued(progress: Progress) -> Progress:
 
 
 def reset(state: SourceState) -> SourceState:
-    """A cold start. What was counted so far stays counted, groups included.
+    """Return the state for a cold start; counters stay, those of groups too.
 
-    Which batch was the last `change` finds out: a checkpoint that was brought back from a copy does
-    not know, and whoever starts over has been told that files come again.
+    `change` finds out which batch was the last: a restored checkpoint does not know it. The
+    operator has been told that files come again.
     """
     columns = None
     if state.columns is not None:
@@ -217,7 +214,7 @@ def _found(source: SourceView, state: SourceState) -> list[Entry]:
 def require_not_publishing(source: SourcePipeline, state: SourceState) -> None:
     """Raise `EditRefused` while a batch is being published.
 
-    One of a stale checkpoint is published, if at all: it keeps nobody from saying where to go on.
+    A stale checkpoint's batch does not count, so the operator may still set a start.
     """
     if not any(batch.phase == "publishing" for batch in state.in_flight):
         return
@@ -282,7 +279,7 @@ def change(
 def _without_requested(
     source: SourcePipeline, seen: SourceState, after: SourceState, now: float
 ) -> SourceState:
-    """The state with the requests as they were seen, and without files that they were to bring.
+    """Return the state with its seen requests, without files that they would bring.
 
     One that runs is to be over first, or cancelled, which needs no daemon. Raises `EditRefused`.
     """
@@ -320,7 +317,7 @@ def _next_epoch(seen: Stored, world: World) -> int:
 
 
 def _what(before: SourceState, after: SourceState) -> str:
-    """Return what a change does, for whoever gave no reason."""
+    """Return a description of a change without a given reason."""
     if after.progress.state == "Initial" and not after.members:
         return "started over"
     old, new = before.progress.partitions, after.progress.partitions

@@ -1,12 +1,14 @@
-"""A source's checkpoint in storage: read it, swap it by hand, list the copies of earlier ones.
+"""A source's checkpoint in storage: read it, replace it by hand, list its backups.
 
-Needs neither the source nor its connection. A change by hand keeps a copy of the checkpoint as
-``…_checkpoint.json.epoch-{n}.bak`` with a note beside it. Then one conditional write replaces
-exactly the version that was shown, in the next epoch. So a daemon that saved meanwhile refuses the
-change and goes on undisturbed; otherwise it is fenced: its next save is refused.
+Needs neither the source nor its connection.
 
-The copies have an order of their own, a count in each note: the store's clock may have been put
-back in between, and epochs begin again where a checkpoint was lost.
+A manual change keeps a backup as ``…_checkpoint.json.epoch-{n}.bak`` with a note beside it. Then
+one conditional write replaces exactly the version that was shown, in the next epoch. If a daemon
+saved meanwhile, the change is refused and the daemon goes on; otherwise the daemon is fenced: its
+next save is refused.
+
+Backups are ordered by a counter in their notes, because the store's clock may have been set back,
+and epochs start again after a checkpoint was lost.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A version that cannot be brought back, and the ``error`` that says why."""
+    """A version that cannot be restored, and the ``error``."""
 
     name: str
     path: str
@@ -110,16 +112,16 @@ class CheckpointStore:
         self._sink.delete(path)
         if found is None:
             raise Unavailable(
-                f"{self._sink.uri}/{path}: was gone as soon as it was put; give the command again"
+                f"{self._sink.uri}/{path}: vanished right after its write; run the command again"
             )
         return found.modified
 
     def swap(self, seen: Stored, after: SourceState, epoch: int, note: Note) -> str | None:
-        """Put a state in the place of what was ``seen``; the path of its copy, None without one.
+        """Replace the ``seen`` checkpoint by a state; return the path of the backup, if any.
 
         ``epoch`` is the new checkpoint's, the note's time that of the change. Raises `EditRefused`
-        if the checkpoint is not the one that was seen: then nothing is changed and nobody is
-        fenced; `StorageError`.
+        if the checkpoint is not the seen one: then nothing is changed and no daemon is fenced;
+        `StorageError`.
         """
         copy, is_new = None, False
         if seen.raw is not None:

@@ -23,13 +23,15 @@ def advanced(
     to_ms: int,
     now: float,
 ) -> SourceState:
-    """The state whose next batch moves the watermark to a time, if its rows do not move it further.
+    """Return the state whose next batch moves the watermark to a time or further.
 
     Nothing else changes: batches under way run as they would. Raises `EditRefused`.
     """
     stream = state.stream
     if stream is None or stream.is_watched:
-        raise EditRefused("no batch was settled yet, so there is no watermark; run it once first")
+        raise EditRefused(
+            "no batch has ended yet, so there is no watermark; run the source once first"
+        )
     rules = rules_of(given, branches).values()
     if given.mode == "complete" or any(rule.kind == "never" for rule in rules):
         raise EditRefused(
@@ -50,7 +52,7 @@ def advanced(
 
 
 def with_empty_state(state: SourceState) -> SourceState:
-    """The state whose next batch begins with nothing remembered, and may be of another query.
+    """Return the state with an empty query state; the query may then change.
 
     The watermark stays, and with it what is closed: windows that were published come no second
     time. So do counts, and the number of the batch. Raises `EditRefused`.

@@ -1,10 +1,10 @@
-"""The checkpoints that changes by hand have kept: looked at, compared, and brought back.
+"""Backups of the checkpoint from manual changes: listed, compared, and restored.
 
-A version is a copy that `checkpoint_edit.change` kept, as the checkpoint was before it. One is
-brought back only where that keeps the promise: **nothing of the source was published since**,
-and everything that the version counts on is there still. Then what it says of files is as true as
-on that day, and only what hands have changed is undone. Else what came since would come twice, and
-it is refused: `blizzard checkpoint rebuild` makes one that knows of it.
+A version is a backup that `checkpoint_edit.change` made of the checkpoint before a change. It is
+restored only where that keeps the promise: **the source has published nothing since**, and all data
+that the version needs still exists. Then its statements about files are still true, and only manual
+changes are undone. Otherwise later rows would come twice, so it is refused: `blizzard checkpoint
+rebuild` makes a checkpoint that knows them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def differences(before: SourceState, after: SourceState) -> list[tuple[str, str,
 
 
 def _facts(state: SourceState) -> Mapping[str, str]:
-    """A state as texts that can be compared."""
+    """Return a state as comparable texts."""
     progress = state.progress
     found: dict[str, Any] = {
         "state": progress.state,
@@ -61,12 +61,12 @@ def _facts(state: SourceState) -> Mapping[str, str]:
 
 
 def rolled_back(source: SourcePipeline, seen: Stored, to: Version) -> SourceState:
-    """The state of that version, to be saved in the place of what was ``seen``.
+    """Return the state of that version, to replace the ``seen`` one.
 
     Raises `EditRefused` where rows would come twice or be skipped, `StorageError`.
     """
     if to.until is None:
-        raise EditRefused("that is the checkpoint as it is; `checkpoint log` names the others")
+        raise EditRefused("that is the present checkpoint; `checkpoint log` lists the others")
     _check_same(seen.state, to)
     _check_counts(source, seen.state, to)
     _check_nothing_published(source, to, to.until)
@@ -75,7 +75,7 @@ def rolled_back(source: SourcePipeline, seen: Stored, to: Version) -> SourceStat
     try:
         old = whole(source.sink, source.id, old)
     except StateError as error:
-        raise EditRefused(f"{to.name} counts on what is gone: {error}") from error
+        raise EditRefused(f"{to.name} needs missing data: {error}") from error
     # What sweeps have noted since stays known, unless the source was started over since.
     again = seen.state.reset_ts != old.reset_ts
     ledger = old.ledger if again else seen.state.ledger
@@ -107,7 +107,7 @@ def _check_same(now: SourceState, to: Version) -> None:
 
 
 def _check_counts(source: SourcePipeline, now: SourceState, to: Version) -> None:
-    """Raise `EditRefused` if more batches have ended by now than by then, whatever clocks say."""
+    """Raise `EditRefused` if more batches have ended than in the version, on any clock."""
     before, after = to.state.totals.batches, now.totals.batches
     if before != after:
         raise EditRefused(
@@ -144,7 +144,7 @@ def _check_there(source: SourcePipeline, to: Version) -> None:
         ProcessedTracker(sink, StatePaths(source.id).processed).load(state.processed or ())
     except StateError as error:
         raise EditRefused(
-            f"{to.name} counts on what is gone: {error}; use `blizzard checkpoint rebuild`"
+            f"{to.name} needs missing data: {error}; use `blizzard checkpoint rebuild`"
         ) from error
     columns = state.columns
     gone = [

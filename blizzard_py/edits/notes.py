@@ -1,4 +1,4 @@
-"""Notes on changes of a checkpoint by hand: a note beside each copy that was kept.
+"""Notes on manual changes of a checkpoint: one beside each backup.
 
 ``…_checkpoint.json.epoch-{n}.bak.note.json``::
 
@@ -24,7 +24,7 @@ _SUFFIX = ".note.json"
 class Note:
     """The person who replaced the checkpoint, the time (epoch seconds) and the reason.
 
-    It was the ``number``-th that was kept, 0 where nobody counted.
+    ``number`` counts the backups; 0 without a count.
     """
 
     by: str
@@ -34,7 +34,7 @@ class Note:
 
 
 def current_user() -> str:
-    """The user and the machine, as far as they have names."""
+    """Return the user and the machine, as far as they have names."""
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
     except (KeyError, OSError):  # a container's user may have none
@@ -48,7 +48,7 @@ def write_note(sink: Storage, backup: str, note: Note) -> None:
 
 
 def note_of(sink: Storage, backup: str) -> Note | None:
-    """The note of a copy; None of one that older releases kept. Raises `StateError`."""
+    """Return the note of a copy; None for older releases. Raises `StateError`."""
     where = f"{sink.uri}/{backup}{_SUFFIX}"
     try:
         raw = sink.read(f"{backup}{_SUFFIX}")

@@ -148,7 +148,7 @@ def _journal(
 
 
 def letter(dlq: Storage, source_id: str, batch: str, uri: str) -> LetterEvidence:
-    """The dead letter that a batch wrote for a file, also if a replay has put it away."""
+    """Return the dead letter of a batch for a file, even if it is closed."""
     path, away = put_away(source_id, batch)
     found = _letter_in(dlq, path, uri) or _letter_in(dlq, away, uri)
     return found or LetterEvidence(f"{dlq.uri}/{path}", None, None, None, None)

@@ -38,11 +38,10 @@ class TaskEvidence:
 
 @dataclass(frozen=True, slots=True)
 class InBatch:
-    """The batch that settled the file; ``rows`` and ``bad_rows`` are the file's own.
+    """The batch that processed the file; ``rows`` and ``bad_rows`` are the file's own.
 
-    ``request`` is the id of the operator's request that it was for, if there was one.
-    ``group`` is its number among the groups of its source, if it is one
-    (`blizzard_core.handover.groups`).
+    ``request`` is the id of the operator's request, if it was for one. ``group`` is its number
+    among the groups of its source, if it is one (`blizzard_core.handover.groups`).
     """
 
     batch: str
@@ -99,7 +98,7 @@ class Explanation:
     out_of_time: Mapping[str, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The documented keys; ``task`` and ``out_of_time`` are there only where they apply."""
+        """Return the documented keys; ``task`` and ``out_of_time`` only if they apply."""
         document = asdict(self)
         for key in ("task", "out_of_time"):
             if document[key] is None:
@@ -108,7 +107,7 @@ class Explanation:
 
 
 def lines(found: Explanation) -> Iterator[str]:
-    """The answer for people, the verdict first. Nothing in it can drive a terminal."""
+    """Return the answer for people, the verdict first, with control codes escaped."""
     yield from map(printable, _lines(found))
 
 
@@ -148,7 +147,7 @@ def _lines(found: Explanation) -> Iterator[str]:
 
 
 def _fields(found: Explanation) -> Iterator[str]:
-    """Those that its rows do without."""
+    """Yield lines on fields that the file's rows lack."""
     if found.untaken:
         yield f"  no column  for {', '.join(found.untaken)}; see `blizzard schema CONFIG --diff`"
     if found.added_since:

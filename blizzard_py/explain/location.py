@@ -38,8 +38,8 @@ class Located:
 def located(uri: str, roots: Mapping[str, str]) -> Located:
     """Find ``uri`` among source roots (name to URI). Raises `ConfigError` if it is no URI.
 
-    Names are taken as they stand: ``%`` escapes are not decoded, ``?`` and ``#`` mean
-    nothing. Local paths may be relative.
+    Names are used unchanged: ``%`` escapes are not decoded, and ``?`` and ``#`` have no meaning.
+    Local paths may be relative.
     """
     place = _place(uri)
     checked = []
@@ -57,9 +57,7 @@ def located(uri: str, roots: Mapping[str, str]) -> Located:
     if not checked:
         return Located(shown, None, None, "the configuration has no sources", ())
     nearest = max(checked, key=lambda c: _nearness(place, _top(c.root)))
-    reason = (
-        f"lies outside of all sources' roots; the nearest is {nearest.source} at {nearest.root}/"
-    )
+    reason = f"is outside of all sources' roots; the nearest is {nearest.source} at {nearest.root}/"
     return Located(shown, None, None, reason, tuple(checked))
 
 

@@ -51,7 +51,7 @@ class BatchJobs:
         return replace(ingested, result=replace(result, files=(*result.files, *lost)))
 
     def _run_records(self, state: SourceState, batch: Batch, prefix: str) -> Ingested:
-        """The job of a batch of files of single records, which every kind of source may have."""
+        """Return the job for files of single records, which every source kind may have."""
         records = RecordFiles(self.parts)
         files, lost = records.placed(batch.files)
         if not files:

@@ -30,7 +30,7 @@ class BatchRecords:
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     def write(self, state: SourceState, batch: Batch) -> None:
-        """Write them for a committed batch; the same whoever writes them."""
+        """Write them for a committed batch; every writer writes the same."""
         letters, records = [], []
         for name, each, part in self._each(batch):
             own = of_source(state, name) if name else state
@@ -65,7 +65,7 @@ class BatchRecords:
             each.letters.tidy(part)
 
     def _each(self, batch: Batch) -> Iterator[tuple[str, _Records, Batch]]:
-        """Whose a part of the batch is, with it; one source alone has no name here."""
+        """Yield each part of the batch with its source's name, ``""`` for a single source."""
         if not self._members:
             yield "", self._own, batch
             return
@@ -81,7 +81,7 @@ def _line_of(file: FinishedFile) -> ReportLine:
 
 
 class _Records:
-    """Where one source's are written."""
+    """The journal and the dead letters of one source."""
 
     def __init__(self, parts: SourceContext) -> None:
         self.journal = Journal(parts.stores.sink, parts.id, parts.concurrency)

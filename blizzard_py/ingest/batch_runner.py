@@ -58,7 +58,7 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Ingesting:
-    """A batch whose job runs in another thread since ``started``."""
+    """A batch whose job has run in another thread since ``started``."""
 
     batch: Batch
     started: float
@@ -107,10 +107,10 @@ class BatchRunner:
             self._jobs.cancel(job)
 
     def resolve_settings(self, files: Sequence[Entry]) -> IngestSettings:
-        """Return what jobs are run with, once found out and held against the table.
+        """Return the settings of jobs, after inference and a check against the table.
 
-        Called with all files there are before the first batch, since they tell more
-        than the batch's own. Raises as `SchemaHooks.infer` and `SchemaHooks.check_table` do.
+        Called with all present files before the first batch, since they show more than the batch's
+        own. Raises as `SchemaHooks.infer` and `SchemaHooks.check_table` do.
         """
         if self._settings is None:
             settings = self._parts.ingest
@@ -265,7 +265,7 @@ class BatchRunner:
     def _evolved(
         self, state: SourceState, ingesting: Ingesting
     ) -> tuple[SourceState, Ingesting, Ingested]:
-        """The job's result; a batch with fields that are made columns runs again, with these.
+        """Run the job; run it again if fields of the batch become columns.
 
         So rows come with them from the first on. What the columns are is kept before that.
         """
@@ -304,9 +304,9 @@ class BatchRunner:
     def finish(
         self, state: SourceState, ready: Batch, started: float, work: Work | None
     ) -> SourceState:
-        """Steps 4 and 5 for a batch that is in the checkpoint as ``publishing``.
+        """Carry out steps 4 and 5 for a batch that the checkpoint has as ``publishing``.
 
-        ``work`` is what waits beside it, None where nobody knows.
+        ``work`` is the other pending work, None if unknown.
         """
         self._activity.batch_enters(ready, "publish")
         self._fence(state)
@@ -333,14 +333,14 @@ class BatchRunner:
         return state
 
     def abandon(self, ingesting: Ingesting) -> None:
-        """End a job whose batch will not be finished now, so that nothing of it goes on writing."""
+        """End a job whose batch will not be finished now, so that it stops writing."""
         self._end_job()
         with contextlib.suppress(BaseException):  # what the caller is raising matters more
             ingesting.result.result()
         self._job = None
 
     def _grouped(self, state: SourceState, batch: Batch) -> tuple[SourceState, Batch]:
-        """The batch's manifest is put; the state is saved again if its number was taken."""
+        """Write the batch's manifest; save the state again if its number is used."""
         while batch.group is not None:
             free = self._groups.put(batch, self._epoch())
             if free is None:

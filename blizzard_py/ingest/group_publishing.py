@@ -1,13 +1,12 @@
-"""The manifest of a batch that replaces: put once its outputs are in place, before it leaves.
+"""The manifest of a batch that replaces: written once its outputs are in place.
 
-It is put only if there is none. Who finds one of the same batch (a process that died, or was
-replaced, has put it) takes it as it is: all that it names was in place before it was put.
+It is written only if there is none. A present one of the same batch, from a process that died or
+was replaced, is used as it is: everything that it names was in place before it was written.
 
-**A number belongs to whom the store gave it.** A start over knows no number, and under
-the same id another source may have published before; so each put asks first what lies there at its
-number and above. Manifests that were applied are removed in time, but never the
-last one: a number that is free below another one was taken, and nobody would read it again. Under
-another name a source begins at the first again.
+**The store assigns each number.** A reset knows no number, and another source may have published
+under the same id before. So each write first reads the manifests at its number and above. Applied
+manifests are removed in time, but never the last one: a free number below another one was used, and
+no committer would read it again. Under another name a source begins at the first number again.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class GroupManifests:
         )
 
     def newest(self) -> int:
-        """The highest number that was given, 0 if none was."""
+        """Return the highest number in use, 0 without any."""
         return max(numbers_from(self._sink, self._source_id, 1), default=0)
 
     def _is_same_batch(self, batch: Batch, seq: int) -> bool:

@@ -46,7 +46,7 @@ from blizzard_py.state.state_paths import STATE_FOLDER
 
 # So often others may have changed the file in between.
 _TRIES = 10
-_REMEDY = "restore the file, or delete it to infer the schema anew"
+_REMEDY = "restore the file, or delete it to infer the schema again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class StoredSchema:
     added: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The document."""
+        """Return the document."""
         return {
             "schema_version": SCHEMA_VERSION,
             "inferred_ts": self.inferred_ts,
@@ -83,7 +83,7 @@ class StoredSchema:
 
     @classmethod
     def from_json(cls, document: Any, where: str) -> StoredSchema:
-        """The inverse. Raises `StateError` naming ``where``."""
+        """Return the schema of a document. Raises `StateError` naming ``where``."""
         check_version(document, where, (SCHEMA_VERSION,))
         found = decode_document(_SchemaDocument, document, where, _REMEDY, open_=True)
         try:
@@ -111,7 +111,7 @@ def described(
     fields: Sequence[FieldSpec],
     kept: StoredSchema | None = None,
 ) -> dict[str, Any]:
-    """A pipeline's columns as ``blizzard schema`` shows them.
+    """Return a pipeline's columns as ``blizzard schema`` shows them.
 
     ``origin``: declared in the configuration; inferred and kept; declared, with those that new
     fields have added; what would be inferred now from a sample; unknown, for there is no file yet.
@@ -169,7 +169,7 @@ class InferredSchema:
     def evolve(
         self, settings: IngestSettings, found: Sequence[UnexpectedField], takes: Takes
     ) -> IngestSettings:
-        """The settings with a column for each of the fields that can be one, kept before.
+        """Return the fields with a column for each new field that can be one.
 
         Raises `StateError`, `StorageError`; `Conflict` where others change the file all the time.
         """
@@ -202,7 +202,7 @@ class InferredSchema:
         return replace(settings, fields=self.combined(kept), left_out=tuple(kept.left_out))
 
     def _versioned(self, settings: IngestSettings) -> tuple[StoredSchema, str | None]:
-        """What is kept; where that is gone, the columns that jobs are told, which the table has."""
+        """Return the stored schema, or without it the table's columns of running jobs."""
         where = f"{self._sink.uri}/{self.path}"
         try:
             raw, version = self._sink.read_versioned(self.path)
@@ -223,7 +223,7 @@ class InferredSchema:
             self._log.warning("field_left_out", field=name, reason=reason)
 
     def combined(self, kept: StoredSchema) -> tuple[FieldSpec, ...]:
-        """Declared columns, then those of the file that have no other's name."""
+        """Return declared columns, then stored ones with other names."""
         rest = [f for f in kept.fields if f.name.lower() not in self._rules.taken]
         return (*self._declared, *rest)
 

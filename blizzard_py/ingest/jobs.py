@@ -50,7 +50,7 @@ class Jobs(Protocol):
         """Return how much of the running job is done; see `Engine.progress`."""
 
     def advanced(self, state: SourceState) -> None:
-        """A batch is done and ``state`` saved: remove what it has replaced."""
+        """Remove replaced data after a batch is done and ``state`` is saved."""
 
     def close(self) -> None:
         """Let go of what is held open."""

@@ -66,11 +66,11 @@ def clear_older(storage: Storage, source_id: str, epoch: int) -> None:
 
 
 class OutputIdGenerator:
-    """Names of outputs: UUIDv7 (RFC 9562), each greater than every one that the source had before.
+    """Names of outputs: UUIDv7 (RFC 9562), each greater than all earlier ones of the source.
 
-    A committer looks behind the names that it has seen, so the time in them is to be
-    the store's and not that of this machine, which the next daemon need not share. That clock, too,
-    may have been put back; names rise with the batches all the same.
+    A committer lists after the names that it has seen, so their time is the store's, not that of
+    this machine, which the next daemon may not share. The store's clock may be set back as well;
+    names increase with the batches all the same.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ def publish(storage: Storage, outputs: Sequence[PlannedOutput], concurrency: int
 
 @dataclass(frozen=True, slots=True)
 class Unpublished:
-    """Outputs after a crash: those that never appeared, and those that are nowhere."""
+    """Outputs after a crash: those never published, and those that are nowhere."""
 
     staged: tuple[PlannedOutput, ...]
     nowhere: tuple[PlannedOutput, ...]

@@ -1,13 +1,13 @@
 """Operators' requests, executed by the owner of a source's checkpoint.
 
-A request takes effect in the save that says that it did, so over any deaths it does so once. Its
-end record is put after that save, from what it says; a request of which the checkpoint knows the
-end is only recorded. Requests are taken between batches, before the source is looked at: so also
-while its store or server is down.
+A request takes effect in the save that says so, so it takes effect once over any deaths. Its end
+record is written after that save, from its content. If the checkpoint already has the end of a
+request, only the record is written.
 
-One that brings files does so a page at a time: the page's report is written, one save puts its
-files into the queue, and batches bring them. Then its letters are put away, and the next page is
-read. One request brings files at a time, that which was accepted first.
+Requests are processed between batches, before the source is polled, so they work while its store or
+server is down. A request that ingests files goes a page at a time: the page's report is written,
+one save queues its files, and batches ingest them. Then its letters are closed, and the next page
+is read. One request ingests files at a time, the one that was accepted first.
 """
 
 from __future__ import annotations
@@ -90,24 +90,23 @@ class RequestRunner:
         self._log = get_logger(source=name)
 
     def is_called(self) -> bool:
-        """Return whether there may be something new since a look. Never raises: the next will."""
+        """Return whether there may be new requests. Never raises: the next poll will."""
         try:
             return self._heard is not None and self._mailbox.bell() != self._heard
         except StorageError:
             return False
 
     def close(self) -> None:
-        """End what is read beside live work."""
+        """Stop background reading."""
         self._effects.close()
 
     def attend(
         self, state: SourceState, save: Callable[[SourceState], SourceState], epoch: int
     ) -> SourceState:
-        """Do what was asked since, and go on with what runs; the state to go on with.
+        """Process new requests, continue the running one, and return the state.
 
-        No batch may be in flight. ``epoch`` is that of the checkpoint. A mailbox that cannot be
-        read or written costs requests alone: they are looked for again by the next poll. Raises
-        what ``save`` raises.
+        No batch may be in flight. ``epoch`` is that of the checkpoint. An unreadable mailbox
+        affects requests alone: the next poll reads it again. Raises what ``save`` raises.
         """
         self.error = None
         state = self._look(state, save)
@@ -149,7 +148,7 @@ class RequestRunner:
     def _crashed(
         self, state: SourceState, request_id: str, kind: str, end: State, error: Exception
     ) -> SourceState:
-        """The state with a request over that met what nobody expected."""
+        """Return the state with a request ended by an unexpected error."""
         reason = str(error)
         if not isinstance(error, SourceError):
             self._log.exception("request_crashed", request=request_id, kind=kind)
@@ -160,7 +159,7 @@ class RequestRunner:
     def _with_next_page(
         self, state: SourceState, request_id: str, epoch: int
     ) -> SourceState | None:
-        """The state with the next page of a request, whose report is written, or with its end.
+        """Return the state with the next page of a request, or with its end.
 
         None while the page is still read.
         """
@@ -194,7 +193,7 @@ class RequestRunner:
     def _ended(
         self, state: SourceState, request_id: str, end: State, reason: str, now: float
     ) -> SourceState:
-        """The state with a running request over, and nothing of it left to do."""
+        """Return the state with a running request ended and no work left."""
         kind = state.requests[request_id].kind
         known = with_state(state.requests, request_id, kind, end, reason, now)
         self._log_state(request_id, known[request_id])
@@ -230,7 +229,7 @@ class RequestRunner:
     def _process_open(
         self, state: SourceState, contents: Contents
     ) -> tuple[SourceState, StorageError | None]:
-        """The state with all done that is open, and why one of them could not be read."""
+        """Return the state with all open requests decided, and an error of an unreadable one."""
         # What has its record needs no mention any more, nor what waits and was removed. One that
         # runs here and has ended is that of a checkpoint that was put back.
         gone = {each for each, known in state.requests.items() if known.state == "waiting"}
@@ -255,7 +254,7 @@ class RequestRunner:
                 self._mailbox.end(request_id, end)
 
     def _go_on_without(self, state: SourceState, error: StorageError) -> SourceState:
-        """The state to go on with where the mailbox could not be seen through; say so once."""
+        """Return the state to continue with if the mailbox is unreadable; log it once."""
         self.error = error
         if str(error) != self._told:
             self._told = str(error)
@@ -265,7 +264,7 @@ class RequestRunner:
     def _process_one(
         self, state: SourceState, request_id: str, *, is_cancelled: bool
     ) -> SourceState:
-        """The state with one request done, refused, cancelled, or waiting."""
+        """Return the state with one request done, refused, cancelled, or waiting."""
         known = state.requests.get(request_id)
         if known is not None and (
             is_over(known.state) or (known.state == "running" and not is_cancelled)

@@ -1,6 +1,6 @@
-"""Steps of a request in the state of its source: begun, its files queued, given up. Pure.
+"""Steps of a request in the state of its source: started, files queued, ended. Pure.
 
-But for what a source's effects look up. The owner saves the state after each step.
+Only a source's effects may connect. The owner saves the state after each step.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class RequestRefused(BlizzardError):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The state with a request's effect, and what people are told of it, as counts.
+    """The state with a request's effect, and counts for people.
 
-    One that brings files is ``running`` from then on.
+    A request that ingests files is ``running`` from then on.
     """
 
     state: SourceState
@@ -152,7 +152,7 @@ def with_selected(
 
 
 def failed(state: SourceState, request_id: str, reason: str, now: float) -> SourceState:
-    """Return the state with a request given up; what it brought stays. Pure."""
+    """Return the state with a failed request; its ingested files stay. Pure."""
     kind = state.requests[request_id].kind
     known = with_state(state.requests, request_id, kind, "failed", reason, now)
     return replace(without_request(state, request_id), requests=known)
@@ -170,9 +170,9 @@ def fail_request(state: SourceState, batch: Batch, error: BlizzardError, now: fl
 
 
 def without_failing(state: SourceState, now: float) -> SourceState:
-    """Return the state without a request whose batch has ended without a result too often. Pure.
+    """Return the state without a request whose batch has too often ended without a result. Pure.
 
-    Whether its process died or its job failed: live work goes on.
+    The process may have died or the job failed; live work goes on.
     """
     for batch in state.in_flight:
         if batch.request and batch.phase == "running" and batch.attempt >= _ATTEMPTS:
@@ -193,7 +193,7 @@ def decide_request(
 ) -> SourceState:
     """Return the state with a request of the mailbox done, waiting, rejected or cancelled.
 
-    One that is not there leaves it as it is. For whoever owns the source, a daemon or a command.
+    A missing request changes nothing. Called by the owner of the source, a daemon or a command.
     Raises `StorageError`.
     """
     kind = ""

@@ -94,7 +94,7 @@ class SourcePipeline(SourceView):
         requests_only: bool = False,
         effects: Callable[[Source[Any]], RequestEffects] | None = None,
     ) -> None:
-        """``opens`` makes the source. ``fresh`` insists on a cold start where state is missing.
+        """Create the pipeline: ``opens`` makes the source, ``fresh`` allows a cold start.
 
         ``admission`` may leave the source to whoever works on it (`FencedError`).
 
@@ -149,7 +149,7 @@ class SourcePipeline(SourceView):
         self._batches.cancel()
 
     def is_called(self) -> bool:
-        """Return whether somebody has requested something since the last look."""
+        """Return whether there may be new requests since the last poll."""
         return self._requests is not None and self._requests.is_called()
 
     def release(self) -> None:
@@ -157,7 +157,7 @@ class SourcePipeline(SourceView):
         self._file.release()
 
     def end_jobs(self) -> None:
-        """Let go of what the jobs hold open, while the engine is there to be told."""
+        """Release the jobs' resources while the engine still runs."""
         self._close_requests()
         self._jobs.close()
 
@@ -235,7 +235,7 @@ class SourcePipeline(SourceView):
         return (done > 0 and found.again) or bool(requested.work.files)
 
     def _cycle_of_requests(self, state: SourceState, stop: StopEvent) -> bool:
-        """Do what operators asked for, and nothing else of the source; True if any file was."""
+        """Execute requests without polling the source; return whether any ingested a file."""
         now = self._clock()
         requested = self._requested(state, now)
         if not requested.work:
@@ -250,7 +250,7 @@ class SourcePipeline(SourceView):
         return True
 
     def _requested(self, state: SourceState, now: float) -> Requested:
-        """The work of the running request that was accepted first."""
+        """Return the work of the running request that was accepted first."""
         found = requested_records(state, now)
         return found if found.work else self.source.requested(state, now)
 
@@ -331,7 +331,7 @@ class SourcePipeline(SourceView):
     def _next_batch(
         self, state: SourceState, turns: Turns, seen_ts: float, *, beside: Batch | None
     ) -> tuple[SourceState, Batch | None]:
-        """The state with the next batch begun ``beside`` another one; None if none may begin."""
+        """Return the state with the next batch started ``beside`` another, if possible."""
         is_beside = beside is not None and bool(beside.request)
         turn = turns.next(self._batches.bytes_per_sec, is_beside_request=is_beside)
         if turn is None:
@@ -361,7 +361,7 @@ class SourcePipeline(SourceView):
         return state
 
     def _recover(self) -> SourceState:
-        """The state in storage, with batches that a crash left behind brought to their end."""
+        """Return the stored state after finishing the batches that a crash left behind."""
         record = self._fence.read()
         found = self._file.take(
             lambda document, where: self._checked(state_from_json(document, where)),

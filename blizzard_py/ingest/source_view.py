@@ -1,7 +1,7 @@
-"""One source, looked at: its state in storage, what a poll would find, what waits. Writes nothing.
+"""One source for inspection: its stored state, the next poll, pending work. Writes nothing.
 
-What runs a source (`blizzard_py.ingest.source_pipeline`) looks through the same eyes, so
-``plan``, ``status`` and a poll never disagree.
+The pipeline (`blizzard_py.ingest.source_pipeline`) uses the same view, so ``plan``, ``status`` and
+a poll always agree.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class SourceView:
         return self.parts.stores.sink
 
     def load(self) -> SourceState:
-        """The state in storage, or a cold start. Raises `StateError`, `StorageError`."""
+        """Return the stored state, or a cold start. Raises `StateError`, `StorageError`."""
         found = read_state(self.sink, self.id)
         return SourceState() if found is None else found
 
     def outlook(self, state: SourceState) -> SourceState:
-        """The state with what is being published done, since it will be."""
+        """Return the state with batches that are being published already done."""
         for batch in state.in_flight:
             if batch.phase == "publishing":
                 state = ended(self.source.outlook(state, batch), batch, batch.committed_ts)
@@ -76,14 +76,14 @@ class SourceView:
         return self.source.discover(state, whole=whole)
 
     def backlog(self, state: SourceState) -> Backlog | None:
-        """Return what waits, for a bounded number of requests; None if that cannot be told.
+        """Return the pending work for a bounded number of requests; None if unknown.
 
         Raises `StorageError`, `StateError`.
         """
         return self.source.backlog(state)
 
     def dead_letters(self) -> Iterator[DeadLetterObject]:
-        """The open objects of its dead-letter queue. Raises `StorageError`."""
+        """Return the open objects of its dead-letter queue. Raises `StorageError`."""
         return objects(self.parts.stores.dlq, self.parts.letters_id)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Limits that stop a source before it passes bad files: a bad record, or too many files.
 
-Nothing of the batch is passed then, and the next start runs it again. So whatever the
-message tells people to do has to change how the same files are judged.
+Nothing of the batch is passed then, and the next start runs it again. So the remedy in the message
+has to change how the same files are judged.
 """
 
 from __future__ import annotations

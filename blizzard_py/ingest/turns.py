@@ -1,8 +1,8 @@
-"""Turns of live files and of files that operators requested, within one look at the source. Pure.
+"""Turns of live files and requested files within one poll of the source. Pure.
 
-Live files come first: a batch of a request takes its turn when none waits, or after three live
-batches, so a request goes on beside a long backlog, too. At most one batch of a request is in
-flight, and when the next poll is due none begins: so what arrives waits for one of them at most.
+Live files come first. A batch of a request takes its turn when no live files wait, or after three
+live batches, so a request goes on beside a long backlog. At most one batch of a request is in
+flight, and none starts when the next poll is due, so new files wait for one of them at most.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Turn:
 
 
 class Turns:
-    """Chooses the next batch. ``is_due`` tells whether it is time to look at the source again.
+    """Chooses the next batch. ``is_due`` says whether the next poll is due.
 
-    Where there is nothing at all the first batch has no files: a job has something due without.
+    Without any work the first batch has no files, for jobs that have something due anyway.
     """
 
     def __init__(

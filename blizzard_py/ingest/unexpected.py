@@ -1,8 +1,8 @@
-"""Fields of rows that no column takes: each is told once, whatever comes after. Pure.
+"""Fields of rows without a column: each is reported once. Pure.
 
-Which were told stands in the checkpoint, saved with the batch that had them first; a batch that
-dies before tells them again. Of several sources that share batches each has its own: what is a
-column of one may be none of another.
+The checkpoint holds the reported ones, saved with the batch that had them first; if a batch dies
+before, they are reported again. Each of several sources that share batches has its own: a column of
+one may be missing in another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def with_reported_fields(
     fields: Sequence[FieldSpec],
     members: Mapping[str, Sequence[FieldSpec]],
 ) -> tuple[SourceState, list[NewFields]]:
-    """The state with the names that are told with a batch, and these, by the source.
+    """Return the state with the newly reported names, and these by source.
 
     ``fields`` have columns; of several sources ``members`` says which, by their names.
     """
@@ -52,9 +52,10 @@ def _new_fields(
 def new_field_names(
     before: Sequence[str], names: Iterable[str], fields: Sequence[FieldSpec]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names told so far, with those of a batch, and which of them are new.
+    """Return all reported names with those of a batch, and the new ones.
 
-    Those that have a column by now are not among them, so one that loses it is told again.
+    Names that have a column by now are left out, so a field that loses its column is reported
+    again.
     """
     columns = set(_paths(fields, ""))
     known = tuple(name for name in before if name not in columns)

@@ -86,7 +86,7 @@ def unknown(what: str, head: Head, remedy: str) -> RequestInvalid:
     """Return the error for what another release wrote."""
     release = repr(head.release) if head.release else "an unknown release"
     return invalid(
-        f"{what} is not known to this release; {release} wrote it: run that one, or {remedy}"
+        f"{what} is unknown to this release; {release} wrote it: run that one, or {remedy}"
     )
 
 

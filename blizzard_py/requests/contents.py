@@ -23,8 +23,8 @@ Found = dict[str, dict[str, Entry]]
 class Contents:
     """Ids in the mailbox, by digest and number.
 
-    ``open`` have no end record, ``ended`` have one, ``cancelled`` are those of ``open`` that
-    somebody has cancelled.
+    ``open`` have no end record, ``ended`` have one, ``cancelled`` are the open ones with a
+    cancellation.
     """
 
     open: tuple[str, ...]

@@ -73,11 +73,11 @@ class AdvanceWatermark:
 
 @dataclass(frozen=True, slots=True)
 class Reingest:
-    """``select`` of ``reingest``: one of files by their paths, a range of names, letters, values.
+    """``select`` of ``reingest``: exactly one of file paths, a range of names, letters, values.
 
-    Both ends of a range are in it, and stand for all names that begin with them. ``values`` are of
-    the watermark column of a table or an API: from the first one up to the second, which is not
-    in it; where that is empty, to the end.
+    Both ends of a range are included and cover all names that begin with them. ``values`` are of
+    the watermark column of a table or an API: from the first up to and excluding the second; an
+    empty one means the end.
     """
 
     files: Annotated[list[str], msgspec.Meta(max_length=REQUEST_FILES)] = field(
@@ -117,7 +117,7 @@ class ReingestOptions:
 
 @dataclass(frozen=True, slots=True)
 class CloseLetters:
-    """``select`` of ``close_letters``: objects of dead letters that are not to be brought."""
+    """``select`` of ``close_letters``: objects of dead letters to close without ingestion."""
 
     letters: Annotated[list[str], msgspec.Meta(min_length=1, max_length=REQUEST_LETTERS)]
 

@@ -125,7 +125,7 @@ class Mailbox:
         self._sink.put_atomic(f"{self._folder}/bell", str(uuid.uuid4()).encode())
 
     def bell(self) -> str:
-        """Return a text that changes when somebody rings, empty if nobody has."""
+        """Return a text that changes with each ring, empty before the first."""
         try:
             return self._read(f"{self._folder}/bell", _BELL_BYTES).decode("utf-8", "replace")
         except NotFound:
@@ -161,11 +161,11 @@ class Mailbox:
         self.ring()
 
     def is_cancelled(self, request_id: str) -> bool:
-        """Return whether somebody has cancelled a request, in readable form or not."""
+        """Return whether a request has a cancellation, readable or not."""
         return self._sink.stat(self._path(request_id, CANCEL)) is not None
 
     def cancellation(self, request_id: str) -> Cancel | None:
-        """Return who cancelled a request, None if nobody did. Raises `RequestInvalid`."""
+        """Return the cancellation of a request, None without one. Raises `RequestInvalid`."""
         try:
             return cancel_of(*self._document(request_id, CANCEL))
         except NotFound:
@@ -203,7 +203,7 @@ class Mailbox:
             yield from self.lines(found[name])
 
     def outcomes(self) -> Iterator[tuple[str, Entry]]:
-        """Yield the batches that told their outcomes to a request, with the object of each."""
+        """Yield the batches that reported outcomes to a request, with the object of each."""
         for entries in self._found("").values():
             for rest, entry in entries.items():
                 batch = batch_of(rest.removeprefix("/"))
@@ -241,7 +241,7 @@ class Mailbox:
         return self._read(path, REQUEST_BYTES + 1), f"{self._sink.uri}/{path}"
 
     def _read(self, path: str, limit: int) -> bytes:
-        """Return an object up to a limit of bytes, however large somebody has made it."""
+        """Return an object, but no more than a limit of bytes."""
         try:
             return self._sink.read_range(path, 0, limit)
         except NotFound:

@@ -1,7 +1,7 @@
 """Progress of a source's requests, as its checkpoint holds it. Pure.
 
-A request is accepted by the save that first names it. From then on this alone says what became of
-it: the request object never changes.
+A request is accepted by the save that first names it. From then on only the checkpoint has its
+state; the request object never changes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class RequestState:
     """Progress of one request: ``seq`` is its place in the order of acceptance.
 
     ``at`` is the epoch second of the last change, ``reason`` why it waits or how it ended. A
-    ``running`` one brings files: its selection was read up to ``cursor``, in so many ``pages``,
-    and with ``is_read`` to its end. ``letters`` are to be put away once those files are done.
+    ``running`` one ingests files: its selection was read up to ``cursor``, in ``pages`` pages, and
+    completely with ``is_read``. ``letters`` are closed once those files are done.
     """
 
     seq: Annotated[int, msgspec.Meta(ge=1)]

@@ -33,7 +33,7 @@ class Cancel:
 class End:
     """The result of a request. ``at`` is the epoch second of the change that ended it.
 
-    All of it comes from the checkpoint and the request: whoever writes it, the bytes are the same.
+    All of it comes from the checkpoint and the request, so every writer writes the same bytes.
     """
 
     kind: str

@@ -53,7 +53,7 @@ def outcomes_name(batch: str) -> str:
 
 
 def batch_of(name: str) -> str | None:
-    """Return whose outcomes a name is of, None for a page or a foreign object."""
+    """Return the batch of an outcomes object, None for a page or a foreign object."""
     match = _OUTCOMES.fullmatch(name)
     return None if match is None else match["batch"]
 

@@ -1,7 +1,7 @@
-"""Selection of the files that an operator's request brings. Writes nothing but files of records.
+"""Selection of the files that an operator's request ingests. Writes only files of records.
 
-`candidates` reads which files a request names, a page at a time; `claims` says how each stands to
-the source; `choose` decides what becomes of it by the mode of the request, and `earlier` where rows
-that are to be replaced lie. Only the owner of the source's checkpoint decides, between two batches,
-so nothing can come between a decision and the save that queues the files.
+`candidates` reads the files of a request, a page at a time. `claims` says how each stands to the
+source. `choose` decides by the mode of the request, and `replaced` finds the rows to replace. Only
+the owner of the source's checkpoint decides, between two batches, so nothing can happen between a
+decision and the save that queues the files.
 """

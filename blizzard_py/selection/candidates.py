@@ -1,8 +1,8 @@
-"""Candidates of a request: the files that it names, a page at a time.
+"""Candidates of a request: its files, a page at a time.
 
-Files are named by their paths, by a range of names, or by dead letters
-(`blizzard_py.selection.letters`). Where a page ends only what was read tells, so it is the same
-whoever reads it.
+A request names files by their paths, by a range of names, or by dead letters
+(`blizzard_py.selection.letters`). Only the files read decide where a page ends, so every reader
+gets the same pages.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _files(parts: SourceContext, paths: Sequence[str], cursor: str, most: int) -
 
 
 def _range(parts: SourceContext, ends: Sequence[str], cursor: str, most: int) -> CandidatePage:
-    """The next files of a range, whose ends may be files; both are in it."""
+    """Return the next files of a range, both ends included; an end may be a file."""
     first, last = ends
     listed = list(islice(_listed(parts, first, last, cursor), most + 1))
     some = listed[:most]
@@ -114,7 +114,7 @@ def _listed(parts: SourceContext, first: str, last: str, cursor: str) -> Iterato
 
 
 def _letters(files: LetterFiles, ids: Sequence[str], cursor: str, most: int) -> CandidatePage:
-    """The files of the next letter objects, each of which is read to its end."""
+    """Return the files of the next letter objects, each read to its end."""
     index, width = int(cursor or 0), files.parts.concurrency
     found: list[Candidate] = []
     ended: list[str] = []

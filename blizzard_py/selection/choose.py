@@ -29,7 +29,7 @@ from blizzard_py.selection.letters import Candidate
 from blizzard_py.sources.files.advance import last_of_partitions
 
 _KEPT = (
-    "it was to replace rows that are in the table still, and nobody knows where these are;"
+    "it was to replace rows that are still in the table, at unknown places;"
     " `blizzard backfill --replace --assume-named` takes it, if each row names its file"
 )
 _NEVER = "it was never ingested; `blizzard ingest` or `backfill` takes it"
@@ -63,9 +63,9 @@ def choose(
     *,
     insist: bool,
 ) -> Choice:
-    """Return what becomes of each candidate; a name that comes twice is taken once.
+    """Return the outcome of each candidate; a repeated name counts once.
 
-    What has rows ``since`` the request was made does not come ``again``.
+    A file with rows ``since`` the request was made does not come ``again``.
     """
     lines: dict[str, ReportLine] = {}
     entries: dict[str, Entry] = {}

@@ -28,7 +28,7 @@ from blizzard_py.state.transitions import is_below_origin
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 _UNKNOWN = (
-    "nobody knows whether its rows are in: it was passed over before there was a ledger, or a"
+    "unknown whether its rows are in the table: it was passed before there was a ledger, or a"
     " rebuild gave it up. Look into the table, and give it to `blizzard ingest --assume-missing` if"
     " they are not"
 )
@@ -81,7 +81,7 @@ class Claims:
 
     @property
     def ahead(self) -> tuple[str, ...]:
-        """Return files that requests have taken before scans reach them."""
+        """Return files that requests have claimed before scans reach them."""
         return self._state.ahead
 
     def opens(self, path: str) -> bool:
@@ -120,9 +120,9 @@ class Claims:
         return ""
 
     def is_ahead(self, path: str) -> bool:
-        """Return whether polls that do not look at a file of that name yet may find it later.
+        """Return whether polls that ignore a file of that name now may find it later.
 
-        Once its partition is looked at, or once its ending counts.
+        They may once its partition is read, or once its ending is accepted.
         """
         source = self._source
         if source is None or not source.use_watermark or is_of_records(path) or is_hidden(path):

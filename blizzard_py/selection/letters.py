@@ -1,8 +1,8 @@
-"""Files that dead letters tell of: those that failed, or their records as new files.
+"""Files of dead letters: the failed files, or their records as new files.
 
-A letter of whole files names them; single records become files of these records below
-``{dlq}/{source id}~records/``, in the folders of the files that they are of, so that rows go to the
-same partition of the table. Their names follow from the letter: written again they are the same.
+A letter of whole files names them. Single records become files of these records below
+``{dlq}/{source id}~records/``, in the folders of their source files, so that rows go to the same
+partition of the table. Their names follow from the letter: written again they are the same.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Candidate:
 
 
 def original(parts: SourceContext, letter: DeadLetter) -> DeadLetter:
-    """Return the letter as of the source's file, also where its record was written anew.
+    """Return the letter with its source file, also where its record was written anew.
 
-    Which line of the source's file that was nobody knows then.
+    The line in the source file is then unknown.
     """
     name = RecordFiles(parts).path_of(letter.uri)
     if name is None:
@@ -122,7 +122,7 @@ class LetterFiles:
         return self.parts.stores.source.stat(path) if self.parts.has_files else None
 
     def _path_of(self, letter: DeadLetter) -> str:
-        """The name of a letter's file: of the source, or of records. Raises `LetterRefused`."""
+        """Return the name of a letter's file. Raises `LetterRefused`."""
         path = self._records.path_of(letter.uri)
         source = f"{self.parts.stores.source.uri}/"
         if path is None and letter.uri.startswith(source):
@@ -141,7 +141,7 @@ class LetterFiles:
         return path
 
     def _record_files(self, found: DeadLetterObject) -> Iterator[Candidate]:
-        """The records of an object as files, one per source file, in bounded pieces."""
+        """Yield the records of an object as files, one per source file, in pieces."""
         waiting: dict[str, list[DeadLetter]] = {}
         held = piece = 0
         for letter in reader.read(self.parts.stores.dlq, found):
@@ -161,7 +161,7 @@ class LetterFiles:
             yield Candidate(path, self._records.put(path, data, self.parts.clock()), found.id)
 
     def _raw_lines(self, held: Sequence[DeadLetter]) -> list[bytes]:
-        """The records' lines: from the letters or, where those are cut, from their file."""
+        """Yield the records' lines, from the letters or, if cut, from their file."""
         cut: dict[str, list[DeadLetter]] = {}
         for letter in held:
             if letter.truncated or self.from_source:
@@ -187,17 +187,17 @@ class LetterFiles:
         except FileFailed as error:
             raise LetterRefused(f"{uri} cannot be read again: {error.reason}") from error
         except NotFound as error:
-            raise LetterRefused(f"{uri} is gone; bring it back under this name") from error
+            raise LetterRefused(f"{uri} is missing; restore it under this name") from error
         except ValueError as error:
             raise LetterRefused(f"{uri}: {error}") from error
         for letter in cut:
             line = lines.get(letter.line)
             if line is None:
-                raise LetterRefused(f"{uri} has no line {letter.line} any more; bring it back")
+                raise LetterRefused(f"{uri} has no line {letter.line} any more; restore it")
             # What was cut as text may end in the middle of a character.
             if not self.from_source and not line.startswith(letter.raw[:-4]):
                 raise LetterRefused(
-                    f"line {letter.line} of {uri} is another one than when its letter was written;"
+                    f"line {letter.line} of {uri} has changed since its letter was written;"
                     " give --from-source to take what is there now"
                 )
         return lines

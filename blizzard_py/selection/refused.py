@@ -1,12 +1,13 @@
-"""Outputs that a committer has refused: published by Blizzard, and in no table. Writes nothing.
+"""Outputs that a committer has refused: published by Blizzard, but in no table. Writes nothing.
 
-The committer's record (`blizzard_core.handover.quarantine`) tells of files, the journal of a
-source of which batches these are. One counts for as long as it is on record and rows of its
-batch have not been replaced since, also if the file is gone: a full VACUUM deletes what is in no
-version of the table, and the rows are missing all the same. A file that was replaced counts no
-more, nor does what was ingested before an operator had the source start over, nor a copy of rows
-that were committed: they are in the table, in a file of their own or compacted with others, or were
-taken out of it. The journal reaches back thirty days: what is older only `penguin status` tells of.
+The committer's record (`blizzard_core.handover.quarantine`) has the files, the journal of a source
+their batches. An output counts as long as it is on record and the rows of its batch have not been
+replaced since. It counts even if the file is gone: a full VACUUM deletes files that are in no
+version of the table, and the rows are missing all the same. Replaced files do not count, nor files
+from before an operator's reset. Copies of committed rows do not count either: those rows are in the
+table, in another file or compacted with others, or were removed from it.
+
+The journal reaches back thirty days; only `penguin status` shows older ones.
 """
 
 from __future__ import annotations
@@ -56,17 +57,17 @@ class RefusedOutput:
 def refused_outputs(
     parts: SourceContext, records: Mapping[str, QuarantineRecord] | None = None
 ) -> list[RefusedOutput]:
-    """Return those of a source, oldest first. ``records`` are the table's, if read.
+    """Return the refused outputs of a source, oldest first. ``records`` are the table's, if read.
 
-    Without anything on record it costs a LIST. Raises `StateError`, `StorageError`.
+    Without refused files it costs a LIST. Raises `StateError`, `StorageError`.
     """
     return _refused(parts, records)[0]
 
 
 def replaced_outputs(parts: SourceContext) -> list[RefusedOutput]:
-    """Return those that were refused, and whose rows another batch replaces.
+    """Return the refused outputs whose rows another batch replaces.
 
-    One that was refused after that batch had been committed nobody has given up, and the batch's
+    An output that was refused after the commit of that batch was not discarded, and the batch's
     group waits for it. Raises `StateError`, `StorageError`.
     """
     return _refused(parts, None)[1]
@@ -75,7 +76,7 @@ def replaced_outputs(parts: SourceContext) -> list[RefusedOutput]:
 def _refused(
     parts: SourceContext, records: Mapping[str, QuarantineRecord] | None
 ) -> tuple[list[RefusedOutput], list[RefusedOutput]]:
-    """Those that count, and those that were replaced since."""
+    """Return the refused outputs that count, and those replaced since."""
     sink = parts.stores.sink
     on_record = quarantined(sink) if records is None else records
     names = [named[1] for path in on_record if (named := _NAME.fullmatch(path))]

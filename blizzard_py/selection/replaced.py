@@ -1,7 +1,7 @@
 """Files of single records whose whole file was replaced after their letter was written.
 
-They are not to be brought then: the file has them, or was mended without them. The journal tells,
-as far as it reaches (thirty days), and only of sources that have replaced something.
+They are not ingested then: the file has the records, or was corrected without them. The journal
+shows it for the last thirty days, and only for sources that have replaced something.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ _WHY = "its file was replaced as a whole since"
 
 
 def find_replaced(parts: SourceContext, state: SourceState, names: Iterable[str]) -> dict[str, str]:
-    """Return those of the files of records, with the reason. Raises `StateError`, `StorageError`.
+    """Return the replaced ones of the files of records, with the reason.
 
-    Batches of a source have names that rise, so none before the letter's own matters.
+    Batch names of a source increase, so no batch before the letter's own matters. Raises
+    `StateError`, `StorageError`.
     """
     batches = {name: batch for name in names if (batch := letter_batch_of(name)) is not None}
     if not (batches and parts.has_files and state.group_seq):

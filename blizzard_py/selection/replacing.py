@@ -1,7 +1,7 @@
-"""Rows of files that a request replaces: where they lie, and what cannot be replaced. Reads only.
+"""Rows of files that a request replaces: their place, and reasons against a replacement.
 
-Whatever cannot be replaced exactly is refused here, before anything of it is queued; see
-`blizzard_py.sources.earlier_batches` for how rows of before are found.
+Reads only. A replacement that would not be exact is refused here, before anything of it is queued;
+`blizzard_py.sources.earlier_batches` finds the earlier rows.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _CHOOSE = "choose partitions or files with `blizzard backfill --replace`, --from
 
 @dataclass(frozen=True, slots=True)
 class Replaceable:
-    """Says which rows of before files replace, of the source that ``parts`` are of.
+    """Decides which earlier rows files replace, for the source of ``parts``.
 
-    ``batches`` tell where they lie. With ``insist`` an operator says that all rows name their file.
+    ``batches`` have the places of rows. With ``insist`` an operator declares that all rows name
+    their file.
     """
 
     parts: SourceContext
@@ -63,7 +64,7 @@ class Replaceable:
     def _check_known(self, unknown: Sequence[str], cut: Sequence[str]) -> None:
         """Raise `RequestRefused` for files whose rows of before nobody can tell."""
         for paths, why in (
-            (unknown, "were passed over before there was a ledger"),
+            (unknown, "were passed before there was a ledger"),
             (cut, "were ingested in batches that the journal no longer holds (it keeps 30 days)"),
         ):
             if paths:
@@ -94,7 +95,7 @@ class Replaceable:
         if lacking.files:
             names = sorted(lacking.files, key=order_key)
             gone = [path for path in names[:100] if self.parts.stores.source.stat(path) is None]
-            more = f" Gone from the source, so bring them back first: {_named(gone)}." * bool(gone)
+            more = f" Missing at the source, so restore them first: {_named(gone)}." * bool(gone)
             raise RequestRefused(
                 f"{self.parts.name}: rows of {len(names):,} other files lie in the same outputs as"
                 f" those of the chosen ones, and rows do not name their file; these would have to"
@@ -128,7 +129,7 @@ class Replaceable:
             what = (
                 f"the table let {min(gone)} go (compacted, or rows of it were deleted)"
                 if gone
-                else "the table's log was cleaned up and does not tell what became of them"
+                else "the table's log was cleaned up, so their fate is unknown"
             )
             raise RequestRefused(
                 f"{self.parts.name}: rows of the files do not name their file, so their outputs"

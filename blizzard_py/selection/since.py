@@ -1,8 +1,8 @@
-"""Files whose rows came after a request was made: for it they do not come again.
+"""Files whose rows came after a request was made: they do not come again for it.
 
-A request reads what it selects a page at a time, and between two pages the source goes on. What
-its polls and its sweeps, and other requests, bring meanwhile is in once. So is what a request has
-brought that is accepted anew, since the checkpoint was lost that knew of it. The journal says so.
+A request reads its selection a page at a time, and the source goes on between two pages. Files that
+its polls, its sweeps and other requests ingest meanwhile are in the table once. So are files of a
+request that is accepted again because its checkpoint was lost. The journal shows them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOWEST = "00000000-0000-0000-0000-000000000000"
 
 
 def first_after(state: SourceState) -> str:
-    """Return an id that no batch is below whose rows are not in yet. Pure."""
+    """Return an id such that every batch with missing rows is at or above it. Pure."""
     flying = (batch.batch for batch in state.in_flight)
     return min(flying, default=above(_LOWEST, state.last_batch))
 

@@ -99,4 +99,4 @@ def test_a_killed_process_and_a_killed_jvm_change_nothing(tmp_path: Path) -> Non
     where = ("--pipeline", "pages", "--source", "web", "--all")
     replayed = CliRunner().invoke(blizzard, ["replay", str(config), *where])
     assert replayed.exit_code == 2
-    assert "a replay cannot bring rows into windows" in replayed.stderr
+    assert "a replay cannot add rows to published windows" in replayed.stderr

@@ -131,7 +131,7 @@ def _of_master(master: str, name: str, given: EventTimeSettings) -> Iterator[Set
 
 _FILES = "event_time goes with files for now, not with kind {}"
 _MASTER = (
-    "event_time of {} runs with local[N], or with spark:// and a shared state_path, and not with"
+    "event_time of {} needs local[N], or spark:// and a shared state_path, and not with"
     " {}:// (a Connect server would run what must see our checkpoint; pods of Kubernetes come and"
     " go with what they have mounted, and nobody has proved that yet)"
 )
@@ -236,7 +236,7 @@ def _of_fields(
 def _times(
     pipeline: PipelineSettings, given: EventTimeSettings, here: Key
 ) -> Iterator[tuple[str, Key, list[str]]]:
-    """The columns that say when something happened, where they are named, and of which sources."""
+    """Return the event-time columns by name, each with its sources."""
     others = []
     for name, source in pipeline.sources.items():
         own = source.event_time
@@ -373,7 +373,7 @@ def _of_output(
 
 
 def unknown_key_hint(place: Key) -> str | None:
-    """Return the hint for an unknown key that stands elsewhere, or goes with other sources."""
+    """Return the hint for an unknown key that belongs elsewhere, or to other sources."""
     if place[-2:] == ("event_time", "idle_after"):
         return "is a source's: give it in the event_time of the source that may be idle"
     is_a_sources = place[-3:-2] == ("sources",) and place[-1] == "event_time"

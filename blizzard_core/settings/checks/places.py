@@ -64,7 +64,7 @@ class Area:
 
 
 def area_of(uri: str, options: StorageOptions) -> Area:
-    """The area of a URI that `problems_of` finds nothing wrong with."""
+    """Return the area of a URI that `problems_of` accepts."""
     place = normalize_uri(uri)
     scheme = scheme_of(uri)
     if scheme in {"", "file"}:
@@ -116,7 +116,7 @@ class _Map:
         self._roots = sorted(self._at)
 
     def overlapping(self, area: Area) -> list[tuple[int, _Place]]:
-        """The places that overlap, with their numbers, in the order given."""
+        """Return the overlapping places with their numbers, in the order given."""
         ends = (end for end, character in enumerate(area.root, 1) if character == "/")
         roots = {area.root[:end] for end in ends}
         first = bisect_left(self._roots, area.root)
@@ -147,7 +147,7 @@ def conflicts(document: Document) -> list[str]:
 
 @dataclass
 class _Found:
-    """What the document names, and what is wrong with a URI by itself."""
+    """The places that a document names, and the problems of single URIs."""
 
     document: Document
     problems: list[str] = field(default_factory=list)

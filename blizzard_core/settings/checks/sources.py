@@ -49,7 +49,7 @@ _BOUNDS = {
 
 
 def look_back(connection: ConnectionSettings, source: QuerySettings) -> dict[str, int]:
-    """The look-back in force: the source's as a whole, else the connection's; empty: none."""
+    """Return the look-back in force: the source's, else the connection's; empty: none."""
     if source.watermark is None:
         return {}
     chosen = source.marks.backward
@@ -118,7 +118,7 @@ def _of_pipeline(
 def _of_api_column(
     fields: Sequence[FieldSettings], here: Key, source: HttpSourceSettings
 ) -> Iterator[SettingProblem]:
-    """An API is sent times. Another value's column would be sent a time, and read anew each time.
+    """Check the watermark column of an API, which is always sent a time.
 
     The names of a path are looked up as they are written, the structs one below the other.
     """

@@ -148,7 +148,7 @@ def _is_meant(key: Key, text: str) -> bool:
 
 
 def http_source(settings: HttpConnectionSettings, source: HttpSourceSettings) -> HttpSource:
-    """All that is configured of one source: its connection, and what is asked of it."""
+    """Return the configuration of one source: its connection and its requests."""
     request, pages, mark = source.request, source.pages, source.watermark
     return HttpSource(
         Api(
@@ -198,7 +198,7 @@ def _text(units: UnitSettings | None, value: Any) -> Any:
 
 
 def _auth(auth: AuthSettings) -> Auth:
-    """The kinds need what they need: the settings have seen to it."""
+    """Return the credentials of a kind, whose keys the settings have checked."""
     match auth.kind:
         case "bearer":
             return Bearer(auth.token or "")

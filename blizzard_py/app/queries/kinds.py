@@ -28,7 +28,7 @@ class QueryKind(Protocol[S_contra]):
 
     @property
     def has_fixed_columns(self) -> bool:
-        """Whether a column that the connection does not list is missing in every row."""
+        """True if a column that the connection does not list is missing in every row."""
 
     def texts(self, source: S_contra, /) -> Iterator[tuple[Key, str]]:
         """Yield the texts that may hold placeholders, each with its key below the source."""

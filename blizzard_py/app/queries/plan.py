@@ -39,7 +39,7 @@ def plan_of(
     *,
     offline: bool,
 ) -> dict[str, Any]:
-    """The document of one source, given its connection, its settings and what is read.
+    """Return the document of one source from its connection, settings and state.
 
     ``now`` is aware. Raises `SourceError`, `StorageError`.
     """
@@ -100,7 +100,7 @@ def plan_of(
 def _offline(
     source: QuerySettings, selection: ReadSelection, now: dt.datetime, stored: Mapping[str, Any]
 ) -> ReadBound:
-    """The bound as of ``now``, of columns that are times as far as the schema says.
+    """Return the bound as of ``now``, if the schema says that the columns are times.
 
     A value has the form of the stored one: text of SQLite, a time without a zone, a date.
     """

@@ -1,4 +1,4 @@
-"""From the settings of a table or an API to what its connection is asked. Connects to nothing."""
+"""From the settings of a table or an API to the query of its connection. No connection is made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Asks: TypeAlias = Callable[[Access, str], pa.Table]
 def query_spec_of(
     config: Config, pipeline: PipelineSettings, source: QuerySettings, ask: Asks
 ) -> QuerySpec:
-    """Return what is asked of the source's connection.
+    """Return the query for the source's connection.
 
     Raises `ConfigError` where a driver is missing.
     """

@@ -18,7 +18,7 @@ from blizzard_py.state.source_state import SourceState
 
 
 def explained_unit(parts: SourceContext, source: UnitSource, uri: str, name: str) -> Explanation:
-    """The answer for the unit called ``name``, or for the first that the next poll reads."""
+    """Explain the unit called ``name``, or the first that the next poll reads."""
     state = read_state(parts.stores.sink, parts.id) or SourceState()
     source.check(state)
     planned: list[PlannedUnit] = []

@@ -32,7 +32,7 @@ def unit_plan_of(
     offline: bool,
     everything: bool,
 ) -> dict[str, Any]:
-    """The document of one source, given its id, its settings and what is read; ``now`` is aware.
+    """Return the document of one source from its id, settings and state at ``now``.
 
     With ``everything`` units that are closed are listed, too. Raises `SourceError`,
     `StateError`, `StorageError`, `UnitError`.
@@ -83,7 +83,7 @@ class _UnitDescriber:
         self._now = now
 
     def unit(self, unit: PlannedUnit) -> dict[str, Any]:
-        """A unit as it is planned; what is asked of it only if it is read."""
+        """Return a planned unit; its request only if it is read."""
         begin, end = unit.partition
         reading = None
         if unit.execute:
@@ -104,7 +104,7 @@ class _UnitDescriber:
         }
 
     def _request_document(self, reading: UnitReading | None) -> dict[str, Any]:
-        """The request of the first slice, or the statement of all of the reading.
+        """Return the request of the first slice, or the statement of the whole reading.
 
         A unit whose values cannot stand there costs itself alone: ``error`` says why.
         """

@@ -32,7 +32,7 @@ _COMPARES = re.compile(r"\b(?:collate|binary|nlssort)\b", re.IGNORECASE)
 
 
 def range_of(units: UnitSettings) -> UnitRange:
-    """The range and its partitions as configured."""
+    """Return the range and its partitions as configured."""
     told = units.range
     by: str | tuple[Part, ...]
     if isinstance(units.partition, str):
@@ -45,7 +45,7 @@ def range_of(units: UnitSettings) -> UnitRange:
 def units_of(
     pipeline: PipelineSettings, source: QuerySettings, units: UnitSettings, driver: str
 ) -> Units:
-    """The units as their source plans them. Raises `UnitError` for values that are none."""
+    """Return the units for planning. Raises `UnitError` for invalid values."""
     values = units.values
     listed = None
     if values is not None and values.list_ is not None:
@@ -72,7 +72,7 @@ def units_of(
 
 
 def folds(source: QuerySettings, driver: str) -> bool:
-    """Return whether the source may take values for one that look alike, and does not tell."""
+    """Return whether the source may treat different values as equal without saying so."""
     texts = [text for _, text in kind_of(source).texts(source)]
     return driver in _FOLDING and not any(map(_COMPARES.search, texts))
 
@@ -85,7 +85,7 @@ def _table(sink: SinkSettings, values: UnitsOfTable) -> ValuesTable:
 
 
 def _relative_to_table(table_uri: str, given: str) -> str:
-    """A place as it is given, or as a path from the table."""
+    """Return a place as given, or resolve it from the table."""
     if "://" in given or given.startswith("/"):
         return given
     scheme, colons, path = table_uri.rpartition("://")

@@ -14,9 +14,9 @@ _CONFIGURATION = frozenset({"ConfigError", "SchemaConflict", "SchemaUnknown", "U
 
 
 def source_commands(config: str, target: Mapping[str, Any]) -> list[Command]:
-    """Return what helps a source, by what is wrong with it, and then what may always be asked.
+    """Return commands that help with a source's problem, then general ones.
 
-    ``config`` is where the configuration is, ``target`` the source's status document.
+    ``config`` is the path of the configuration, ``target`` the source's status document.
     """
     return [Command(why, command) for why, command in _of_source(redacted_word(config), target)]
 
@@ -28,7 +28,7 @@ def _of_source(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, st
     if kind in _CONFIGURATION:
         yield "Check the configuration and the table", f"blizzard validate {config}"
     if kind == "FencedError":
-        yield "Who has taken it over", f"blizzard status {config}"
+        yield "Show the writer of its checkpoint", f"blizzard status {config}"
     if kind in _STATE:
         why = "What the journal and the log would make of its state"
         yield why, f"blizzard checkpoint rebuild {here} --dry-run"
@@ -38,12 +38,12 @@ def _of_source(config: str, target: Mapping[str, Any]) -> Iterator[tuple[str, st
             f"blizzard replay {here} --refused --dry-run",
         )
     if target["letters"]:
-        yield "What was given up, and why", f"blizzard dlq list {here}"
+        yield "List dead letters and their reasons", f"blizzard dlq list {here}"
         yield "What a replay would take", f"blizzard replay {here} --all --dry-run"
     for request in target["requests"]:
         which = f"{config} {redacted_word(request['id'])}"
         yield (
-            "What a request brings, and what became of it",
+            "Show a request and its outcome",
             f"blizzard requests show {which} --files",
         )
         yield "Cancel it: what has come stays", f"blizzard requests cancel {which}"
@@ -69,7 +69,7 @@ def _of_story(config: str, uri: str, story: Mapping[str, Any]) -> Iterator[tuple
         if batch:
             yield "The letter, and the line that is bad", f"blizzard dlq show {here} {which}"
         yield (
-            "Once it is mended: what a replay would take",
+            "After a fix: show what a replay would ingest",
             f"blizzard replay {here} {which} --dry-run",
         )
     if verdict == "refused":

@@ -1,7 +1,7 @@
-"""A source's history as the page shows it: from its journal and its table's log. Writes nothing.
+"""A source's history for the status page, from its journal and its table's log. Writes nothing.
 
-Both outlive the daemon. What it costs is bounded: some LISTs, and a read for each batch and commit
-that is shown, once. A batch whose object is damaged is one that says so, beside the others.
+Both outlive the daemon. The cost is bounded: some LISTs, and one read for each batch and commit
+shown. A damaged batch object is shown as such, beside the others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SPANS_SECS = (6 * 3600.0, 3 * 86_400.0, None)
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What is kept of a batch: what is shown of it, its outputs' names, and its failures."""
+    """The shown parts of a batch, its outputs' names, and its failures."""
 
     shown: dict[str, Any]
     outputs: tuple[frozenset[str], ...]
@@ -50,7 +50,7 @@ class SourceHistory:
         self._read: dict[Entry, _Batch] = {}
 
     def look(self) -> dict[str, Any]:
-        """The history as plain data. Raises `StateError`, `StorageError`."""
+        """Return the history as plain data. Raises `StateError`, `StorageError`."""
         batches = self._batches()
         commits = self._commits.look()
         failed = [file for each in batches for file in each.failed]
@@ -64,7 +64,7 @@ class SourceHistory:
         }
 
     def _batches(self) -> list[_Batch]:
-        """The newest, the latest first; each is read once."""
+        """Return the newest batches, the latest first; each is read once."""
         entries = self._newest()
         new = [entry for entry in entries if entry not in self._read]
         journal = Journal(self._parts.stores.sink, self._parts.id, self._parts.concurrency)
@@ -132,7 +132,7 @@ def _batch_of(batch: BatchDocument, place: str) -> _Batch:
 
 
 def _unreadable_batch(entry: Entry, why: str) -> _Batch:
-    """A batch of which nothing is known but when its object was written, and why."""
+    """Return a batch of which only the time of its object is known, and why."""
     shown = {
         "odd": f"its object of the journal {why}",
         "batch": entry.path.rpartition("/")[2].removesuffix(".json"),
@@ -169,10 +169,10 @@ def _shown_times(times: EventTimes) -> dict[str, Any]:
 def commit_versions(
     outputs: Sequence[frozenset[str]], at: float, commits: Sequence[CommitSummary]
 ) -> Mapping[str, Any]:
-    """In which versions outputs are that were settled ``at`` a moment, and how many in none.
+    """Return the versions with outputs settled ``at`` a moment, and the number missing.
 
-    ``commits`` are the newest, the latest first. ``missing`` is None where older ones, which are
-    not known here, may have them. Pure.
+    ``commits`` are the newest, the latest first. ``missing`` is None if older ones, not known here,
+    may have them. Pure.
     """
     versions = {path: commit.version for commit in reversed(commits) for path in commit.paths}
     found = [next((versions[p] for p in names if p in versions), None) for names in outputs]

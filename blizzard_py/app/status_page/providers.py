@@ -49,9 +49,9 @@ Fields: TypeAlias = Callable[[SourceContext, Explanation], Explanation]
 def page_providers(
     workers: Sequence[SourcePipeline], config: str, fields: Fields | None = None
 ) -> PageProviders:
-    """The providers of a daemon with these workers. ``config`` is where its configuration is.
+    """Return the providers of a daemon; ``config`` is the path of its configuration.
 
-    ``fields`` adds to what became of a file which of its fields no column took.
+    ``fields`` adds the fields without a column to the explanation of a file.
     """
     parts = {each.name: each for worker in workers for each in worker.each}
     many = len(parts) + 1
@@ -66,7 +66,7 @@ def page_providers(
 
 
 class _CommitterStates:
-    """What the committers of a source's table say."""
+    """The saved states of the committers of a source's table."""
 
     def __init__(self, parts: Mapping[str, SourceContext]) -> None:
         self._parts = parts
@@ -103,7 +103,7 @@ class _Histories:
 
 
 class _Stories:
-    """What became of files, within an allowance of requests."""
+    """Explanations of files, within a budget of requests."""
 
     def __init__(
         self, workers: Sequence[SourcePipeline], config: str, fields: Fields | None
@@ -140,14 +140,14 @@ class _Stories:
 
 
 def _names(fields: Sequence[str] | None) -> list[str]:
-    """Names of fields, which anybody may have chosen, the last one maybe for those left out."""
+    """Return printable names of fields; the last entry may count those left out."""
     told = [clean_text(name) for name in (fields or ())[:FIELDS_TOLD]]
     more = len(fields or ()) - len(told)
     return [*told, f"and {more:,} more"] if more > 0 else told
 
 
 def _with_metered_stores(parts: SourceContext, allowance: TokenBucket) -> SourceContext:
-    """The parts with stores that count what is asked of them, and tell no loop of answers."""
+    """Return the parts with stores that count requests and are no sign of life."""
     sink, source = parts.ingest.sink, parts.files
     stores = Stores(
         Metered(open_source(source.source_uri, source.storage_options), allowance.spend),
@@ -158,9 +158,9 @@ def _with_metered_stores(parts: SourceContext, allowance: TokenBucket) -> Source
 
 
 def commit_lag_notices(brief: Mapping[str, Any], beside: CachedDocument) -> list[Notice]:
-    """Return what follows from what committers said beside a source's own view. Pure.
+    """Return notices from the committers' state and a source's own view. Pure.
 
-    Nothing of a daemon that has just started: what was published before, its history tells.
+    A daemon that has just started gives none: its history shows earlier publications.
     """
     last, read = brief["last"], beside.at
     unknown = read is None or beside.document is None or beside.error

@@ -13,7 +13,7 @@ from blizzard_py.schema.types import field_document
 
 
 def configuration(source_uri: str, table_uri: str, found: Sample) -> str:
-    """The starter configuration as YAML. It passes `validate` as it is."""
+    """Return the starter configuration as YAML that passes `validate`."""
     return f"""\
 # Files that arrive below source_uri become rows of the Delta table at table_uri.
 # Try it: `blizzard validate`, `blizzard plan`, then `run --once` of blizzard and penguin.
@@ -44,7 +44,7 @@ pipelines:
 
 
 def _layout(template: str) -> str:
-    """The directories' names, if they are named by time."""
+    """Return the names of the directories, if they are times."""
     if not template:
         lines = [
             "# partition_filter:      # how directories are laid out, if they are named by time",
@@ -61,12 +61,12 @@ def _layout(template: str) -> str:
 
 
 def _time(found: Sample) -> str:
-    """A column that rows may be laid out by."""
+    """Return a timestamp column for partitions, else ``time``."""
     return next((quoted(f.name) for f in found.fields if f.type == "timestamp"), "time")
 
 
 def _schema(found: Sample) -> str:
-    """The columns of the sample; without any they are found out when there are files."""
+    """Return the columns of the sample; without any they are inferred later."""
     if not found.fields:
         lines = [
             f"# No sample: {commented(found.problem)}.",

@@ -18,7 +18,7 @@ _NEXT = {
 
 
 def layout_of(paths: Iterable[str]) -> str:
-    """The template (`strftime`) of directories that are named by time; "" if they are not.
+    """Return the strftime template of the directories; "" if they are not times.
 
     ``date=%Y-%m-%d/hour=%H``, ``%Y/%m/%d``: leading components, each with the same key in all
     paths or with none in any. What is below them may be anything.

@@ -19,7 +19,7 @@ from blizzard_core.settings.query_sources import COLUMN, HttpSourceSettings, Tab
 from blizzard_py.app.queries.kinds import kind_of
 from blizzard_py.app.queries.plan import PROMISES
 from blizzard_py.commands.starter.target import LAKES, StarterTarget
-from blizzard_py.commands.starter.watermark import Proposal, TableFacts, candidates, proposed
+from blizzard_py.commands.starter.watermark import ColumnFacts, Proposal, candidates, proposed
 from blizzard_py.commands.starter.yaml_text import commented, filled, flow, quoted
 from blizzard_py.connections.drivers import connect
 from blizzard_py.connections.protocol import (
@@ -59,7 +59,7 @@ def describe(target: StarterTarget, since: str | None, column: str | None) -> De
     with closing(connect(access, _selection(target))) as connection:
         columns = list(connection.columns())
         if not columns:
-            raise ConfigError(target.what, ["holds nothing that tells its columns"])
+            raise ConfigError(target.what, ["has nothing from which columns can be derived"])
         versions = target.driver in ("delta", "iceberg") and column is None
         if versions:
             connection.bound("version", _SETTLE_SECS)  # some have none, and say what to do
@@ -82,7 +82,7 @@ def describe(target: StarterTarget, since: str | None, column: str | None) -> De
 
 
 def _check_sent(target: StarterTarget, column: SourceColumn) -> None:
-    """An API is sent a time, whatever its column holds."""
+    """Refuse a column that is no time, because an API is sent a time."""
     if target.driver == "http" and column.kind not in {"time", "date"}:
         problem = f"{column.name!r} is {column.type}, and an API is asked for windows of time"
         raise ConfigError("--column", [problem])
@@ -90,19 +90,19 @@ def _check_sent(target: StarterTarget, column: SourceColumn) -> None:
 
 def _facts(
     target: StarterTarget, connection: SourceConnection, columns: Sequence[SourceColumn]
-) -> TableFacts:
+) -> ColumnFacts:
     text_times = target.driver in _TEXT_TIMES
     if not isinstance(connection, SqlConnection):
-        return TableFacts(columns, text_times=text_times)
+        return ColumnFacts(columns, text_times=text_times)
     indexed = [name for name in candidates(columns) if connection.indexed(name)]
-    return TableFacts(columns, connection.key(), indexed, text_times)
+    return ColumnFacts(columns, connection.key(), indexed, text_times)
 
 
 def _bound(connection: SourceConnection) -> tuple[BoundKind, ReadBound]:
-    """The connection's default, or the highest value where its values are not like the clock."""
+    """Return the connection's default bound, or the highest value."""
     kind = connection.default_bound
     if kind is None:
-        raise SourceError("the column has no order that new rows could be told by")
+        raise SourceError("the column has no order, so new rows cannot be found by it")
     try:
         return kind, connection.bound(kind, _SETTLE_SECS)
     except SourceError:
@@ -135,7 +135,7 @@ def _access(target: StarterTarget, since: str | None, column: str) -> Access:
 def configuration(
     target: StarterTarget, table_uri: str, found: Description, since: str | None
 ) -> str:
-    """The configuration as YAML. It passes `validate` once the environment has its secrets."""
+    """Return the YAML; it passes `validate` once the environment has its secrets."""
     promises = "apis" if target.driver == "http" else "tables"
     return "\n".join(
         [

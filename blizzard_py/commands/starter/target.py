@@ -62,7 +62,7 @@ class StarterTarget:
 
 
 def target(wanted: Wanted, environment: Mapping[str, str]) -> StarterTarget:
-    """Raises `ConfigError` for options that do not go together. Quotes no URI, for its secrets."""
+    """Check that options go together, else raise `ConfigError`. Quotes no URI."""
     scheme = wanted.connection.partition(":")[0].lower()
     driver = wanted.driver or _SCHEMES.get(scheme)
     if driver is None:
@@ -113,7 +113,7 @@ def _source(name: str, pipeline: str, table: str) -> dict[str, Any]:
 
 
 def _without_password(uri: str) -> tuple[str, str]:
-    """The URI as it may stand in the file, and the password that stood in it."""
+    """Return the URI without its password, and the password."""
     scheme, _, rest = uri.partition("://")
     credentials, at, location = rest.rpartition("@")
     user, _, password = credentials.partition(":")
@@ -189,7 +189,7 @@ def _variable(name: str, key: str) -> str:
 
 
 def _name(text: str, otherwise: str) -> str:
-    """A name of connections and pipelines from the last part of a foreign one."""
+    """Return a name for connections and pipelines from the last part of another."""
     last = unquote(text).strip("\"'`[].").rpartition(".")[2]
     found = re.sub(r"[^A-Za-z0-9_]+", "_", last, flags=re.ASCII).strip("_")
     return found.lower() or otherwise

@@ -21,7 +21,7 @@ _TIME_NAME = re.compile(r"(_|\b)(at|on|ts|time|date)$|(At|On|Ts|Time|Date)$|time
 
 
 @dataclass(frozen=True, slots=True)
-class TableFacts:
+class ColumnFacts:
     """Facts about a table: its columns, those that an index gives in order, its key.
 
     ``indexed`` is None where there are no indexes at all (lakes, APIs). ``text_times``: text
@@ -42,8 +42,8 @@ class Proposal:
     why: tuple[str, ...]
 
 
-def proposed(facts: TableFacts, what: str) -> Proposal:
-    """Raises `ConfigError`, with the columns there are, if none can be told to grow."""
+def proposed(facts: ColumnFacts, what: str) -> Proposal:
+    """Propose a watermark. Raises `ConfigError` if no column is known to grow."""
     times = _times(facts)
     changed = [name for name in times if _CHANGED.search(name)]
     others = [name for name in times if name not in changed]
@@ -51,7 +51,7 @@ def proposed(facts: TableFacts, what: str) -> Proposal:
     reason = "" if facts.indexed is None else ", and an index gives its order"
     for name in changed:
         if name in indexed:
-            return Proposal(name, (f"{name}: a time that tells changed rows{reason}.",))
+            return Proposal(name, (f"{name}: a time that finds changed rows{reason}.",))
     key = _growing_key(facts)
     if key is not None:
         return Proposal(key, _why_key(key, changed))
@@ -66,12 +66,12 @@ def proposed(facts: TableFacts, what: str) -> Proposal:
 
 
 def candidates(columns: Sequence[SourceColumn]) -> list[str]:
-    """The columns of which it matters whether there is an index."""
+    """Return the columns for which an index matters."""
     return [c.name for c in columns if c.kind in ("time", "date", "text") and _usable(c.name)]
 
 
-def _times(facts: TableFacts) -> list[str]:
-    """Times before dates, whose windows end yesterday, and before text."""
+def _times(facts: ColumnFacts) -> list[str]:
+    """Return candidates: times, dates (their windows end yesterday), then text."""
     kinds = ["time", "date"]
     found = [c.name for kind in kinds for c in facts.columns if c.kind == kind]
     if facts.text_times:
@@ -83,7 +83,7 @@ def _usable(name: str) -> bool:
     return COLUMN.fullmatch(name) is not None and "." not in name
 
 
-def _growing_key(facts: TableFacts) -> str | None:
+def _growing_key(facts: ColumnFacts) -> str | None:
     numbers = [c.name for c in facts.columns if c.kind == "number"]
     if len(facts.key) != 1 or facts.key[0] not in numbers or not _usable(facts.key[0]):
         return None
@@ -91,7 +91,7 @@ def _growing_key(facts: TableFacts) -> str | None:
 
 
 def _why_key(key: str, changed: Sequence[str]) -> tuple[str, ...]:
-    told = [f"{key}: the primary key tells new rows, and never those that were changed."]
+    told = [f"{key}: the primary key finds new rows, but not changed ones."]
     told += [
         f"{name} would tell those, too, but no index gives its order: create one, and name it here."
         for name in changed[:1]

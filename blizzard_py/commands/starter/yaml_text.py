@@ -29,7 +29,7 @@ class Secret:
 
 
 def quoted(text: str) -> str:
-    """A double-quoted YAML scalar: JSON strings are YAML, but for pairs; ``${`` stays literal."""
+    """Return a double-quoted YAML scalar; ``${`` stays literal."""
     raw = json.dumps(text.replace("${", "$${"), ensure_ascii=False)
     return "".join(c if " " <= c <= "~" else f"\\U{ord(c):08x}" for c in raw)
 
@@ -40,7 +40,7 @@ def commented(text: str) -> str:
 
 
 def flow(value: Any) -> str:
-    """A value on one line; a `Secret` as ``"${VARIABLE}"``."""
+    """Return a value on one line; a `Secret` as ``"${VARIABLE}"``."""
     match value:
         case Secret():
             return f'"${{{value.variable}}}"'
@@ -57,7 +57,7 @@ def flow(value: Any) -> str:
 
 
 def filled(value: Any) -> Any:
-    """The value as it will be once the environment is filled in."""
+    """Return the value as it will be once the environment is filled in."""
     match value:
         case Secret():
             return value.value

@@ -1,4 +1,4 @@
-"""The decisions of a rebuild: what is done, where scans start, what becomes of a batch. Pure."""
+"""Decisions of a rebuild: finished files, the start of scans, fates of batches. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Judgement = Literal["done", "publishing", "again", "letters"]
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Something that tells of work which nothing accounts for; ``since`` in epoch seconds."""
+    """A sign of work that no record explains; ``since`` in epoch seconds."""
 
     what: str
     since: float | None = None
@@ -61,7 +61,7 @@ class Frame:
 def new_progress(
     listed: Collection[str], done: Mapping[str, float], held: Collection[str], frame: Frame
 ) -> Progress:
-    """The progress by which of ``listed`` exactly those are new that are not ``done``.
+    """Return the progress for which the new files are ``listed`` without ``done``.
 
     ``done`` maps paths, also ones that are gone, to when the scan ended that first saw
     them; 0 for long ago. ``held`` are paths of batches in flight, which are neither. What
@@ -86,14 +86,14 @@ def new_progress(
 
 
 def depth_from(listed: Iterable[str]) -> int | None:
-    """The depth that a cold start would find in this listing."""
+    """Return the depth that a cold start would find in this listing."""
     paths = sorted(listed, key=order_key)
     depth = depth_of(paths)
     return 0 if depth is None and len(paths) > FLAT_KEYS else depth
 
 
 def bound_of(done_before: str, accepts: Callable[[str], bool]) -> bytes:
-    """The key below which everything counts as done, for a partition or a file."""
+    """Return the key below which everything is done, for a partition or a file."""
     return order_key(done_before) if accepts(done_before) else partition_key(done_before)
 
 
@@ -121,7 +121,7 @@ def passed_unnoted(
 
 
 def listed_as_done(state: SourceState) -> dict[str, float]:
-    """The paths that a checkpoint lists as done, with the times at which scans first saw them."""
+    """Return the paths listed as done, with the times at which scans saw them first."""
     return {
         joined(partition, name): at
         for partition, known in state.progress.partitions.items()
@@ -205,7 +205,7 @@ def judge_batch(
 
 
 def _keeping(batch: Batch) -> Batch:
-    """The batch without what it was to replace: rows stay until others come for them."""
+    """Return the batch without its replacement: old rows stay for now."""
     if batch.group is None:
         return batch
     return replace(batch, group=replace(batch.group, replaced=Replaced()))

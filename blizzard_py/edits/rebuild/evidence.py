@@ -81,7 +81,7 @@ class Evidence:
         return 0.0 if self._state is None else self._state.reset_ts
 
     def _counting(self, found: tuple[Segment, ...]) -> tuple[Segment, ...]:
-        """The segments that tell what is done: all, or since a start over those that it names."""
+        """Return the segments that count: all, or since a reset those that it names."""
         if self._state is None or not self._reset_ts:
             return found
         named = {s.segment for s in (*self._state.ledger, *(self._state.processed or ()))}
@@ -97,7 +97,7 @@ class Evidence:
         return self._set.unseen(self.ledger.unprocessed(paths))
 
     def _reported(self) -> tuple[Record, ...]:
-        """What requests tell of rows that came of batches which the journal has lost.
+        """Return the rows that requests report for batches missing from the journal.
 
         A replay would bring these rows once more. Nothing from before a start over counts, nor
         what may not be published yet.
@@ -127,7 +127,7 @@ class Evidence:
         )
 
     def epochs(self) -> int:
-        """The highest epoch that anything of the source was written in."""
+        """Return the highest epoch in which anything of the source was written."""
         names = [segment.segment for found in self._found for segment in found]
         staged = (path.split("/")[0] for path in self._staged_paths())
         return max(
@@ -145,7 +145,7 @@ class Evidence:
         return {p for r in records for p in r.settled}.union(more) - own
 
     def last_written(self) -> float | None:
-        """The store's time of the last trace of the source; None if it has left none.
+        """Return the store's time of the source's last trace; None without a trace.
 
         It is past by as much as the source has rested, but no machine's clock had a part in it.
         """
@@ -184,7 +184,10 @@ class Evidence:
             yield published, bool(kept) or lacks_letters
 
     def _is_of_a_fork(self, batch: Batch) -> bool:
-        """Whether a sleeper committed the batch, who was refused before it published any of it."""
+        """Return whether a stale writer committed the batch but published none of it.
+
+        It was refused before its first output went into the table.
+        """
         record = self.world.record
         if record is None or self._state is None:
             return False
@@ -200,7 +203,7 @@ class Evidence:
         return folded and "staged" not in map(self._place, batch.outputs)
 
     def _left_of(self, batch: Batch) -> Batch | None:
-        """The batch without what failed in it for now and was settled since; None if that is all.
+        """Return the batch without retries that are finished; None if nothing is left.
 
         A checkpoint that was brought back from a copy says of it that it is to be tried again, or
         of a batch that the ledger has taken in since that it is not over.
@@ -229,7 +232,7 @@ class Evidence:
         return since | (staged | begun).intersection(self.batches)
 
     def _last(self) -> set[str]:
-        """The batches that were written down last, by the store's time.
+        """Return the batches that were written last, by the store's time.
 
         Names are from the clocks of machines, which differ. They count as well, for a
         journal that was brought back from a copy has the copy's times.
@@ -300,13 +303,13 @@ class Evidence:
             *processed_set.lost(self._state.ledger, self.segments),
             *processed_set.lost(self._state.processed or (), self.set_segments),
         ):
-            yield Doubt(f"segment {segment.segment}, which the checkpoint names, is gone")
+            yield Doubt(f"segment {segment.segment}, which the checkpoint names, is missing")
 
     def _missing_names(self) -> Iterator[Doubt]:
         """Batches whose names in grace stood in the journal only."""
         named = () if self._state is None else unlisted(self._state)
         for batch in self.ledger.not_folded([b for b in named if b not in self._written]):
-            yield Doubt(f"batch {batch}, which the checkpoint counts on, is gone", moment_of(batch))
+            yield Doubt(f"batch {batch}, which the checkpoint needs, is missing", moment_of(batch))
 
     def lacks_batches(self) -> bool:
         """Return whether the journal lacks batches that the checkpoint, being the newest, knows."""
@@ -360,14 +363,14 @@ class Evidence:
         yield from self._unknown_outputs(committed, since)
 
     def _newest_segment(self) -> float | None:
-        """The store's time of the last segment of the ledger; no machine's clock is asked."""
+        """Return the store's time of the ledger's last segment."""
         return max(
             (entry.modified for entry in self._below(StatePaths(self._parts.id).ledger)),
             default=None,
         )
 
     def _unknown_outputs(self, committed: set[str], since: str) -> Iterator[Doubt]:
-        """Outputs that nobody has committed yet and that no journal of the table names."""
+        """Return uncommitted outputs that no journal of the table names."""
         loose = {
             entry.path: named[1]
             for entry in listed(self._sink, "", None)
@@ -382,7 +385,7 @@ class Evidence:
 
 
 def _planned(sink: Storage, concurrency: int) -> Iterator[str]:
-    """The final paths of all outputs that any journal of the table names."""
+    """Return the final paths of all outputs in the table's journals."""
     folders = {
         entry.path.split("/")[2]
         for entry in listed(sink, f"{JOURNAL_FOLDER}/", f"{JOURNAL_FOLDER}0")

@@ -48,7 +48,7 @@ def with_segments(
     done: tuple[Iterable[str], Iterable[str], Iterable[Record]],
     epoch: int,
 ) -> SourceState:
-    """The second of the states, the first one's successor, with its names in segments that stay.
+    """Return the second state, the successor of the first, with permanent segments.
 
     ``done`` are names that somebody said, all that are settled, and batches that the journal has
     lost. What the checkpoint did not name a daemon that runs takes for rubbish of an older epoch,

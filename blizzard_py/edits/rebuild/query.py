@@ -1,13 +1,14 @@
-"""The checkpoint of a query over event time, kept but for what it counts on and is gone.
+"""Rebuilding the checkpoint of a query over event time. Writes nothing.
 
-What the query remembers is of exactly the files that are done, and nothing but the checkpoint tells
-both. So it stays as it is, with the watermark, the query's state, what waits and what is in flight.
-Made again is what lies beside it: a journal or a ledger that has lost objects. The names that only
-these had count as done where the checkpoint has passed them, as they do without a query; they are
-noted in the ledger, so no sweep takes them for late. Names in grace of which only the journal knew
-nobody can tell: an operator says up to where files are done.
+The query's state belongs to exactly the files that are done, and only the checkpoint has both. So
+the checkpoint stays, with the watermark, the query's state, waiting files and files in flight. Only
+the data beside it is rebuilt: a journal or a ledger that has lost objects.
 
-A checkpoint that is older than the work around it, damaged or gone cannot be made again.
+Names that only these had count as done if the checkpoint has passed them, as without a query. They
+are noted in the ledger, so no sweep takes them for late files. Names in grace that only the journal
+had are unknown: an operator says up to where files are done.
+
+A checkpoint that is stale, damaged or missing cannot be rebuilt.
 """
 
 from __future__ import annotations
@@ -60,11 +61,10 @@ def members_of(
 def mended(
     parts: SourceContext, found: FoundCheckpoint, world: World, done_before: str | None, whose: str
 ) -> Rebuilt:
-    """The checkpoint of a query with what it counts on. Writes nothing.
+    """Return a query's checkpoint with the data that it needs. Writes nothing.
 
-    ``done_before`` is of the source ``whose``, and mends that one alone. Raises `EditRefused`
-    where only the operator can tell and does not, and where there is nothing to keep;
-    `StateError`, `StorageError`.
+    ``done_before`` is of the source ``whose``, and concerns that source alone. Raises `EditRefused`
+    if the evidence is not sufficient, or if there is nothing to keep; `StateError`, `StorageError`.
     """
     state = found.state
     if state is None:

@@ -196,7 +196,7 @@ class Rebuild:
                     self._sink.delete(path)
 
     def _with_segments(self, rebuilt: Rebuilt) -> SourceState:
-        """The state with the names that it counts on in segments that stay.
+        """Return the state with its names in permanent segments.
 
         Of a checkpoint that is not the newest a daemon that went on with a newer one may have
         replaced segments, and be about to remove them, also after it was fenced.
@@ -344,7 +344,7 @@ class Rebuild:
     def _progress(
         self, before: SourceState, evidence: Evidence, known: _Known, now: float
     ) -> tuple[Progress, str]:
-        """The progress and the origin; without a watermark what is shown of it."""
+        """Return the progress and the origin; without a watermark those shown."""
         source = self._parts.files
         if not source.use_watermark:
             value = max(known.done.keys() - known.requested, key=order_key, default=None)

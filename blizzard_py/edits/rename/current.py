@@ -1,6 +1,6 @@
-"""Checks before a rename: the state is the newest, and nothing else has the new name.
+"""Checks before a rename: the state is the newest, and the new name is unused.
 
-Under another name nobody could tell a stale state, and work of before would count as its own.
+Under another name a stale state could not be detected, and earlier work would count as its own.
 """
 
 from __future__ import annotations

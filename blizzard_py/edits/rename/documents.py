@@ -39,14 +39,14 @@ class _Buried:
 
 
 def buried_epoch(document: Any, where: str) -> int:
-    """The epoch in a tombstone. Raises `StateError`."""
+    """Return the epoch in a tombstone. Raises `StateError`."""
     return decode_document(_Buried, document, where, open_=True).moved_epoch
 
 
 def readdressed(
     document: Mapping[str, Any], identity: Identity, former: Iterable[str | None]
 ) -> dict[str, Any]:
-    """The checkpoint as another source's; ``former`` are places that its rows may name."""
+    """Return the checkpoint for a new source; ``former`` are places of its rows."""
     kept = {key: value for key, value in document.items() if key != "writer"}
     roots = dict.fromkeys([*document.get("former", ()), *former])
     known = [root for root in roots if root not in {None, identity.uri}]
@@ -54,17 +54,17 @@ def readdressed(
 
 
 def unnumbered(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The checkpoint of a source whose groups have the numbers of another name."""
+    """Return the checkpoint of a source whose groups are numbered under another name."""
     return {key: value for key, value in document.items() if key != "group_seq"}
 
 
 def without_batches(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The checkpoint without batches that run: nothing of them counts, their files are new."""
+    """Return the checkpoint without running batches, whose files are new again."""
     return {key: value for key, value in document.items() if key != "in_flight"}
 
 
 def newest_done(state: SourceState) -> list[str]:
-    """The highest path done of every tracked partition; without them the highest of all."""
+    """Return the highest path done of every tracked partition, or of all."""
     found = [
         joined(partition, known.watermark)
         for partition, known in state.progress.partitions.items()
@@ -74,7 +74,7 @@ def newest_done(state: SourceState) -> list[str]:
 
 
 def letter_for(line: bytes, heads: Sequence[tuple[str, str]]) -> bytes:
-    """A dead letter's line with its file's URI rewritten; as it is if it begins with no head."""
+    """Return a dead letter's line with its URI rewritten, if it begins with a head."""
     try:
         letter = json_value(line)
     except ValueError:  # no letter: it is told of where letters are read
@@ -89,7 +89,7 @@ def letter_for(line: bytes, heads: Sequence[tuple[str, str]]) -> bytes:
 
 
 def moved_identity(known: Identity | None, identity: Identity, *, is_moved: bool) -> Identity:
-    """The identity under the new names, with the place that the state is of unless it ``is_moved``.
+    """Return the identity under the new names and, if it ``is_moved``, a new place.
 
     What it has read of is its range, whatever is configured by now.
     """

@@ -113,7 +113,7 @@ class Rename:
     # -- other names ---------------------------------------------------------------
 
     def _rename(self, plan: Renamed) -> None:
-        """Steps 1 to 4."""
+        """Carry out steps 1 to 4."""
         document = self._buried()
         if self._document(self._new) is None:
             self._check_groups()  # nobody under the old name makes more of them from now on
@@ -155,7 +155,7 @@ class Rename:
         self._copy_schema(state.source)
 
     def _copy_schema(self, known: Identity | None) -> None:
-        """The columns that were inferred for the old pipeline are those of the table."""
+        """Copy the inferred columns of the old pipeline, which are the table's."""
         target = schema_path(self._parts.pipeline)
         if known is None or self._sink.stat(target) is not None:
             return
@@ -176,7 +176,7 @@ class Rename:
         found = writer_of(self._document(self._new) or {}, self._where(self._new))
         if found is None or found.epoch <= self._buried_in():
             raise FencedError(
-                f"{self._where(self._new)}: somebody has begun anew under this name; stop that"
+                f"{self._where(self._new)}: another daemon has started under this name; stop that"
                 " daemon, move this checkpoint away and run the rename again"
             )
 
@@ -194,7 +194,7 @@ class Rename:
     # -- another place ---------------------------------------------------------------
 
     def _readdress(self, plan: Renamed) -> None:
-        """The same names over files that have moved.
+        """Move the state to a new place that has the same files.
 
         It is fenced before letters are rewritten, so that nobody writes one with the old place
         meanwhile; the checkpoint is saved last, and until then all is done again.
@@ -221,7 +221,7 @@ class Rename:
 
         def fail_if_missing() -> Mapping[str, Any]:
             raise RenameRefused(
-                f"{self._where(source_id)} is gone; bring it back, then run this again"
+                f"{self._where(source_id)} is missing; restore it, then run this again"
             )
 
         return file.take(lambda found, _where: found, fail_if_missing) or {}
@@ -313,18 +313,18 @@ class Rename:
         return document
 
     def _identity_of(self, source_id: str, document: Mapping[str, Any]) -> Identity:
-        """Whose state it is under the new id."""
+        """Return the identity of the state under the new id."""
         known = state_from_json(document, self._where(source_id)).source
         is_moved = self._moved_from is not None
         return moved_identity(known, self._parts.identity, is_moved=is_moved)
 
     def _buried_in(self) -> int:
-        """The epoch in which the old checkpoint became a tombstone; the new one begins above."""
+        """Return the epoch of the tombstone; the new checkpoint begins above it."""
         return buried_epoch(self._document(self._old), self._where(self._old))
 
     @staticmethod
     def _records_of(live_id: str) -> str:
-        """The folder of files of single records of a source, in its dead-letter queue."""
+        """Return the folder of single-record files in a source's dead-letter queue."""
         return f"{live_id}~records"
 
     def _where(self, source_id: str) -> str:

@@ -11,7 +11,7 @@ from blizzard_core.settings.yaml_file import Document
 _PARTS = ("a", "b", "ab", "a-b", "ä")
 
 
-def test_what_overlaps_is_what_a_comparison_of_each_with_each_finds() -> None:
+def test_overlaps_are_those_of_a_pairwise_comparison() -> None:
     chance = random.Random(18)
     for _ in range(200):
         areas = [

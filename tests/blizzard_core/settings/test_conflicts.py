@@ -1,4 +1,4 @@
-"""What two parts of one configuration may not share is refused, with both keys and a remedy."""
+"""Conflicts between parts of one configuration are refused with both keys and a remedy."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_one_state_name_beside_different_tables_is_no_conflict(tmp_path: Path) -
     assert refused(tmp_path, **apart) == []
 
 
-def test_one_state_name_beside_one_table_is_told_however_the_table_is_written(
+def test_a_shared_state_name_is_found_in_any_spelling_of_a_table(
     tmp_path: Path,
 ) -> None:
     found = refused(
@@ -260,7 +260,7 @@ def test_local_names_may_hold_what_ends_the_path_of_a_uri(tmp_path: Path) -> Non
     assert refused(tmp_path, events=pipeline({"main": "/data/raw?x#1"})) == []
 
 
-def test_an_account_that_one_of_two_places_does_not_name_may_be_the_same() -> None:
+def test_a_missing_account_name_may_be_the_same_account() -> None:
     named = area_of("az://c/x", {"azure_storage_account_name": "one"})
     other = area_of("abfss://c@two.dfs.core.windows.net/x", {})
     unnamed = area_of("az://c/x/y", {})

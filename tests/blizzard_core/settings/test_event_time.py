@@ -1,4 +1,4 @@
-"""What an event_time block may say: everything else is refused with its key and line."""
+"""An invalid event_time block is refused with its key and line."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_what_is_wrong_is_said_with_its_key_and_line(
 def test_event_time_stays_where_its_state_can_be_seen(tmp_path: Path, master: str) -> None:
     [text] = problems(tmp_path, changed("spark.master", master))
     assert text.startswith("spark.master (line")
-    assert "local[N], or with spark:// and a shared state_path" in text
+    assert "local[N], or spark:// and a shared state_path" in text
     assert f"not with {master.partition('://')[0]}://" in text
 
 

@@ -1,4 +1,4 @@
-"""What a join may say: everything else is refused with its key and line."""
+"""An invalid join is refused with its key and line."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def crm(**places: Any) -> dict[str, Any]:
     return changed(**{f"pipelines__orders__sources__crm__{k}": v for k, v in places.items()})
 
 
-def test_the_designs_example_loads_and_sources_without_a_kind_are_files(tmp_path: Path) -> None:
+def test_the_example_loads_and_the_default_kind_is_files(tmp_path: Path) -> None:
     document = changed(pipelines__orders__sources__files={"source_uri": "/data/raw"})
     config = load(tmp_path, document)
     sources = config.pipelines["orders"].sources
@@ -228,7 +228,7 @@ def test_what_does_not_go_together_is_refused(
     assert all("(line " in problem for problem in found)
 
 
-def test_the_sources_look_back_replaces_the_connections_as_a_whole(tmp_path: Path) -> None:
+def test_a_sources_look_back_replaces_the_connections(tmp_path: Path) -> None:
     def in_force(document: Any) -> dict[str, int]:
         config = load(tmp_path, document)
         source = config.pipelines["orders"].sources["erp"]

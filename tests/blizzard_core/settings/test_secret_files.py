@@ -75,7 +75,7 @@ def test_what_is_no_secret_is_told_with_its_place(tmp_path: Path, name: str, mes
     assert "tables.t.storage_options.AWS_REGION (line 1)" in str(found.value)
 
 
-def test_a_default_stands_in_for_a_file_that_only_the_other_daemon_has(tmp_path: Path) -> None:
+def test_a_default_replaces_a_missing_secret_file(tmp_path: Path) -> None:
     config = configured(tmp_path, "${file:/nowhere/at/all:-none}")
     assert config.tables["t"].storage_options == {"AWS_REGION": "none"}
     assert config.secrets.changed() == []
@@ -84,9 +84,7 @@ def test_a_default_stands_in_for_a_file_that_only_the_other_daemon_has(tmp_path:
 
 
 @pytest.mark.parametrize("named", ["option", "variable"])
-def test_a_key_file_that_a_client_reads_is_noticed_when_it_is_renewed(
-    secret: Path, named: str
-) -> None:
+def test_a_renewed_key_file_of_a_client_is_noticed(secret: Path, named: str) -> None:
     path = secret.parent / "config.yaml"
     options = f"{{google_service_account_path: '{secret}'}}" if named == "option" else "{}"
     path.write_text(f"tables: {{t: {{table_uri: 'gs://lake/t', storage_options: {options}}}}}")

@@ -136,7 +136,7 @@ def test_places_have_one_spelling_behind_the_settings(
         assert pipeline.error_handling.dlq_path == "s3://letters/x"
 
 
-def test_everything_wrong_is_told_at_once_with_its_place_and_line(tmp_path: Path) -> None:
+def test_all_problems_are_reported_with_their_lines(tmp_path: Path) -> None:
     text = """\
 pipelines:
   events:
@@ -168,7 +168,7 @@ surprise: 1
         assert any(problem.startswith(expected) for problem in found), (expected, found)
 
 
-def test_variables_are_filled_in_with_defaults_and_can_be_escaped(tmp_path: Path) -> None:
+def test_variables_have_defaults_and_can_be_escaped(tmp_path: Path) -> None:
     document = changed(
         pipelines__events__sources__main={
             "source_uri": "${BASE}/raw",
@@ -429,7 +429,7 @@ def test_secrets_are_in_no_representation(tmp_path: Path) -> None:
 
 
 def test_what_the_environment_has_is_in_no_message(tmp_path: Path) -> None:
-    """Whoever checks a value may quote it; the message has the name that was asked for."""
+    """Values quoted in errors are replaced by the name of their variable."""
     secret = "hR7mQ2z\\K9\n"
     document = changed(
         pipelines__events__schema__fields=[{"name": "a", "type": "${PASSWORD}"}],
@@ -654,7 +654,7 @@ def test_the_shipped_examples_are_valid(path: Path) -> None:
     assert load_config(path, {"BUCKET": "s3://example", **demo}).pipelines
 
 
-def test_deduplication_keys_are_fields_and_a_transform_may_rename_what_partitions(
+def test_deduplication_keys_must_be_fields_of_the_schema(
     tmp_path: Path,
 ) -> None:
     keyed = changed(pipelines__events__deduplicate_by=["time"])

@@ -1,4 +1,4 @@
-"""Whatever stands where in a configuration, what is wrong is said in words of the file."""
+"""Every problem of a configuration is described in words of the file."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def moment(text: str) -> dt.datetime:
 
 
 class Records:
-    """What the API has, by id; it answers with those between ``since`` and ``until``."""
+    """Serve records by id, those between ``since`` and ``until``."""
 
     def __init__(self, api: ApiServer) -> None:
         self.now = dt.datetime(2026, 5, 1, tzinfo=dt.UTC)

@@ -65,7 +65,7 @@ def test_a_pipeline_counts_its_files_and_rows() -> None:
     assert reading.bytes == reading.found_bytes > 0
 
 
-def test_what_a_running_job_has_read_counts_before_it_is_published() -> None:
+def test_rows_of_a_running_job_count_before_publication() -> None:
     clock = Clock()
     meter = Meter(clock)
     meter.found(40, 4_000)
@@ -121,7 +121,7 @@ def test_log_lines_and_the_live_table_share_a_terminal(monkeypatch: pytest.Monke
     assert sys.stderr is terminal
 
 
-def test_without_a_terminal_a_backlog_is_told_of_and_idleness_is_not() -> None:
+def test_without_a_terminal_only_a_backlog_is_logged() -> None:
     told: list[str] = []
     busy, idle = Meter(), Meter()
     busy.found(2, 20)

@@ -140,7 +140,7 @@ def test_the_table_counts(scenario: Scenario) -> None:
     assert "'id'" in found["table"]["refused"][0]
 
 
-def test_what_is_not_inferred_yet_and_what_has_no_files_is_no_difference(
+def test_columns_not_inferred_yet_are_no_difference(
     scenario: Scenario,
 ) -> None:
     scenario.document["pipelines"]["events"]["schema"] = {"infer": True}

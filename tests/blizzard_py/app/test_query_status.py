@@ -1,4 +1,4 @@
-"""What `plan` shows of a table: bounds in the form of the rows, statements that can be executed."""
+"""`plan` of a table: bounds in the form of the rows, and executable statements."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def test_a_driver_that_computes_compiles_all_it_can(
     assert computes_in_driver(config_of(pipeline, connections))
 
 
-def test_a_driver_that_hands_out_tasks_starts_quickly_and_the_users_options_win(
+def test_a_driver_starts_quickly_and_user_options_win(
     tmp_path: Path,
 ) -> None:
     assert not computes_in_driver(config_of({}))

@@ -1,4 +1,4 @@
-"""What is wrong with work units is found with its key and line, before anything is asked."""
+"""Problems of work units are found with key and line, before any request."""
 
 from __future__ import annotations
 

@@ -297,7 +297,7 @@ def test_what_the_machine_refuses_is_no_bug_of_ours() -> None:
     assert "bug of ours" in broken_by(ValueError("x")).stderr
 
 
-def test_a_librarys_warning_in_a_command_without_a_log_level_has_no_trace_and_no_secret() -> None:
+def test_a_librarys_warning_shows_no_trace_and_no_secret() -> None:
     @click.command()
     @cli.command
     def look() -> int:

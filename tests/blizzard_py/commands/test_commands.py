@@ -345,7 +345,7 @@ def test_dead_letters_are_listed_and_replayed_once(
     assert scenario.ids() == [1, 2, 3, 4]
 
 
-def test_listing_says_when_there_is_more_and_when_it_is_no_letter(tmp_path: Path) -> None:
+def test_listing_reports_more_letters_and_foreign_objects(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, str(tmp_path))
     letter = {"path": HOSTILE, "error": "e", "stage": "s", "timestamp": "2024-01-01T00:00:00+00:00"}
     lines = f"{json.dumps(letter)}\n" * 3
@@ -388,7 +388,7 @@ def test_checkpoints_are_shown_changed_and_reset(scenario: Scenario) -> None:
     assert "1 passed file would be ingested" in dry.stdout
     assert "\x1b" not in dry.stdout
     unasked = invoke(*change, "--watermark", "1.json.gz")
-    assert (unasked.exit_code, "give --yes" in unasked.stderr) == (2, True)
+    assert (unasked.exit_code, "--yes to confirm" in unasked.stderr) == (2, True)
     done = invoke(*change, "--watermark", "1.json.gz", "--yes")
     assert done.exit_code == 0, done.output
     assert "epoch-1.bak" in done.stdout

@@ -1,4 +1,4 @@
-"""What is written for people is there whole, or not at all."""
+"""Files written for people are complete, or not written."""
 
 from __future__ import annotations
 

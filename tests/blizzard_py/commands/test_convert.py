@@ -144,7 +144,7 @@ def test_both_daemons_files_become_one_that_is_valid(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_left_out_is_named_in_the_file_and_at_the_terminal(tmp_path: Path) -> None:
+def test_omitted_keys_are_named_in_the_file_and_on_screen(tmp_path: Path) -> None:
     found, output = convert(tmp_path, BLIZZARD, PENGUIN)
     text = output.read_text()
     for key in (
@@ -177,7 +177,7 @@ def test_secrets_of_the_old_file_are_nowhere_in_the_new_one(tmp_path: Path) -> N
     assert "is read from the environment variable AWS_SECRET_ACCESS_KEY; set it" in found.stderr
 
 
-def test_unknown_keys_are_refused_each_by_name_and_nothing_is_written(tmp_path: Path) -> None:
+def test_unknown_keys_are_named_and_nothing_is_written(tmp_path: Path) -> None:
     odd = BLIZZARD.replace("poll_interval_secs: 30", "poll_interval_sec: 30").replace(
         "global: {", "spark: {}\nglobal: { workers: 3, "
     )
@@ -231,7 +231,7 @@ def test_references_to_the_environment_are_spelled_as_ours(written: str, expecte
     assert found.document["tables"]["t"]["table_uri"] == expected
 
 
-def test_a_name_in_both_files_and_what_is_there_already_are_refused(tmp_path: Path) -> None:
+def test_double_names_and_existing_files_are_refused(tmp_path: Path) -> None:
     found, output = convert(tmp_path, PENGUIN, PENGUIN)
     assert found.exit_code == 2
     assert "tables.events: is in two of the files" in found.stderr

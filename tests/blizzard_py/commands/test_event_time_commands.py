@@ -1,4 +1,4 @@
-"""What commands say of a pipeline over event time: without Spark, from its checkpoint alone."""
+"""Commands for event time read the checkpoint alone, without Spark."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_where_the_watermark_cannot_go_is_said(
 def test_before_the_first_batch_there_is_no_watermark_to_advance(config: Path) -> None:
     done = run("watermark", "advance", config, *SOURCE, "--to", "2024-01-29", "--yes")
     assert done.exit_code == 1
-    assert "run it once first" in done.stderr
+    assert "run the source once first" in done.stderr
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -240,7 +240,7 @@ def test_where_nothing_is_remembered_there_is_nothing_to_forget(
     assert run("checkpoint", "reset", config, *SOURCE, "--event-time", "--units").exit_code == 2
 
 
-def test_what_is_remembered_is_read_as_the_query_is_that_it_is_of(
+def test_state_is_read_with_the_query_that_wrote_it(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The configuration may have another one by now, for which this one is to be forgotten."""
@@ -279,7 +279,7 @@ def test_what_spark_cannot_read_is_forgotten_all_the_same(
     assert json.loads(path.read_text())["stream"]["packs"] == {}
 
 
-def test_an_older_checkpoint_is_refused_with_a_remedy_that_there_is(tmp_path: Path) -> None:
+def test_an_older_checkpoint_is_refused_with_a_valid_remedy(tmp_path: Path) -> None:
     """No rebuild makes what a query remembers."""
     world = EventTimeHarness(tmp_path, None)  # type: ignore[arg-type]  # nothing is ingested
     parts = build(world.config(), None)[0].parts  # type: ignore[arg-type]  # as above

@@ -20,7 +20,7 @@ from blizzard_core.settings.load import load_config
 from blizzard_core.settings.query_sources import HttpSourceSettings, TableSourceSettings
 from blizzard_py.__main__ import main as blizzard
 from blizzard_py.commands.starter.target import Wanted, target
-from blizzard_py.commands.starter.watermark import TableFacts, proposed
+from blizzard_py.commands.starter.watermark import ColumnFacts, proposed
 from blizzard_py.connections.postgresql.connection import PostgresqlConnection
 from blizzard_py.connections.protocol import ColumnKind, ReadSelection, SourceColumn
 from blizzard_py.job import FieldSpec
@@ -67,7 +67,7 @@ def written() -> str:
 
 
 def planned() -> Any:
-    """What the next poll would read, of the only source; the file is used unchanged."""
+    """Return the next poll's plan of the only source; the file is used unchanged."""
     checked = invoke("validate", "c.yaml")
     assert checked.exit_code == 0, checked.output
     done = invoke("plan", "c.yaml", "--json")
@@ -93,7 +93,7 @@ def field_types() -> dict[str, str]:
 
 
 @pytest.mark.promise("G-166")
-def test_a_postgresql_table_runs_unchanged_and_its_password_stays_outside(
+def test_a_postgresql_starter_runs_and_holds_no_password(
     postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = postgresql.new_database()
@@ -112,7 +112,7 @@ def test_a_postgresql_table_runs_unchanged_and_its_password_stays_outside(
         assert PASSWORD not in text
         assert "open" not in text  # nor in any other dress
     assert 'password: "${PGPASSWORD}"' in written()
-    assert "updated_at: a time that tells changed rows, and an index gives its order." in written()
+    assert "updated_at: a time that finds changed rows, and an index gives its order." in written()
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     source = table_source()
     assert (source.watermark.columns, source.watermark.bound) == (["updated_at"], "settled")
@@ -144,7 +144,7 @@ def test_the_password_may_come_from_the_environment(
     assert source.watermark.key == ["id"]
 
 
-def test_without_an_index_the_key_is_proposed_and_the_file_says_why(
+def test_without_an_index_the_key_is_proposed_with_a_reason(
     postgresql: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = postgresql.new_database()
@@ -154,7 +154,7 @@ def test_without_an_index_the_key_is_proposed_and_the_file_says_why(
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     init("--connection", postgresql.uri(base), "--table", "orders")
     assert table_source().watermark.columns == ["id"]
-    assert "id: the primary key tells new rows, and never those that were changed." in written()
+    assert "id: the primary key finds new rows, but not changed ones." in written()
     assert "updated_at would tell those, too, but no index gives its order" in written()
     init("--connection", postgresql.uri(base), "--table", "orders", "--column", "updated_at",
          "--force")  # fmt: skip
@@ -218,7 +218,7 @@ def test_names_of_others_break_neither_yaml_nor_comments(here: Path) -> None:
     assert list(load_config(Path("c.yaml")).pipelines) == ["2024"]
 
 
-def test_a_table_that_is_not_there_and_a_file_that_is_there_are_told(base: Path) -> None:
+def test_a_missing_table_and_an_existing_file_are_reported(base: Path) -> None:
     wrong = invoke("init", "c.yaml", "--connection", f"sqlite://{base}", "--table", "nothing")
     assert (wrong.exit_code, "there is no table nothing" in wrong.stderr) == (1, True)
     assert not Path("c.yaml").exists()
@@ -230,7 +230,7 @@ def test_a_table_that_is_not_there_and_a_file_that_is_there_are_told(base: Path)
     assert "there is no column 'seen'; there are: id, modifiedAt, odd_name" in odd.stderr
 
 
-def test_a_mariadb_table_runs_unchanged_and_its_password_stays_outside(
+def test_a_mariadb_starter_runs_and_holds_no_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with mariadb_server() as server:
@@ -331,7 +331,10 @@ def test_an_api_without_records_cannot_be_told(api: ApiServer) -> None:
     api.script(reply({"items": []}))
     wrong = invoke("init", "c.yaml", "--connection", f"{api.url}/o", "--records", "items",
                    "--since", "since")  # fmt: skip
-    assert (wrong.exit_code, "holds nothing that tells its columns" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "has nothing from which columns can be derived" in wrong.stderr) == (
+        2,
+        True,
+    )
     api.script(reply({"data": []}))
     wrong = invoke("init", "c.yaml", "--connection", f"{api.url}/o", "--records", "items",
                    "--since", "since")  # fmt: skip
@@ -416,7 +419,7 @@ COLUMNS = (
 def test_a_changed_time_with_an_index_comes_first_then_the_key(
     indexed: Sequence[str] | None, key: Sequence[str], chosen: str
 ) -> None:
-    found = proposed(TableFacts(COLUMNS, key, indexed), "t")
+    found = proposed(ColumnFacts(COLUMNS, key, indexed), "t")
     assert found.column == chosen
     assert found.why
 
@@ -425,7 +428,7 @@ def test_nothing_is_proposed_that_may_not_grow() -> None:
     told = "there are: updated_by .text., uuid .other.; name one with --column"
     for text_times in (False, True):
         with pytest.raises(ConfigError, match=told):
-            proposed(TableFacts(COLUMNS[-2:], ("uuid",), (), text_times=text_times), "t")
-    odd = TableFacts((column("updated at", "time"),), (), None)
+            proposed(ColumnFacts(COLUMNS[-2:], ("uuid",), (), text_times=text_times), "t")
+    odd = ColumnFacts((column("updated at", "time"),), (), None)
     with pytest.raises(ConfigError, match="name one with --column"):
         proposed(odd, "t")

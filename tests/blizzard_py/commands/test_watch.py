@@ -96,7 +96,7 @@ def test_requests_that_are_not_done_are_shown() -> None:
     assert "events/main" in line
 
 
-def test_names_are_whole_at_80_columns_and_foreign_text_is_harmless() -> None:
+def test_names_fit_80_columns_and_foreign_text_is_escaped() -> None:
     name = "a-source-with-a-long-name\x1b[2J[red]"
     lines = shown(snapshot_of({name: source(watermark="x" * 300)}), width=80)
     assert any("events/a-source-with-a-long-name" in line for line in lines)
@@ -104,7 +104,7 @@ def test_names_are_whole_at_80_columns_and_foreign_text_is_harmless() -> None:
     assert any("[red]" in line for line in lines)
 
 
-def test_three_hundred_sources_fit_a_window_and_the_one_in_trouble_is_among_them() -> None:
+def test_a_failing_source_is_shown_among_three_hundred() -> None:
     sources = {f"s{number:03}": source() for number in range(300)}
     sources["s217"] = source(dead_letters={"letters": 1, "complete": True})
     lines = shown(snapshot_of(sources, *(penguin(f"t{n}") for n in range(40)), errors=("out",) * 9))

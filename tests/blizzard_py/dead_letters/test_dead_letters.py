@@ -51,7 +51,7 @@ def stored_letters(store: Storage) -> list[tuple[str, int]]:
     return [(letter["path"], letter["line"]) for letter in found]
 
 
-def test_records_of_all_tasks_come_in_the_order_of_files_and_lines(store: Storage) -> None:
+def test_records_of_all_tasks_are_ordered_by_file_and_line(store: Storage) -> None:
     letters = DeadLetterWriter(store, "events_main", "s3://raw")
     first = stage(store, "staging/0", a=200, d=1)
     second = stage(store, "staging/1", b=2, c=300)
@@ -71,9 +71,7 @@ def test_records_of_all_tasks_come_in_the_order_of_files_and_lines(store: Storag
 
 
 @pytest.mark.parametrize("place", [OBJECT, "events_main/replayed/b1.records.ndjson"])
-def test_records_that_are_staged_no_more_were_copied_or_are_missed(
-    store: Storage, place: str
-) -> None:
+def test_records_no_longer_staged_are_copied_or_missing(store: Storage, place: str) -> None:
     letters = DeadLetterWriter(store, "events_main", "s3://raw")
     staged = stage(store, "staging/0", a=1)
     store.delete("staging/0")
@@ -84,7 +82,7 @@ def test_records_that_are_staged_no_more_were_copied_or_are_missed(
     assert names(store) == [place]
 
 
-def test_what_a_crash_left_of_copying_is_removed_and_nothing_else(store: Storage) -> None:
+def test_partial_copies_of_a_crash_are_removed(store: Storage) -> None:
     letters = DeadLetterWriter(store, "events_main", "s3://raw")
     letters.tidy(batch())  # a queue that nothing was written to yet
     left = "events_main/b1.records.0f.tmp"

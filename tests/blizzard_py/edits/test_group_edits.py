@@ -64,7 +64,7 @@ def test_groups_under_another_name_begin_at_the_first() -> None:
     assert (group.seq, group.source_files) == (1, (f"mem://raw/{DAY}/1.json",))
 
 
-def test_a_request_with_a_group_to_tell_of_ends_under_the_old_name() -> None:
+def test_a_request_with_a_group_ends_under_the_old_name() -> None:
     at, refused, died = 0, 0, True
     while died:
         world = ReplaceHarness()
@@ -128,7 +128,7 @@ AT_SOURCE: dict[str, Callable[[OfferedFilesHarness], None]] = {
 @pytest.mark.promise("G-044")
 @pytest.mark.parametrize("then", AT_SOURCE)
 @pytest.mark.parametrize("lost", ["outputs", "one output", "outputs and checkpoint", "checkpoint"])
-def test_rows_stay_where_those_that_were_to_replace_them_are_lost(lost: str, then: str) -> None:
+def test_rows_stay_when_their_replacement_is_lost(lost: str, then: str) -> None:
     at = tried = 0
     while True:
         world = OfferedFilesHarness(days=1)

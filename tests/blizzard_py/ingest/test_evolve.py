@@ -51,7 +51,7 @@ def call(*arguments: str, command: Any = blizzard) -> Result:
 
 
 def commit(scenario: Scenario) -> pl.DataFrame:
-    """What Penguin makes of it, read by polars."""
+    """Return the table that Penguin commits, read by polars."""
     done = call("run", str(scenario.config), "--once", command=penguin)
     assert done.exit_code == 0, done.output
     return pl.read_delta(f"{scenario.place}/lake/events").sort("id")
@@ -200,7 +200,7 @@ def test_a_field_that_a_record_has_twice_decides_no_type(
     assert ("1.ndjson.gz" in letters) == (kind != "alone")
 
 
-def test_what_can_be_no_column_is_left_out_once_and_stops_nothing(
+def test_an_impossible_column_is_left_out_once(
     scenario: Scenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = {"id": 1, "Text": "x", "date": "y", "a b": 1, "fine": 1}
@@ -273,7 +273,7 @@ def test_names_that_json_escapes_stop_nothing(scenario: Scenario, name: str) -> 
     assert commit(scenario)[name].to_list() == [None, None, 3]
 
 
-def test_a_batch_that_was_cancelled_does_not_run_again_for_its_columns(scenario: Scenario) -> None:
+def test_a_cancelled_batch_does_not_rerun_for_new_columns(scenario: Scenario) -> None:
     class Engine(DirectEngine):
         jobs = 0
 
@@ -293,7 +293,7 @@ def test_a_batch_that_was_cancelled_does_not_run_again_for_its_columns(scenario:
     assert commit(scenario)["new"].to_list() == [7]
 
 
-def test_a_kept_schema_that_goes_away_under_a_daemon_loses_no_column(scenario: Scenario) -> None:
+def test_a_stored_schema_lost_at_runtime_loses_no_column(scenario: Scenario) -> None:
     """Else the next value decides anew what the table has long decided, and may differ from it."""
     scenario.document["pipelines"]["events"]["schema"] = {"infer": True, "evolve": "add"}
     scenario.write_config()
@@ -312,7 +312,7 @@ def test_a_kept_schema_that_goes_away_under_a_daemon_loses_no_column(scenario: S
 
 
 @pytest.mark.parametrize("older", [False, True], ids=["gone", "older"])
-def test_a_start_without_the_kept_schema_types_columns_as_the_table_does(
+def test_without_a_stored_schema_types_come_from_the_table(
     scenario: Scenario, *, older: bool
 ) -> None:
     path = scenario.folder / "lake/events/_blizzard/events_schema.json"
@@ -458,7 +458,7 @@ def test_what_does_not_go_with_it_is_refused(
         ({"max_new_columns": 0}, "max_new_columns above 0"),
     ],
 )
-def test_a_table_that_takes_no_new_columns_is_refused_with_the_remedy(
+def test_a_table_without_evolution_is_refused_with_a_remedy(
     scenario: Scenario, settings: dict[str, Any], told: str
 ) -> None:
     place = f"{scenario.place}/lake/events/"

@@ -74,7 +74,7 @@ def test_a_schema_is_inferred_once_and_kept() -> None:
     assert place.table.read_versioned(PATH) == written
 
 
-def test_of_two_that_infer_at_the_same_time_the_first_to_write_wins() -> None:
+def test_of_two_concurrent_inferences_the_first_write_wins() -> None:
     place = Place()
     first = place.put("a.ndjson", '{"a":1}')
     second = place.put("b.ndjson", '{"b":"x"}')
@@ -123,7 +123,7 @@ def test_files_without_a_field_are_waited_for() -> None:
     assert names(place.view().fields(files)) == [("id", "int64")]
 
 
-def test_a_conflict_that_may_not_be_coerced_leaves_nothing_behind() -> None:
+def test_a_refused_type_conflict_leaves_nothing_behind() -> None:
     place = Place(schema={"infer": True, "coerce_conflicts_to_utf8": False})
     files = place.put("a.ndjson", '{"a":1}', '{"a":"x"}')
     with pytest.raises(SchemaConflict, match=r"integer \(a.ndjson, line 1\)"):
@@ -155,9 +155,7 @@ def test_the_number_of_files_and_bytes_sampled_is_configurable() -> None:
         ),
     ],
 )
-def test_an_unreadable_schema_is_an_error_and_never_inferred_again(
-    content: bytes, told: str
-) -> None:
+def test_an_unreadable_schema_is_an_error(content: bytes, told: str) -> None:
     place = Place()
     files = place.put("a.ndjson", '{"a":1}')
     place.table.put_atomic(schema_path("events"), content)
@@ -211,7 +209,7 @@ def rows(scenario: Scenario) -> list[dict[str, Any]]:
     ]
 
 
-def test_an_empty_source_waits_and_later_files_follow_the_first_ones(scenario: Scenario) -> None:
+def test_an_empty_source_waits_and_the_first_files_decide(scenario: Scenario) -> None:
     (scenario.folder / "raw").mkdir()
     config = str(scenario.config)
     scenario.ingest()

@@ -148,7 +148,7 @@ def test_a_daemon_does_a_request_and_is_not_fenced(shop: UnitShop) -> None:
 
 @pytest.mark.promise("G-214")
 @pytest.mark.usefixtures("elsewhere")
-def test_a_request_that_nobody_takes_stays_and_the_same_command_finds_it(shop: UnitShop) -> None:
+def test_an_unaccepted_request_is_found_by_the_same_command(shop: UnitShop) -> None:
     shop.worker().cycle(threading.Event())
     first, second = mark(shop), mark(shop, wait=False)
     assert first == second == RequestResult(first.id, "open")
@@ -226,7 +226,7 @@ def test_a_cancelled_request_is_not_done(shop: UnitShop) -> None:
 
 @pytest.mark.promise("G-215")
 @pytest.mark.usefixtures("elsewhere")
-def test_a_request_that_makes_no_sense_is_refused_and_live_work_goes_on(shop: UnitShop) -> None:
+def test_an_invalid_request_is_refused_and_live_work_goes_on(shop: UnitShop) -> None:
     odd = mark(shop, wait=False, units=["2020-13-01"])
     path = shop.lake / "_blizzard" / "requests" / ID / "00c0ffee.1.json"
     path.write_text(json.dumps({"v": 2, "kind": "dance", "release": "9.9.9"}))

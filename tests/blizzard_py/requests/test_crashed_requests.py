@@ -65,7 +65,7 @@ def test_an_unexpected_error_ends_a_request_and_no_source(
     assert world.rows() == [*BASE, "given", "live"]
 
 
-def test_what_a_request_has_brought_before_an_unexpected_error_stays(
+def test_rows_before_an_unexpected_error_of_a_request_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(request_selector, "PAGE_FILES", 1)

@@ -60,7 +60,7 @@ def test_the_command_takes_files_by_their_uri_and_tells_of_each(scenario: Scenar
     assert scenario.ids() == [1, 2, 3]
 
 
-def test_a_command_that_does_not_wait_leaves_its_request_to_the_daemon(scenario: Scenario) -> None:
+def test_no_wait_leaves_the_request_to_the_daemon(scenario: Scenario) -> None:
     scenario.put_rows("date=2024-01-01/_h.json.gz", 2)
     uri = f"{scenario.place}/raw/date=2024-01-01/_h.json.gz"
     left = command(scenario, uri, "--no-wait")

@@ -1,4 +1,4 @@
-"""What Penguin refuses of Blizzard's files shows in Blizzard, until its rows are in the table."""
+"""Refused files show in Blizzard until their rows are in the table."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def committed(scenario: Scenario) -> None:
 
 
 def penguins(scenario: Scenario) -> dict[str, Any]:
-    """What Penguin's own status says of quarantine."""
+    """Return quarantine in Penguin's own status."""
     done = CliRunner().invoke(penguin, ["status", str(scenario.config), "--json"])
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.stdout)["tables"]["events"]["quarantine"]
@@ -90,7 +90,7 @@ def run_command(scenario: Scenario, command: str, *more: str) -> Result:
 
 
 @pytest.mark.promise("G-191")
-def test_status_tells_of_what_was_refused_and_says_so_with_its_exit_code(
+def test_status_shows_refused_files_and_exits_with_5(
     scenario: Scenario,
 ) -> None:
     assert run_command(scenario, "status").exit_code == 0
@@ -269,7 +269,7 @@ def test_files_whose_rows_are_split_are_replaced_exactly(
 
 
 @pytest.mark.parametrize("moment", ["before", "between"])
-def test_what_came_beside_and_is_refused_as_well_holds_no_replay_up(
+def test_a_refused_concurrent_output_blocks_no_replay(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """A backfill brings a refused file again, before the replay or after what it gave up."""
@@ -328,7 +328,7 @@ def explained(scenario: Scenario, name: str) -> str:
     return reason
 
 
-def test_explain_tells_how_a_refused_file_comes_that_is_gone_or_could_not_be_replayed(
+def test_explain_gives_the_remedy_of_a_refused_file(
     scenario: Scenario,
 ) -> None:
     refused(scenario)
@@ -430,7 +430,7 @@ def test_what_no_replay_brings_is_told_with_the_way_out(
         assert "penguin reconcile" in source["refused"]["remedy"]
 
 
-def test_a_refused_file_that_is_written_anew_as_the_docs_say_is_taken_by_the_sweep(
+def test_a_rewritten_refused_file_is_committed_by_the_sweep(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(scenario.folder)

@@ -44,7 +44,7 @@ def failed() -> OldOutputsHarness:
 
 
 @pytest.mark.promise("G-043")
-def test_a_reading_that_failed_does_not_say_that_no_rows_came_of_the_file() -> None:
+def test_a_failed_reading_does_not_prove_missing_rows() -> None:
     world = failed()
     assert is_rejected(world.only("1"), "before there was a ledger")
     assert world.ingest(f"{DAY}/1.json") == ["refused"]
@@ -54,7 +54,7 @@ def test_a_reading_that_failed_does_not_say_that_no_rows_came_of_the_file() -> N
     assert world.table() == ["1:b", "1:b+", "5", "52"]
 
 
-def test_a_replay_of_its_letter_refuses_the_file_and_says_how_it_comes() -> None:
+def test_a_replay_of_a_letter_is_refused_with_a_remedy() -> None:
     world = failed()
     request_id = world.ask({"letters": [each.id for each in world.open_letters()]})
     world.drain()

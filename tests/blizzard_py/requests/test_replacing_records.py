@@ -24,7 +24,7 @@ def test_records_that_were_replayed_go_with_their_file(named: bool) -> None:
         assert world.table() == ["1", "5", "52", "6:b", "6:b+"]
 
 
-def test_letters_of_records_bring_nothing_once_their_file_was_replaced() -> None:
+def test_record_letters_bring_nothing_after_a_replacement() -> None:
     world = with_a_bad_record()
     world.mend("b", "6")
     world.only("6")
@@ -42,7 +42,7 @@ def test_letters_of_records_bring_nothing_once_their_file_was_replaced() -> None
     assert world.table() == ["1", "5", "52", "6:bad", "6:c"]
 
 
-def test_records_do_not_tell_of_rows_that_the_journal_no_longer_has() -> None:
+def test_records_prove_no_rows_that_the_journal_lost() -> None:
     world = with_a_bad_record()
     world.go_on()  # folds
     world.cut()
@@ -62,7 +62,7 @@ def test_letters_of_records_bring_their_whole_file_again() -> None:
     assert world.table() == ["1", "5", "52", "6:b", "6:b+"]
 
 
-def test_a_file_and_its_records_that_are_requested_at_once_come_once() -> None:
+def test_a_file_and_its_records_requested_together_come_once() -> None:
     """In either order, and over a death of the owner at every change."""
     for is_file_first in (True, False):
         at, died = 0, True

@@ -99,7 +99,7 @@ def test_every_version_has_one_reading_of_each_file(scenario: Scenario, named: b
     assert all(version in ([*before, first, kept]) for version in versions(scenario))
 
 
-def test_files_that_have_to_come_along_are_named_and_nothing_is_written(
+def test_required_files_are_named_and_nothing_is_written(
     scenario: Scenario,
 ) -> None:
     ingest_five_files(scenario, named=False)
@@ -144,7 +144,7 @@ def paths(scenario: Scenario) -> set[str]:
     return {entry.path for page in pages for entry in page.entries}
 
 
-def test_a_file_whose_rows_are_in_quarantine_is_replaced_once_they_are_given_up(
+def test_a_file_with_rejected_rows_is_replaced_when_discarded(
     scenario: Scenario,
 ) -> None:
     ingest_five_files(scenario, named=True)

@@ -135,7 +135,7 @@ def test_a_large_object_is_one_page_and_comes_in_batches(
 
 @pytest.mark.promise("G-059")
 @pytest.mark.parametrize("records", [False, True])
-def test_a_death_within_pages_of_letters_neither_doubles_nor_loses_a_row(
+def test_a_death_between_letter_pages_loses_and_doubles_nothing(
     records: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blizzard_py.app.request_selector.PAGE_FILES", 1)

@@ -191,7 +191,7 @@ def test_a_value_that_is_no_object_is_refused(value: Any) -> None:
 @pytest.mark.parametrize("version", [0, 2, 10**30])
 def test_another_version_is_refused_with_its_release(version: int) -> None:
     found = refusal(document(v=version, release="9.1.0", new_field=1))
-    assert found.startswith(f"v: {version} is not known to this release; '9.1.0' wrote it")
+    assert found.startswith(f"v: {version} is unknown to this release; '9.1.0' wrote it")
 
 
 @pytest.mark.parametrize("version", ["1", 1.5, True, None])
@@ -201,7 +201,7 @@ def test_a_version_of_a_wrong_type_is_refused(version: Any) -> None:
 
 def test_another_kind_is_refused_with_its_release() -> None:
     found = refusal(document(kind="compact", release="9.1.0", mode="replace"))
-    assert found.startswith("kind: 'compact' is not known to this release; '9.1.0' wrote it")
+    assert found.startswith("kind: 'compact' is unknown to this release; '9.1.0' wrote it")
 
 
 def test_a_kind_of_an_unknown_release_is_refused() -> None:

@@ -144,7 +144,7 @@ def test_a_range_that_would_double_rows_is_rejected() -> None:
     world.drain()
     assert "too many for one request" in world.end(many).reason
     assert "is no interval" in world.end(odd).reason
-    assert "not brought beside" in world.end(again).reason
+    assert "cannot be added" in world.end(again).reason
     assert world.numbers() == list(range(21, 31))
 
 

@@ -127,7 +127,7 @@ def test_names_in_grace_that_only_the_journal_had_need_a_word(
         lose(world, name)
     with pytest.raises(StateError, match="that the checkpoint counts"):
         world.drain()
-    with pytest.raises(EditRefused, match="which the checkpoint counts on, is gone"):
+    with pytest.raises(EditRefused, match="which the checkpoint needs, is missing"):
         rebuild(world)
     assert rebuild(world, "web", "0005") == ["web:0001.ndjson"]
     with pytest.raises(EditRefused, match=r"pages/app: .* is gone"):

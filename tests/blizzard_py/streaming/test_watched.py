@@ -213,7 +213,7 @@ def test_who_watches_no_more_keeps_nothing_and_may_not_become_a_query(tmp_path: 
     block = status(world.config())[0]["pipelines"]["pages"]["event_time"]
     assert (block["batch"], block["watermark"], block["late_rows"]) == (0, None, 0)
     given = EventTimeSettings.model_validate(TUMBLING)
-    with pytest.raises(EditRefused, match="no batch was settled yet"):
+    with pytest.raises(EditRefused, match="no batch has ended yet"):
         advanced(world.pipeline().load(), given, [Branch("web", "ts", 0)], ms(200), 1e10)
     world.pipeline_settings["event_time"] = None
     world.put([row(200)])

@@ -71,7 +71,7 @@ def test_validate_tells_what_the_server_knows(shop: Shop) -> None:
     assert "has no column 'x', which schema.fields declares" in second
     shop.document["connections"]["shop"]["uri"] = str(shop.folder / "gone.db")
     [note] = validate_query_sources(shop.config())
-    assert "could not be asked now" in note
+    assert "cannot be queried now" in note
 
 
 def test_explain_tells_window_statement_and_outputs(shop: Shop) -> None:
@@ -112,7 +112,7 @@ def run_as(shop: Shop, where: tuple[str, str]) -> None:
 
 
 @pytest.mark.promise("G-172")
-def test_a_source_keeps_its_state_under_another_name_and_in_another_place(shop: Shop) -> None:
+def test_a_source_keeps_its_state_when_renamed_and_moved(shop: Shop) -> None:
     shop.execute("INSERT INTO orders VALUES (1, '1', ''), (2, '2', '')")
     shop.run()
     sources = shop.document["pipelines"]["orders"]["sources"]

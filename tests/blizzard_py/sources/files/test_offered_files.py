@@ -30,7 +30,7 @@ def test_a_file_that_comes_again_is_left_alone_for_the_days_and_then_replaced() 
     world.drain()
     assert world.table() == ["1", "5", "52"]
     found = world.explained(f"{DAY}/1.json")
-    assert "taken again from" in found.reason
+    assert "ingested again from" in found.reason
     world.now += 0.2 * DAY_SECS
     world.drain()
     assert world.table() == ["1:b", "1:b+", "5", "52"]
@@ -208,7 +208,7 @@ def is_once(world: OfferedFilesHarness) -> bool:
     return brought
 
 
-def test_letters_of_records_bring_nothing_once_their_file_was_replaced() -> None:
+def test_record_letters_bring_nothing_after_a_replacement() -> None:
     world = with_a_bad_record()
     world.drain()
     assert world.table() == ["1", "5", "52", "6:a", "6:mended"]

@@ -1,4 +1,4 @@
-"""What Blizzard's page offers besides its own view: the past, Penguin, stories, commands."""
+"""Blizzard's page: history, Penguin's state, explanations, commands."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def published(world: LocalFilesHarness) -> list[str]:
     ]
 
 
-def test_the_past_outlives_the_daemon_and_says_what_is_in_the_table(
+def test_the_history_outlives_the_daemon_and_shows_versions(
     world: LocalFilesHarness,
 ) -> None:
     world.put("a.json", "1", "2")
@@ -230,7 +230,7 @@ def test_whatever_penguins_state_is_the_page_goes_on(world: LocalFilesHarness, r
     assert len(json.dumps(brief)) < 10_000
 
 
-def test_an_overview_does_not_repeat_why_hundreds_of_groups_are_blocked(
+def test_an_overview_gives_the_reason_of_blocked_groups_once(
     world: LocalFilesHarness,
 ) -> None:
     worker = world.drain()
@@ -271,7 +271,7 @@ def test_what_is_no_batch_costs_the_history_itself_alone(
     assert (well["odd"], well["rows"]) == ("", 1)
 
 
-def test_of_a_batch_that_was_taken_over_the_last_ones_object_counts(
+def test_the_last_object_of_a_batch_taken_over_counts(
     world: LocalFilesHarness,
 ) -> None:
     world.put("a.json", "1")

@@ -71,7 +71,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableCheckHarness:
     return found
 
 
-def test_a_type_that_the_table_does_not_take_stops_before_the_first_batch(
+def test_a_type_conflict_stops_before_the_first_batch(
     world: TableCheckHarness,
 ) -> None:
     write_deltalake(world.table, pa.table({"id": ["one"]}))
@@ -145,7 +145,7 @@ def test_a_column_of_ours_counts_too(world: TableCheckHarness) -> None:
     assert "'_source_line' is int64" in done.output
 
 
-def test_a_column_that_stands_in_the_directory_is_no_column_of_the_file(
+def test_a_partition_column_is_no_column_of_the_file(
     world: TableCheckHarness,
 ) -> None:
     world.fields.append({"name": "kind", "type": "string"})

@@ -29,7 +29,7 @@ CHECKPOINT = "_blizzard/events_main_checkpoint.json"
 BACKUP = "_blizzard/events_main_checkpoint.json.epoch-1.bak"
 
 
-def test_back_is_ingested_again_and_forward_is_skipped_and_both_are_told() -> None:
+def test_a_moved_watermark_skips_or_repeats_and_reports_it() -> None:
     world = ingested()
     assert set_to(world, "1.json") == Effect((), (f"{DAY}/2.json", f"{DAY}/3.json"))
     assert world.checkpoint()["partition_watermarks"][DAY] == "1.json"
@@ -74,7 +74,7 @@ def test_what_is_ingested_again_is_not_called_late_by_the_sweep() -> None:
 
 
 @pytest.mark.promise("G-217")
-def test_a_running_daemon_is_fenced_and_the_old_checkpoint_is_kept() -> None:
+def test_an_edit_fences_the_daemon_and_keeps_a_backup() -> None:
     world = ingested()
     daemon = world.drain()
     before = world.sink.read("_blizzard/events_main_checkpoint.json")
@@ -172,7 +172,7 @@ def test_a_checkpoint_that_moved_meanwhile_is_left_alone() -> None:
 
 
 @pytest.mark.promise("G-217")
-def test_a_save_at_the_same_moment_refuses_the_change_and_fences_nobody(
+def test_a_concurrent_save_refuses_the_edit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = ingested()
@@ -268,7 +268,7 @@ def test_a_source_without_any_watermark_left_is_to_be_reset() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1.json"])
-def test_names_in_grace_come_again_too_when_a_scan_of_their_own_saw_them(name: str) -> None:
+def test_names_in_grace_are_ingested_again_after_their_own_scan(name: str) -> None:
     """Their batch is named for the journal's sake, which must not bring them back."""
     world = PipelineHarness(grace_period="5m")
     world.put("date=2024-01-02/1.json", "x")
@@ -301,7 +301,7 @@ def started_over() -> PipelineHarness:
 
 
 @pytest.mark.promise("G-013")
-def test_a_file_that_is_late_after_a_reset_has_a_letter_and_can_be_taken() -> None:
+def test_a_late_file_after_a_reset_can_be_replayed() -> None:
     world = started_over()
     late = world.source.objects.pop(f"{DAY}/3.json")
     daemon = polls(world)
@@ -353,7 +353,7 @@ def test_a_rebuild_after_a_reset_without_a_watermark() -> None:
 
 
 @pytest.mark.promise("G-054")
-def test_names_that_a_set_watermark_keeps_come_once_also_when_the_clock_is_put_right(
+def test_names_kept_by_a_set_watermark_survive_a_clock_repair(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Of more names in grace than this the checkpoint leaves to the journal what it has.
@@ -375,7 +375,7 @@ def test_names_that_a_set_watermark_keeps_come_once_also_when_the_clock_is_put_r
 
 
 @pytest.mark.promise("G-013")
-def test_what_is_taken_after_a_reset_comes_once_whatever_the_clocks_say() -> None:
+def test_files_ingested_after_a_reset_come_once_on_any_clock() -> None:
     world = PipelineHarness(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
     polls(world)
@@ -399,9 +399,7 @@ def test_what_is_taken_after_a_reset_comes_once_whatever_the_clocks_say() -> Non
 
 @pytest.mark.parametrize("how", ["reset", "fresh"])
 @pytest.mark.parametrize("back", [0.9, 86_400.0], ids=["whole seconds", "a clock put right"])
-def test_what_a_request_brought_just_before_a_source_is_started_over_comes_again(
-    how: str, back: float
-) -> None:
+def test_requested_files_come_again_after_a_reset(how: str, back: float) -> None:
     world = RequestHarness()
     world.put(f"{DAY}/3.json", "3")  # late
     world.now += 0.9

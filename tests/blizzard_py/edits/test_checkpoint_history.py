@@ -62,7 +62,7 @@ def test_each_change_is_told_with_who_and_when() -> None:
         store(world).version("epoch-99")
 
 
-def test_a_letter_that_a_replay_left_to_the_daemon_is_open_after_a_rollback() -> None:
+def test_a_pending_replays_letter_is_open_after_a_rollback() -> None:
     world = PipelineHarness(grace_period="1s")
     for name, row in (("1", "a"), ("2", "bad")):
         world.put(f"{DAY}/{name}.json", row)
@@ -85,7 +85,7 @@ def test_a_letter_that_a_replay_left_to_the_daemon_is_open_after_a_rollback() ->
 
 
 @pytest.mark.promise("G-193")
-def test_what_was_passed_over_by_mistake_comes_once_after_a_rollback() -> None:
+def test_files_skipped_by_mistake_come_once_after_a_rollback() -> None:
     world, daemon = changed()
     rows = world.rows()
     rolled_back(world, names(world)[1])
@@ -243,7 +243,7 @@ def test_a_clock_that_was_put_right_removes_no_new_copy(monkeypatch: pytest.Monk
 
 @pytest.mark.promise("G-193")
 @pytest.mark.parametrize("by", ["the daemon", "a request"])
-def test_what_was_published_since_refuses_a_rollback_whatever_the_stores_clock_says(
+def test_later_rows_refuse_a_rollback_on_any_clock(
     by: str,
 ) -> None:
     """The clock was ahead when the version was replaced, and was put right before the batch."""
@@ -264,7 +264,7 @@ def test_what_was_published_since_refuses_a_rollback_whatever_the_stores_clock_s
         rolled_back(world, names(world)[1])
 
 
-def test_a_version_that_was_an_old_copy_itself_is_not_brought_back() -> None:
+def test_a_version_that_was_stale_itself_is_not_restored() -> None:
     world = ingested()
     copy = world.sink.objects[CHECKPOINT]
     world.put(f"{DAY}/4.json", "4")

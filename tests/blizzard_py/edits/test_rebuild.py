@@ -199,7 +199,7 @@ def test_a_checkpoint_of_a_newer_release_is_left_alone() -> None:
         Rebuild(world.parts()).plan(None)
 
 
-def test_a_daemon_that_runs_is_fenced_and_one_that_saves_meanwhile_is_noticed() -> None:
+def test_a_rebuild_fences_and_notices_a_running_daemon() -> None:
     world = several()
     daemon = world.pipeline()
     daemon.cycle(threading.Event())
@@ -276,7 +276,7 @@ def test_history_below_a_lookback_stays_history() -> None:
     assert world.letters() == []
 
 
-def test_an_origin_with_nothing_below_it_is_forgotten_and_what_comes_there_is_told() -> None:
+def test_an_origin_without_files_below_it_is_dropped() -> None:
     template = {"prefix_template": "date=%Y-%m-%d", "lookback": 5}
     world = PipelineHarness(partition_filter=template, grace_period="1s")
     daemon = polls(world, None, 1, 0)
@@ -329,7 +329,7 @@ def dying_world(at: int) -> tuple[PipelineHarness, bool]:
 
 @pytest.mark.promise("G-049")
 @pytest.mark.parametrize("lost", [True, False])
-def test_a_checkpoint_lost_at_any_moment_costs_and_doubles_nothing(lost: bool) -> None:
+def test_a_checkpoint_lost_anytime_loses_and_doubles_nothing(lost: bool) -> None:
     at = 0
     while True:
         world, died = dying_world(at)
@@ -389,7 +389,7 @@ def publishing() -> tuple[PipelineHarness, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_outputs_that_are_nowhere_are_ingested_again_if_nothing_of_them_is_in_the_table(
+def test_files_of_lost_uncommitted_outputs_are_ingested_again(
     lost: bool,
 ) -> None:
     world, batch = publishing()
@@ -407,7 +407,7 @@ def test_outputs_that_are_nowhere_are_ingested_again_if_nothing_of_them_is_in_th
     assert world.rows() == ["a", "b", "c"]
 
 
-def test_a_journal_entry_that_arrives_after_a_takeover_takes_nothing_back() -> None:
+def test_a_journal_entry_after_a_takeover_changes_nothing() -> None:
     world, batch = publishing()
     entry = f"_blizzard/journal/events_main/{batch['batch']}.json"
     sent = world.sink.objects[entry]
@@ -420,7 +420,7 @@ def test_a_journal_entry_that_arrives_after_a_takeover_takes_nothing_back() -> N
     assert world.rows() == ["a", "b", "c"]
 
 
-def test_lost_outputs_of_a_batch_that_is_partly_in_the_table_become_dead_letters() -> None:
+def test_lost_outputs_of_a_partial_batch_are_dead_lettered() -> None:
     world = PipelineHarness(grace_period="1s")
     world.template = "date=%Y-%m-%d"
     world.put(f"{DAY}/1.json", "a")
@@ -488,7 +488,7 @@ def test_a_replay_refuses_what_was_given_up() -> None:
 # -- where it would be guessing --------------------------------------------------------
 
 
-def test_outputs_that_no_journal_names_are_a_doubt_and_the_operator_has_the_last_word() -> None:
+def test_outputs_in_no_journal_need_the_operators_decision() -> None:
     world = several()
     forget(world, CHECKPOINT, "_blizzard/journal/", "_blizzard/events_main_ledger/")
     with pytest.raises(EditRefused, match=r"output .*parquet is in no journal \(20.* UTC\)") as no:
@@ -645,7 +645,7 @@ def test_what_was_settled_is_done_whatever_endings_count_today() -> None:
 
 
 @pytest.mark.promise("G-056")
-def test_what_waits_for_another_try_waits_on_whatever_endings_count_today() -> None:
+def test_retries_survive_a_change_of_accepted_endings() -> None:
     world = PipelineHarness(grace_period="1m", compression="auto")
     for name in ("a.json", "b.json", "c.json"):
         world.put(f"d=1/{name}", name)
@@ -686,7 +686,7 @@ def test_a_machine_whose_clock_is_ahead_has_the_same_doubts() -> None:
 
 @pytest.mark.promise("G-055")
 @pytest.mark.parametrize("ahead", [-40, 40])
-def test_a_machine_whose_clock_is_wrong_closes_no_partition_that_is_wanted(ahead: int) -> None:
+def test_a_wrong_clock_closes_no_wanted_partition(ahead: int) -> None:
     world = PipelineHarness(
         grace_period="1m", partition_filter={"prefix_template": "date=%Y-%m-%d", "lookback": 3}
     )

@@ -124,7 +124,7 @@ def test_names_in_grace_that_the_journal_lacks_are_listed(monkeypatch: pytest.Mo
     assert not world.letters()
 
 
-def test_what_a_lost_batch_of_a_request_brought_does_not_come_again() -> None:
+def test_files_of_a_requests_lost_batch_do_not_come_again() -> None:
     world = RequestHarness()
     world.put(f"{DAY}/6.json", "bad")
     world.drain()
@@ -142,7 +142,7 @@ def test_what_a_lost_batch_of_a_request_brought_does_not_come_again() -> None:
     assert world.rows() == ["1", "5", "52", "mended"]
 
 
-def test_what_a_request_told_of_a_batch_that_is_at_work_does_not_count() -> None:
+def test_a_report_of_an_unfinished_batch_does_not_count() -> None:
     world = RequestHarness()
     world.put(f"{DAY}/3.json", "3")
     world.submit(f"{DAY}/3.json")

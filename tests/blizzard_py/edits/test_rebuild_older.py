@@ -90,7 +90,7 @@ def test_a_batch_that_the_ledger_has_taken_in_is_over() -> None:
 
 
 @pytest.mark.promise("G-194")
-def test_an_attempt_that_another_one_took_over_from_is_noticed_and_rebuilt() -> None:
+def test_a_superseded_attempt_is_noticed_and_rebuilt() -> None:
     world = world_with_one_batch()
     world.put(f"{DAY}/2.json", "2")
     before = {}
@@ -113,7 +113,7 @@ def test_an_attempt_that_another_one_took_over_from_is_noticed_and_rebuilt() -> 
 
 
 @pytest.mark.parametrize("beside", [(), ("2",)], ids=["alone", "beside one that was read"])
-def test_what_failed_for_now_when_the_copy_was_made_and_was_ingested_since_comes_once(
+def test_a_retry_ingested_after_the_copy_comes_once(
     beside: tuple[str, ...],
 ) -> None:
     world = world_with_one_batch()
@@ -144,7 +144,7 @@ def test_what_failed_for_now_when_the_copy_was_made_and_was_ingested_since_comes
 
 @pytest.mark.promise("G-194")
 @pytest.mark.parametrize("made_by", ["rebuild", "reset", "a start"])
-def test_a_copy_of_a_checkpoint_that_nobody_has_run_on_yet_is_noticed(made_by: str) -> None:
+def test_a_stale_copy_is_noticed_before_its_first_run(made_by: str) -> None:
     world = world_with_one_batch()
     if made_by == "rebuild":
         rebuilt(world)
@@ -168,7 +168,7 @@ def test_a_copy_of_a_checkpoint_that_nobody_has_run_on_yet_is_noticed(made_by: s
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["its first batch", "a later one"])
-def test_a_copy_made_while_the_last_batch_was_read_is_noticed_and_rebuilt(first: bool) -> None:
+def test_a_copy_from_the_last_batch_is_noticed_and_rebuilt(first: bool) -> None:
     world = PipelineHarness(grace_period="1s") if first else world_with_one_batch()
     world.put(f"{DAY}/2.json", "2")
     copies = []
@@ -183,7 +183,7 @@ def test_a_copy_made_while_the_last_batch_was_read_is_noticed_and_rebuilt(first:
     assert world.rows() == rows
 
 
-def test_segments_that_were_merged_since_the_copy_are_not_missing() -> None:
+def test_segments_merged_after_the_copy_are_not_missing() -> None:
     world = world_with_one_batch()
     world.now += 100_000
     world.drain()  # a sweep, which writes the first segment
@@ -210,7 +210,7 @@ def test_segments_that_were_merged_since_the_copy_are_not_missing() -> None:
 
 
 @pytest.mark.promise("G-051")
-def test_a_fenced_daemon_takes_no_segment_of_a_rebuilt_checkpoint_away() -> None:
+def test_a_fenced_daemon_removes_no_rebuilt_segment() -> None:
     world = PipelineHarness(grace_period="1s", late_sweep_interval="10m")
     world.put(f"{DAY}/1.json", "1")
     daemon = world.drain()
@@ -280,9 +280,7 @@ def original(world: PipelineHarness) -> None:
 
 @pytest.mark.parametrize("sweeps", [0, 600], ids=["no sweep has noted it", "a sweep has noted it"])
 @pytest.mark.parametrize("copied", ["before our start", "since"])
-def test_an_originals_checkpoint_that_is_brought_back_is_noticed_and_rebuilt(
-    sweeps: int, copied: str
-) -> None:
+def test_a_restored_original_checkpoint_is_noticed_and_rebuilt(sweeps: int, copied: str) -> None:
     world = PipelineHarness(grace_period="100s", late_sweep_interval=f"{sweeps}s")
     original(world)
     copy = world.sink.objects[CHECKPOINT]
@@ -316,7 +314,7 @@ def test_what_an_operator_said_counts_in_the_next_rebuild_too() -> None:
 
 @pytest.mark.promise("G-047")
 @pytest.mark.parametrize("moment", ["since it was looked at", "while it is written"])
-def test_a_late_file_that_a_request_brings_beside_a_rebuild_comes_once(moment: str) -> None:
+def test_a_requested_late_file_comes_once_despite_a_rebuild(moment: str) -> None:
     world = RequestHarness(late_sweep_interval=0)
     world.put(f"{DAY}/3.json", "3")  # late, and nobody has noticed
     job = Rebuild(world.parts())
@@ -338,7 +336,7 @@ def test_a_late_file_that_a_request_brings_beside_a_rebuild_comes_once(moment: s
     assert world.rows() == ["1", "3", "5", "52"]
 
 
-def test_what_a_replay_brought_long_ago_makes_no_checkpoint_an_older_one() -> None:
+def test_an_old_replay_makes_no_checkpoint_stale() -> None:
     world = PipelineHarness(grace_period="1s")
     world.put(f"{DAY}/1.json", "1")
     world.put(f"{DAY}/2.json", "bad")

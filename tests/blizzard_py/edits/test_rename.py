@@ -99,7 +99,7 @@ def test_everything_goes_over_and_nothing_comes_twice() -> None:
     assert again.over
 
 
-def test_whoever_starts_under_the_old_name_is_told_where_the_state_went() -> None:
+def test_a_start_under_the_old_name_names_the_new_one() -> None:
     world = RenameHarness()
     daemon = world.pipeline()
     daemon.load()
@@ -126,7 +126,7 @@ def test_every_release_refuses_a_tombstone() -> None:
 
 
 @pytest.mark.promise("G-057")
-def test_dying_before_and_after_every_write_the_same_command_finishes() -> None:
+def test_the_command_finishes_after_a_death_at_any_write() -> None:
     at = 0
     while True:
         world = RenameHarness()
@@ -159,7 +159,7 @@ def test_dying_before_and_after_every_write_the_same_command_finishes() -> None:
     assert at > 30
 
 
-def test_a_death_after_the_new_daemon_has_begun_copies_nothing_again() -> None:
+def test_a_death_after_the_new_daemons_start_copies_nothing() -> None:
     world = RenameHarness()
     dying = Dying(world.sink, world.dlq)
     for at in range(400):
@@ -183,7 +183,7 @@ def test_a_death_after_the_new_daemon_has_begun_copies_nothing_again() -> None:
 
 
 @pytest.mark.promise("G-202")
-def test_an_old_checkpoint_that_comes_back_runs_beside_no_new_one() -> None:
+def test_a_restored_old_checkpoint_does_not_run() -> None:
     announced = 0
     for at in range(400):
         world = RenameHarness()
@@ -273,7 +273,7 @@ def test_of_two_at_once_to_two_names_one_is_refused(
     assert world.rows() == [*ROWS, "new"]
 
 
-def test_letters_that_the_slower_of_two_brings_back_bring_no_rows(
+def test_letters_restored_by_a_slower_rename_bring_no_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = RenameHarness()
@@ -347,7 +347,7 @@ def stopped_while(phase: str) -> RenameHarness:
     raise AssertionError(f"no batch was ever {phase}")
 
 
-def test_a_batch_that_is_being_published_is_finished_under_its_old_name() -> None:
+def test_a_publishing_batch_is_finished_under_its_old_name() -> None:
     world = stopped_while("publishing")
     before = dict(world.sink.objects)
     with pytest.raises(RenameRefused, match="being published"):
@@ -359,7 +359,7 @@ def test_a_batch_that_is_being_published_is_finished_under_its_old_name() -> Non
     assert world.rows() == [*ROWS, "new"]
 
 
-def test_a_batch_that_runs_is_dropped_and_its_files_are_found_again() -> None:
+def test_a_running_batch_is_dropped_and_its_files_come_again() -> None:
     world = stopped_while("running")
     world.rename()
     assert not any("staging/events_main/" in path for path in world.sink.objects)
@@ -394,7 +394,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written() -> None:
         world.rename()
 
 
-def test_whoever_begins_anew_under_the_new_name_meanwhile_is_noticed() -> None:
+def test_a_concurrent_start_under_the_new_name_is_noticed() -> None:
     world = RenameHarness()
     with pytest.raises(ColdStartRefused):
         source_pipeline(world.renamed_parts()).cycle(threading.Event())
@@ -455,7 +455,7 @@ def test_names_and_place_may_change_together() -> None:
 
 
 @pytest.mark.promise("G-057")
-def test_a_letter_that_is_written_while_the_files_move_is_rewritten_or_never_written() -> None:
+def test_a_letter_written_during_a_move_is_rewritten() -> None:
     world = RenameHarness()
     daemon = world.drain()
     parts = moved(world)
@@ -474,7 +474,7 @@ def test_a_letter_that_is_written_while_the_files_move_is_rewritten_or_never_wri
     assert places == {"mem://moved", "mem://dlq/events_main~records"}
 
 
-def test_the_same_command_rewrites_a_letter_that_comes_back_with_the_old_place() -> None:
+def test_a_restored_letter_with_the_old_place_is_rewritten() -> None:
     world = RenameHarness()
     parts = moved(world)
     letter = next(

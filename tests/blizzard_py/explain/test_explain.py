@@ -246,7 +246,7 @@ def test_a_quarantined_file_shows_its_dead_letter() -> None:
     assert "its dead letter is gone" in found.reason
 
 
-def test_the_batch_that_settled_the_file_counts_and_not_the_one_that_could_not_read_it() -> None:
+def test_the_last_batch_of_a_file_counts() -> None:
     world = PipelineHarness()
     world.put("d=1/1.ndjson", "a", "b")
     world.put("d=1/2.ndjson", "c")
@@ -289,7 +289,7 @@ def test_what_the_journal_no_longer_tells_is_done() -> None:
     assert "the journal, which begins at 20" in ask(world, "d=1/1.ndjson").reason
 
 
-def test_a_name_in_grace_that_the_journal_no_longer_tells_is_done() -> None:
+def test_a_name_in_grace_without_a_journal_entry_is_done() -> None:
     world = PipelineHarness(grace_period="40d")
     world.put("d=1/1.ndjson", "r")
     world.drain()

@@ -55,7 +55,7 @@ def run(scenario: Scenario, *more: str) -> Result:
 
 
 @pytest.mark.promise("G-048")
-def test_a_source_whose_checkpoint_is_gone_is_refused_and_its_neighbour_goes_on(
+def test_a_missing_checkpoint_is_refused_for_its_source_alone(
     scenario: Scenario,
 ) -> None:
     whole = CliRunner().invoke(blizzard, ["validate", str(scenario.config)])
@@ -82,7 +82,7 @@ def test_a_source_whose_checkpoint_is_gone_is_refused_and_its_neighbour_goes_on(
     assert scenario.ids() == [1, 10, 20]
 
 
-def test_whoever_insists_begins_anew_and_other_checkpoints_are_left_alone(
+def test_fresh_starts_over_and_keeps_other_checkpoints(
     scenario: Scenario,
 ) -> None:
     scenario.table.delete(CHECKPOINT)
@@ -125,7 +125,7 @@ def test_a_source_that_never_was_begins_without_a_word() -> None:
 
 
 @pytest.mark.promise("G-013")
-def test_a_file_that_is_late_after_a_start_from_nothing_has_a_letter() -> None:
+def test_a_late_file_after_a_fresh_start_has_a_letter() -> None:
     world = PipelineHarness(grace_period="1s")
     for name in ("1", "3", "9"):
         world.put(f"d=1/{name}.json", name)
@@ -142,7 +142,7 @@ def test_a_file_that_is_late_after_a_start_from_nothing_has_a_letter() -> None:
 
 @pytest.mark.promise("G-048")
 @pytest.mark.parametrize("call", range(5))
-def test_a_checkpoint_that_goes_while_a_daemon_starts_is_no_cold_start(call: int) -> None:
+def test_a_checkpoint_lost_during_a_start_is_no_cold_start(call: int) -> None:
     world = PipelineHarness()
     world.put("d=1/1.json", "a")
     world.drain()
@@ -192,7 +192,7 @@ def commanded(worker: SourcePipeline, command: str) -> None:
 
 @pytest.mark.promise("G-048")
 @pytest.mark.parametrize("command", ["rebuild", "set", "reset", "rename", "move", "request"])
-def test_a_checkpoint_that_goes_while_a_command_is_at_work_is_not_made_up(command: str) -> None:
+def test_a_checkpoint_lost_during_a_command_is_not_invented(command: str) -> None:
     for call in itertools.count():
         world = world_with_outcomes()
         calls = itertools.count()

@@ -70,7 +70,7 @@ def test_a_number_that_another_run_took_is_left_to_it() -> None:
     assert world.checkpoint()["group_seq"] == 4
 
 
-def test_numbers_go_on_where_they_ended_though_nothing_is_known_and_older_ones_are_gone() -> None:
+def test_numbers_continue_without_state_and_older_manifests() -> None:
     world = source_with_hours()
     world.sink.put_atomic(group_path(ID, 17), encode_group(Group(ID, 17, 9, "before", ())))
     world.drain(grouping(world))
@@ -102,14 +102,14 @@ def test_a_manifest_of_the_same_batch_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("there", ["unit-1.parquet", "unit-2.parquet"])
-def test_an_output_that_a_replaced_daemon_published_is_named_where_it_lies(there: str) -> None:
+def test_an_output_of_a_replaced_daemon_is_named_in_place(there: str) -> None:
     sink = MemoryStorage()
     sink.put_atomic(there, b".")
     assert GroupManifests(sink, ID).put(batch(earlier=("unit-1.parquet",)), 3) is None
     assert groups_of(sink)[0].files[0].path == there
 
 
-def test_a_lost_manifest_keeps_its_number_so_that_the_committer_notices() -> None:
+def test_a_lost_manifest_keeps_its_number() -> None:
     world = source_with_hours()
     world.drain(grouping(world))
     for seq in (1, 2, 3):

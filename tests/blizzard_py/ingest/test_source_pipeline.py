@@ -43,7 +43,7 @@ RECORDS = [
 ]
 
 
-def test_a_drained_source_is_idle_and_everything_is_published_once() -> None:
+def test_a_drained_source_is_idle_with_all_published_once() -> None:
     world = source_with_hours()
     world.drain()
     assert world.rows() == ROWS
@@ -69,7 +69,7 @@ def test_a_drained_source_is_idle_and_everything_is_published_once() -> None:
     assert not [path for path in world.sink.objects if "staging" in path]
 
 
-def test_draining_again_changes_nothing_and_new_files_are_all_that_is_read() -> None:
+def test_a_second_drain_reads_only_new_files() -> None:
     world = source_with_hours()
     world.drain()
     before = {**world.sink.objects, **world.checkpoint()}
@@ -145,7 +145,7 @@ def test_a_batch_that_runs_again_has_no_letters_of_its_first_run() -> None:
 
 
 def steps_before_commit() -> int:
-    """How many steps a run makes before the save that has the first batch as ``publishing``."""
+    """Count a run's steps before the save with the first batch as ``publishing``."""
     world = source_with_hours()
     dying = Dying(world.sink, world.dlq)
     saves = []
@@ -203,7 +203,7 @@ def test_totals_of_a_checkpoint_from_before_there_were_bad_rows() -> None:
     assert world.checkpoint()["totals"]["bad_rows"] == 1
 
 
-def test_files_of_one_table_partition_are_named_in_increasing_order() -> None:
+def test_file_names_in_a_table_partition_increase() -> None:
     world = source_with_hours()
     world.template = "date=%d"
     world.source.objects.clear()
@@ -216,7 +216,7 @@ def test_files_of_one_table_partition_are_named_in_increasing_order() -> None:
         assert published == sorted(published)
 
 
-def test_a_path_without_the_partition_is_quarantined_and_blocks_nothing() -> None:
+def test_a_path_without_a_partition_is_dead_lettered() -> None:
     world = PipelineHarness()
     world.template = "date=%d"
     world.put("date=01/1.ndjson", "good")
@@ -232,7 +232,7 @@ def test_a_path_without_the_partition_is_quarantined_and_blocks_nothing() -> Non
 
 
 @pytest.mark.promise("G-007")
-def test_a_file_that_fails_for_now_holds_the_watermark_and_is_read_later() -> None:
+def test_a_temporary_failure_holds_the_watermark() -> None:
     world = PipelineHarness()
     for number in (1, 2, 3):
         world.put(f"d=1/{number}.ndjson", f"r{number}")
@@ -256,7 +256,7 @@ def test_a_file_that_fails_for_now_holds_the_watermark_and_is_read_later() -> No
     assert world.letters() == []
 
 
-def test_a_try_that_is_due_and_cannot_be_made_does_not_take_the_pause_away() -> None:
+def test_a_due_retry_that_cannot_run_keeps_its_backoff() -> None:
     world = PipelineHarness(min_age="10m")
     world.source.objects["d=1/1.ndjson"] = (b"r1", world.now + 864_000)  # dated ahead of now
     pipeline = world.pipeline()
@@ -275,7 +275,7 @@ def test_a_try_that_is_due_and_cannot_be_made_does_not_take_the_pause_away() -> 
     assert waits.value.wait_secs == 15
 
 
-def test_a_file_that_keeps_failing_is_quarantined_after_its_last_try() -> None:
+def test_a_failing_file_is_dead_lettered_after_its_last_try() -> None:
     world = PipelineHarness()
     world.errors = {"max_retries": 2}
     world.put("d=1/1.ndjson", "r1")
@@ -291,7 +291,7 @@ def test_a_file_that_keeps_failing_is_quarantined_after_its_last_try() -> None:
     assert world.checkpoint()["partition_watermarks"] == {"d=1": "1.ndjson"}
 
 
-def test_a_waiting_file_that_is_deleted_does_not_hold_the_watermark_for_ever() -> None:
+def test_a_deleted_waiting_file_releases_the_watermark() -> None:
     world = PipelineHarness()
     world.put("d=1/1.ndjson", "r1")
     world.put("d=1/2.ndjson", "r2")
@@ -306,7 +306,7 @@ def test_a_waiting_file_that_is_deleted_does_not_hold_the_watermark_for_ever() -
 
 
 @pytest.mark.promise("G-115")
-def test_max_failures_stops_before_the_file_is_passed_and_nothing_is_lost() -> None:
+def test_max_failures_stops_before_the_file_is_passed() -> None:
     world = source_with_hours()
     world.errors = {"max_failures": 1}
     with pytest.raises(PipelineStopped, match=r"max_failures = 1.*date=2/hour=00/2\.ndjson"):
@@ -320,7 +320,7 @@ def test_max_failures_stops_before_the_file_is_passed_and_nothing_is_lost() -> N
 
 @pytest.mark.promise("G-116")
 @pytest.mark.parametrize("template", ["", "date=%Y"])
-def test_a_file_that_is_removed_lets_a_source_that_max_failures_stopped_go_on(
+def test_a_removed_file_resumes_a_source_after_max_failures(
     template: str,
 ) -> None:
     world = PipelineHarness()
@@ -368,7 +368,7 @@ def test_a_source_whose_root_is_missing_has_removed_no_file() -> None:
 
 
 @pytest.mark.promise("G-008")
-def test_files_wait_while_a_source_shows_nothing_at_all_and_are_let_go_of_where_something_is(
+def test_missing_files_wait_while_the_whole_listing_is_empty(
     tmp_path: Path,
 ) -> None:
     """A mount point without its disk, which comes back, or has lost its files for good."""
@@ -430,9 +430,7 @@ def test_a_job_that_forgets_a_file_is_not_committed() -> None:
         (b'{"schema_version": "1"}', "schema_version: Expected `int`, got `str`"),
     ],
 )
-def test_a_checkpoint_that_cannot_be_understood_stops_the_pipeline(
-    content: bytes, message: str
-) -> None:
+def test_an_unreadable_checkpoint_stops_the_pipeline(content: bytes, message: str) -> None:
     world = source_with_hours()
     world.sink.put_atomic("_blizzard/events_main_checkpoint.json", content)
     with pytest.raises(StateError, match=message) as caught:
@@ -497,7 +495,7 @@ def test_a_listing_that_fails_fails_the_poll_and_moves_nothing() -> None:
 
 
 @pytest.mark.promise("G-122")
-def test_only_the_newest_partitions_stay_tracked_and_old_ones_never_look_new() -> None:
+def test_only_the_newest_partitions_stay_tracked() -> None:
     world = PipelineHarness(max_tracked_partitions=3)
     for day in range(10, 30):
         world.put(f"y={1970 + day}/1.ndjson", f"r{day}")
@@ -536,7 +534,7 @@ def test_a_file_that_waits_keeps_its_partition_open() -> None:
 
 
 @pytest.mark.promise("G-011")
-def test_the_lookback_moves_with_time_but_never_over_files_that_arrived_meanwhile() -> None:
+def test_the_lookback_never_passes_files_that_arrived_in_time() -> None:
     chosen = PartitionFilter(prefix_template="date=%Y-%m-%d", lookback=1)
     world = PipelineHarness(partition_filter=chosen)
     world.now = dt.datetime(2024, 1, 10, 12, tzinfo=dt.UTC).timestamp()
@@ -577,7 +575,7 @@ def test_a_young_file_is_left_alone_and_holds_the_watermark() -> None:
 # -- stopping ------------------------------------------------------------------
 
 
-def test_a_stop_between_batches_leaves_the_rest_for_the_next_start() -> None:
+def test_a_stop_between_batches_leaves_the_rest() -> None:
     world = source_with_hours()
     stop = threading.Event()
     ingest = world.engine.ingest
@@ -643,7 +641,7 @@ def test_a_batch_is_published_while_the_next_is_being_ingested() -> None:
     assert world.rows() == ROWS
 
 
-def test_a_publication_that_fails_ends_the_job_beside_it_and_both_batches_come_through() -> None:
+def test_a_failed_publication_ends_the_parallel_job() -> None:
     world = source_with_hours()
     cancelled = threading.Event()
     ingest, cancel = world.engine.ingest, world.engine.cancel
@@ -690,7 +688,7 @@ def in_flight(world: PipelineHarness) -> list[dict[str, Any]]:
 # -- the journal ---------------------------------------------------------------
 
 
-def test_every_batch_leaves_an_explanation_that_is_kept_for_a_month() -> None:
+def test_every_batch_has_a_journal_record_for_a_month() -> None:
     world = source_with_hours()
     world.now = 1_700_000_000.0
     world.drain()
@@ -735,8 +733,8 @@ def test_batches_named_by_a_clock_years_ahead_go_after_a_month(
     assert journal.prune(world.now + 31 * 86_400, folded) == len(folded)
 
 
-def test_a_batch_that_a_machine_a_month_behind_has_named_is_kept_for_a_month() -> None:
-    """Who asks for what came since would not find it: a range that is replayed took its files."""
+def test_a_batch_named_by_a_slow_clock_is_kept_for_a_month() -> None:
+    """A replayed range takes its files, so a scan of later files would miss them."""
     world = source_with_hours()
     world.now = time.time() + 31 * 86_400.0  # the store's; batches are named by the real clock
     world.drain()

@@ -120,7 +120,7 @@ def test_a_plan_without_a_watermark_writes_nothing() -> None:
 
 
 @pytest.mark.promise("G-014")
-def test_random_names_stop_a_guarded_source_before_anything_is_passed() -> None:
+def test_random_names_stop_a_guarded_source() -> None:
     world = PipelineHarness(order_guard="fail")
     random_names(world, 40)
     with pytest.raises(OrderError, match="use_watermark: false"):
@@ -160,7 +160,7 @@ def test_unpadded_hours_are_named() -> None:
 
 
 @pytest.mark.promise("G-124")
-def test_the_ledger_of_a_source_without_a_watermark_follows_the_source(
+def test_a_ledger_without_a_watermark_follows_the_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Files come and are removed for months; what is there stays known."""

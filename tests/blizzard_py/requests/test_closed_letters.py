@@ -36,7 +36,7 @@ def test_closed_letters_are_put_away_and_replayed_by_nobody() -> None:
     assert world.rows() == [*BASE, "d"]
 
 
-def test_a_closed_letter_that_its_writer_brings_back_is_put_away_again() -> None:
+def test_a_restored_closed_letter_is_closed_again() -> None:
     world = FailedFilesHarness()
     first, second = world.open_letters()
     data = world.dlq.read(first.path)

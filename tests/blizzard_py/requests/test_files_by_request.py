@@ -103,7 +103,7 @@ def test_a_closed_partition_is_no_obstacle() -> None:
 
 
 @pytest.mark.promise("G-045")
-def test_a_file_whose_partition_was_ahead_of_time_is_passed_when_its_time_has_come() -> None:
+def test_a_future_partitions_file_is_passed_when_due() -> None:
     world = RequestHarness()
     for name in ("1", "3"):
         world.put(f"date=2025-06-20/{name}.json", f"early{name}")  # five days ahead of the clock
@@ -121,7 +121,7 @@ def test_a_file_whose_partition_was_ahead_of_time_is_passed_when_its_time_has_co
 
 
 @pytest.mark.parametrize("behind", [0.0, 2 * 3600.0, -2 * 3600.0])
-def test_whose_a_partition_is_whose_time_has_just_come_no_machine_clock_decides(
+def test_no_machine_clock_decides_who_reads_a_due_partition(
     behind: float,
 ) -> None:
     world = RequestHarness(max_ahead=0, checkpoint=CheckpointSettings(interval_files=1))
@@ -225,7 +225,7 @@ def test_without_a_watermark_the_set_says_what_is_the_daemons() -> None:
 
 @pytest.mark.promise("G-045")
 @pytest.mark.parametrize("name", ["0.json.gz", "3.json.gz", "8.json.gz"])
-def test_an_ending_that_counts_later_does_not_bring_the_file_again(name: str) -> None:
+def test_an_ending_accepted_later_repeats_no_file(name: str) -> None:
     world = RequestHarness()
     world.put(f"{DAY}/{name}", "zipped")
     assert world.ingest(f"{DAY}/{name}") == ["ingested"]
@@ -236,7 +236,7 @@ def test_an_ending_that_counts_later_does_not_bring_the_file_again(name: str) ->
     assert "ahead" not in world.checkpoint()
 
 
-def test_without_a_watermark_an_ending_that_counts_later_does_not_bring_it_again() -> None:
+def test_without_a_watermark_a_new_ending_repeats_no_file() -> None:
     world = RequestHarness(use_watermark=False)
     world.put(f"{DAY}/8.json.gz", "zipped")
     assert world.ingest(f"{DAY}/8.json.gz") == ["ingested"]
@@ -368,7 +368,7 @@ def test_live_files_come_first_and_three_batches_of_them_between() -> None:
 
 
 @pytest.mark.promise("G-047")
-def test_what_arrives_meanwhile_waits_for_one_batch_of_a_request_at_most() -> None:
+def test_new_files_wait_for_one_batch_of_a_request_at_most() -> None:
     world = RequestHarness(checkpoint=CheckpointSettings(interval_files=1), poll_interval="30s")
     for name in "abcd":
         world.put(f"{DAY}/{name}.txt", name)
@@ -388,7 +388,7 @@ def test_what_arrives_meanwhile_waits_for_one_batch_of_a_request_at_most() -> No
 
 
 @pytest.mark.promise("G-047")
-def test_a_request_whose_batch_never_ends_is_given_up_and_live_work_goes_on() -> None:
+def test_a_request_with_an_endless_batch_fails_alone() -> None:
     world = RequestHarness()
     world.put(f"{DAY}/a.txt", "poison")
     request_id = world.submit(f"{DAY}/a.txt")
@@ -441,7 +441,7 @@ def test_an_outage_of_the_store_is_not_held_against_a_request() -> None:
 
 
 @pytest.mark.promise("G-047")
-def test_files_that_fail_for_now_hold_neither_the_source_nor_its_watermark_back() -> None:
+def test_requested_retries_block_no_live_work() -> None:
     world = RequestHarness()
     world.put(f"{DAY}/0.txt", "later")
     world.engine.flaky[f"{DAY}/0.txt"] = 2
@@ -466,7 +466,7 @@ def test_bad_records_stop_no_source_that_would_stop_at_its_own() -> None:
     assert len(world.letters()) == 1
 
 
-def test_a_request_of_another_configuration_waits_and_lets_others_pass() -> None:
+def test_a_request_of_another_configuration_waits() -> None:
     world = RequestHarness()
     world.put(f"{DAY}/3.json", "3")
     world.put(f"{DAY}/4.json", "4")
@@ -490,7 +490,7 @@ def test_requests_come_in_the_order_of_their_acceptance() -> None:
 
 
 @pytest.mark.promise("G-032")
-def test_what_was_requested_is_remembered_when_the_journal_is_cut(
+def test_requested_files_are_known_without_the_journal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, names = RequestHarness(), OutputIdGenerator()
@@ -547,7 +547,7 @@ def test_an_edit_is_refused_while_a_request_is_under_way() -> None:
 
 
 @pytest.mark.promise("G-045")
-def test_files_ahead_of_time_come_once_whichever_was_requested_first() -> None:
+def test_future_files_come_once_in_any_order_of_requests() -> None:
     world = RequestHarness()
     for name in ("1", "3"):
         world.put(f"date=2025-06-20/{name}.json", f"early{name}")
@@ -569,7 +569,7 @@ def test_a_file_that_is_named_twice_comes_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["_hidden.json", "3.json"])
-def test_explain_tells_of_a_requested_file_also_where_its_name_is_ignored(name: str) -> None:
+def test_explain_knows_a_requested_file_with_an_ignored_name(name: str) -> None:
     world = RequestHarness()
     world.put(f"{DAY}/{name}", "given")
     world.engine.flaky[f"{DAY}/{name}"] = 1
@@ -603,7 +603,7 @@ def test_explain_names_the_request_that_has_a_file() -> None:
     assert (told[0].behind, request_id in told[0].reason) == ("requested", True)
 
 
-def test_a_preview_by_a_clock_that_is_behind_says_what_would_be_done() -> None:
+def test_a_preview_is_right_with_a_slow_clock() -> None:
     world = RequestHarness()
     path = f"{datetime.fromtimestamp(world.now, UTC):date=%Y-%m-%d}/1.json"
     world.put(path, "now")
@@ -615,7 +615,7 @@ def test_a_preview_by_a_clock_that_is_behind_says_what_would_be_done() -> None:
     assert world.ingest(path) == ["left"]
 
 
-def test_a_late_file_that_failed_may_be_requested_again_after_the_sweep_has_met_it() -> None:
+def test_a_failed_late_file_can_be_requested_after_a_sweep() -> None:
     world = RequestHarness(late_files="ingest", late_sweep_interval=0)
     world.put(f"{DAY}/3.json", "bad")
     assert world.ingest(f"{DAY}/3.json") == ["quarantined"]

@@ -96,7 +96,7 @@ def test_a_digest_names_no_whole_file() -> None:
     assert len(world.open_letters()) == 1
 
 
-def test_a_file_named_like_the_digest_of_another_is_replaced_beside_it() -> None:
+def test_a_file_named_like_a_digest_is_replaced_separately() -> None:
     world = ReplaceHarness()
     assert is_short(stem_of(LONG))
     for path, row in ((LONG, "6:a"), (DIGEST, "7:a")):
@@ -115,7 +115,7 @@ def test_a_file_named_like_the_digest_of_another_is_replaced_beside_it() -> None
     assert groups_of(world.sink)[-1].source_files == (uri(LONG),)
 
 
-def test_a_refusal_names_the_file_with_a_long_name_that_has_to_come_along() -> None:
+def test_a_refusal_names_a_required_file_with_a_long_name() -> None:
     world = ReplaceHarness(named=False)
     world.put(LONG, "6:a")
     world.put(f"{DAY}/7.json", "7:a")

@@ -27,7 +27,7 @@ from tests.support.request_harness import DAY, SOURCE_ID
 BYTE, WORD = f"{DAY}/7\udcff.json", rf"{DAY}/7\udcff.json"
 
 
-def test_a_mended_file_takes_the_place_of_its_own_rows_and_no_others() -> None:
+def test_a_corrected_file_replaces_its_own_rows_only() -> None:
     world = ReplaceHarness()
     world.mend("b", "1")
     [line] = world.preview("1")
@@ -81,7 +81,7 @@ def test_a_file_that_would_come_along_and_is_gone_is_named() -> None:
     assert is_rejected(world.only("1"), "Gone from the source")
 
 
-def test_a_request_that_was_refused_goes_by_what_is_there_once_that_is_mended() -> None:
+def test_a_refused_request_passes_after_the_files_are_corrected() -> None:
     world = ReplaceHarness(named=False)
     kept = world.source.read(f"{DAY}/5.json")
     world.mend("b", "1")
@@ -202,7 +202,7 @@ def test_what_was_never_ingested_is_left_and_what_failed_comes() -> None:
     assert world.table() == ["1:b", "1:b+", "5", "52", "6:b", "7"]
 
 
-def test_what_the_journal_no_longer_tells_is_refused_unless_named() -> None:
+def test_files_without_a_journal_record_are_refused() -> None:
     world = ReplaceHarness()
     world.go_on()  # folds
     world.cut()
@@ -318,7 +318,7 @@ def test_an_owner_that_was_replaced_replaces_nothing_twice() -> None:
     assert world.table() == ["1:b", "1:b+", "5", "52"]
 
 
-def test_many_files_are_split_into_batches_each_of_which_replaces_its_own() -> None:
+def test_each_batch_of_many_files_replaces_its_own_rows() -> None:
     world = ReplaceHarness()
     names = [f"6{number}" for number in range(5)]
     for name in names:

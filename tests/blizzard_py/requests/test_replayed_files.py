@@ -38,7 +38,7 @@ MENDED = [*BASE, "c", "d"]
 
 
 def previewed(world: RequestHarness, *letters: str) -> dict[str, str]:
-    """What a replay would do with each file, as things are."""
+    """Return the effect of a replay on each file."""
     state = read_state(world.sink, SOURCE_ID)
     assert state is not None
     parts, source = world.parts(), world.pipeline().source

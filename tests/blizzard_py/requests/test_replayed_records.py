@@ -58,7 +58,7 @@ def test_records_go_where_the_rest_of_their_file_went() -> None:
 
 
 @pytest.mark.promise("G-060")
-def test_records_bring_nothing_again_when_their_letter_comes_back() -> None:
+def test_records_of_a_restored_letter_do_not_come_again() -> None:
     world = FailedFilesHarness()
     records = [{"path": uri(INGESTED), "raw": "r2"}, {"path": uri(INGESTED), "raw": "r3"}]
     world.put_records(*records)
@@ -72,7 +72,7 @@ def test_records_bring_nothing_again_when_their_letter_comes_back() -> None:
 
 
 @pytest.mark.promise("G-114")
-def test_records_that_fail_again_have_a_letter_that_keeps_their_partition() -> None:
+def test_records_failing_again_keep_their_partition() -> None:
     world = FailedFilesHarness()
     world.put_records({"path": uri(INGESTED), "raw": "bad"})
     assert states(replayed(world)) == {NAME: "quarantined"}
@@ -98,7 +98,7 @@ def test_records_that_are_bad_again_are_counted() -> None:
     assert world.rows() == [*BASE, "b2"]
 
 
-def test_records_that_failed_again_come_once_although_their_letter_comes_back() -> None:
+def test_records_failing_twice_come_once_with_a_restored_letter() -> None:
     world = FailedFilesHarness()
     world.put_records({"path": uri(INGESTED), "raw": "bad"})
     assert states(replayed(world)) == {NAME: "quarantined"}
@@ -157,7 +157,7 @@ def test_cut_records_are_read_again_from_their_file() -> None:
         (["b"], "has no line 2 any more"),
     ],
 )
-def test_a_cut_record_that_cannot_be_read_again_is_refused_and_kept(
+def test_an_unreadable_cut_record_is_refused_and_kept(
     content: list[str] | None, message: str
 ) -> None:
     world = FailedFilesHarness()

@@ -43,7 +43,7 @@ def state_of(world: RequestHarness) -> SourceState:
 @pytest.mark.promise("G-046")
 @pytest.mark.parametrize("mode", ["add", "again"])
 @pytest.mark.parametrize("path", [f"{AHEAD}/1.json", f"{DAY}/3.json", f"{DAY}/8.json.gz"])
-def test_a_checkpoint_lost_at_any_moment_of_a_request_doubles_nothing(path: str, mode: str) -> None:
+def test_a_checkpoint_lost_during_a_request_doubles_nothing(path: str, mode: str) -> None:
     at = 0
     while True:
         world = RequestHarness()
@@ -95,7 +95,7 @@ def test_a_rebuild_passes_no_file_for_what_a_request_brought(path: str, below: s
 
 
 @pytest.mark.promise("G-046")
-def test_a_cancelled_batch_that_replaces_does_not_come_back_by_a_rollback() -> None:
+def test_a_rollback_restores_no_cancelled_replacement() -> None:
     world = RequestHarness()
     world.now += 100
     world.put(f"{DAY}/52.json", "mended")
@@ -128,7 +128,7 @@ def test_a_cancelled_batch_that_replaces_does_not_come_back_by_a_rollback() -> N
 
 
 @pytest.mark.promise("G-046")
-def test_polls_that_come_upon_a_file_of_a_request_leave_it_to_that() -> None:
+def test_polls_leave_a_requested_file_to_its_request() -> None:
     world = RequestHarness()
     early, beside = f"{AHEAD}/1.json", f"{AHEAD}/2.json"
     world.put(early, "early")
@@ -151,7 +151,7 @@ def test_polls_that_come_upon_a_file_of_a_request_leave_it_to_that() -> None:
 
 @pytest.mark.promise("G-046")
 @pytest.mark.parametrize("is_cancelled", [False, True])
-def test_a_file_that_polls_come_upon_is_passed_only_when_its_rows_are_in(
+def test_polls_pass_a_requested_file_when_its_rows_are_in(
     is_cancelled: bool,
 ) -> None:
     world = RequestHarness()
@@ -171,7 +171,7 @@ def test_a_file_that_polls_come_upon_is_passed_only_when_its_rows_are_in(
 
 
 @pytest.mark.promise("G-046")
-def test_a_request_that_ended_runs_no_more_in_a_checkpoint_that_is_put_back() -> None:
+def test_an_ended_request_stays_ended_in_a_restored_checkpoint() -> None:
     world = RequestHarness()
     late = f"{DAY}/3.json"
     world.put(late, "late")

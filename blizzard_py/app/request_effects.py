@@ -1,6 +1,6 @@
 """The effects of operators' requests on a source's state, by the kind of the request.
 
-Between batches the source's owner asks for them; so does a command where nobody owns the source.
+The source's owner applies them between batches; without an owner a command does.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _DECIDES_NOTHING: Any = {
 
 
 def effects_of(parts: SourceContext, source: Source[Any]) -> RequestEffects:
-    """Return how a source does requests. Asks nobody."""
+    """Return how a source executes requests. Connects to nothing."""
 
     def apply(state: SourceState, request: Request, now: float) -> Applied:
         effect = _EFFECTS[request.kind]
@@ -184,7 +184,7 @@ def look_of(
 
 
 def look(source: UnitSource, state: SourceState, now: dt.datetime) -> UnitOutlook:
-    """The partitions now, and the spec that the state has to be of."""
+    """Return the present partitions and the spec that the state must have."""
     return unit_plans.preview(state.units, configured(source), (), now, "the checkpoint")
 
 

@@ -1,7 +1,7 @@
-"""An operator's changes of a source's work units. Pure: each gives the next state.
+"""An operator's changes of a source's work units. Pure: each returns the next state.
 
-`blizzard_py.edits.checkpoint_edit` puts them into the checkpoint. A batch that is running is
-given up by each of them: it would end what was changed.
+`blizzard_py.edits.checkpoint_edit` saves them in the checkpoint. Each drops a running batch, which
+would otherwise finish over the change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def set_high(
     high: datetime | None,
     values: Sequence[Mapping[str, str]] | None,
 ) -> SourceState:
-    """The state with a unit as if read up to ``high``; None forgets it, so it is read again.
+    """Return the state with a unit read up to ``high``; None reads it again.
 
     ``found`` is a look at the state, ``values`` what the source has now. Raises `EditRefused` for
     a unit that there is not: it would count for the cut-off of all others.
@@ -51,7 +51,7 @@ def set_high(
 
 
 def started_over(state: SourceState, *, adopt: bool) -> SourceState:
-    """The state before anything was read: what is read first replaces all that was published.
+    """Return the state before any reading: the first one replaces everything.
 
     Of a source that was not read by units the rows have no `_unit`, and stay for ever: that is
     refused unless they are adopted.
@@ -59,7 +59,7 @@ def started_over(state: SourceState, *, adopt: bool) -> SourceState:
     was_read = state.columns is not None or state.progress.value is not None
     if state.units is None and was_read and not adopt:
         raise EditRefused(
-            "this source was not read by units, so its rows in the table cannot be told and will"
+            "this source was not read by units, so its rows in the table cannot be identified and will"
             f" never be replaced: delete them, and give the source {OWN_ID}; or keep them for ever"
             " beside the new ones, with --adopt"
         )
@@ -79,7 +79,7 @@ def read_again(
     values: Sequence[Mapping[str, str]] | None,
     only: Sequence[str],
 ) -> tuple[SourceState, tuple[str, ...]]:
-    """The state with all units marked that have time in ``span``, and their keys.
+    """Return the state with the units in ``span`` marked, and their keys.
 
     They are read again from their beginning; ``only`` narrows them down to values of these names.
     Raises `EditRefused` if there are none, or no such value.
@@ -102,7 +102,7 @@ def read_again(
 
 
 def with_marks(state: SourceState, found: UnitOutlook, keys: Sequence[str]) -> SourceState:
-    """The state with these units to be read again."""
+    """Return the state with these units to be read again."""
     try:
         units = marked(_known(state, found), keys)
     except UnitError as error:

@@ -37,18 +37,18 @@ from blizzard_py.state.source_state import SourceState
 
 # By how much the clocks of a source and of the table may differ.
 CLOCK_SLACK_SECS = 5.0
-_REQUESTED = "ingested by request, longer ago than the journal tells of; polls pass it"
+_REQUESTED = "ingested by request, longer ago than the journal reaches; polls skip it"
 
 
 def unmatched(place: Located) -> Explanation:
-    """The answer for a file of no source."""
+    """Explain a file of no source."""
     return Explanation(
         place.uri, "unmatched", place.reason, place.source, place.checked, place.path
     )
 
 
 def explain(parts: SourceContext, source: Source[Any], place: Located) -> Explanation:
-    """The answer for a file below the root of the source, which ``parts`` are of.
+    """Explain a file below the root of the source of ``parts``.
 
     Raises `StateError`, `StorageError`.
     """
@@ -66,7 +66,7 @@ def explain(parts: SourceContext, source: Source[Any], place: Located) -> Explan
     base = replace(base, compared_with=standing.compared, partition=partition, name=name)
     wait = waiting(state, path, parts.errors.advanced.max_retries)
     if wait is not None:
-        gone = "" if entry else "; the file is gone, so it will be let go of"
+        gone = "" if entry else "; the file is missing, so it will be dropped"
         return replace(base, verdict="pending", reason=wait.reason + gone, pending=wait)
     new = entry is not None and story.ignored is None and standing.is_new()
     found = _journaled(parts, path, entry, state, thorough=not new)
@@ -81,7 +81,7 @@ def explain(parts: SourceContext, source: Source[Any], place: Located) -> Explan
 def _new(
     parts: SourceContext, state: SourceState, standing: ItemStatus, base: Explanation
 ) -> Explanation:
-    """The answer for a file that polls have still to come to."""
+    """Explain a file that polls have not reached yet."""
     if state.ahead and _has_rows(parts, base.path or ""):
         return replace(base, verdict="ingested", reason=_REQUESTED)
     wait = standing.next_poll()
@@ -89,14 +89,14 @@ def _new(
 
 
 def _is_known(parts: SourceContext, state: SourceState, path: str) -> bool:
-    """Return whether a request has taken a file whose name no poll takes."""
+    """Return whether a request has ingested a file whose name polls ignore."""
     if waiting(state, path, 0) is not None:
         return True
     return read_ledger(parts.stores.sink, parts.id).outcome_of(path) is not None
 
 
 def _has_rows(parts: SourceContext, path: str) -> bool:
-    """Return whether a file that polls have still to come to was brought by a request before."""
+    """Return whether a request has already ingested a file that polls have not reached."""
     return read_ledger(parts.stores.sink, parts.id).outcome_of(path) == "rows"
 
 
@@ -107,7 +107,7 @@ def _state(parts: SourceContext) -> SourceState:
 def _journaled(
     parts: SourceContext, path: str, entry: Entry | None, state: SourceState, *, thorough: bool
 ) -> Journaled | None:
-    """The journal's last word on the file, looked for from its modification on.
+    """Return the file's last journal record, searched from its modification on.
 
     If ``thorough`` then before it as well: a file that was rewritten after it was
     ingested has a later time.
@@ -131,7 +131,7 @@ def _explain_processed(
     *,
     again: bool,
 ) -> Explanation:
-    """The answer for a file that a batch has settled."""
+    """Explain a file that a batch has processed."""
     batch = InBatch(
         found.batch,
         found.attempt,
@@ -151,7 +151,7 @@ def _explain_processed(
     if found.outcome == "quarantined":
         stores = parts.stores
         dead = letter(stores.dlq, parts.letters_id, found.batch, f"{stores.source.uri}/{path}")
-        why = f"{dead.stage}: {dead.error}" if dead.stage else "its dead letter is gone"
+        why = f"{dead.stage}: {dead.error}" if dead.stage else "its dead letter is missing"
         way_in = _way_in(parts, found, dead, gone=story.entry is None)
         reason = f"given up in batch {found.batch}{notes}; {why}{way_in}"
         return replace(base, verdict="quarantined", reason=reason, dead_letter=dead)
@@ -198,31 +198,31 @@ def _records_replayed(parts: SourceContext, path: str, found: Journaled) -> int:
 
 
 def _notes(parts: SourceContext, found: Journaled, story: Story, *, again: bool) -> str:
-    """Whose batch it was, and what became of the file since."""
+    """Return notes about the file's request, its replacement and later changes."""
     notes = f" of request {found.request}" if found.request else ""
     if found.group is not None and found.outcome == "ingested":
         notes += f", which replaces what it had before by group {found.group}"
     elif found.group is not None:
-        notes += "; rows that it had before are kept"
+        notes += "; its earlier rows stay"
     entry = story.entry
     if entry is None:
-        notes += "; the file is gone since"
+        notes += "; the file has been deleted since"
     elif entry.modified > found.finished_ts + CLOCK_SLACK_SECS:
         notes += f"; rewritten at {iso(entry.modified)}, which {_next_reading(parts, found)}"
     if again and not found.request:
-        notes += "; the checkpoint does not know it, so the next poll takes it again"
+        notes += "; the checkpoint does not know it, so the next poll ingests it again"
     return notes
 
 
 def _way_in(parts: SourceContext, found: Journaled, dead: LetterEvidence, *, gone: bool) -> str:
-    """Return how a file that was given up gets in after all, or that it is not to."""
+    """Return how a dead-lettered file can be ingested, or that it was closed."""
     if not dead.stage or parts.event_time is not None:
         return ""
     away = _is_put_away(parts, found.batch)
     closed = reason_of(parts.stores.dlq, parts.letters_id, found.batch) if away else None
     if closed is not None:
         return f"; closed by {closed.by} at {closed.at[:19]}: {closed.why}"
-    once = "once it is there again" if gone else "once it is mended"
+    once = "once it is back" if gone else "once it is mended"
     if found.group is not None:  # a replay of its letter would leave it to whoever has its rows
         return (
             f"; {once} `blizzard backfill --replace` takes it, or `blizzard replay CONFIG"
@@ -245,15 +245,15 @@ def _replay(parts: SourceContext, letter_id: str) -> str:
 def _next_reading(parts: SourceContext, found: Journaled) -> str:
     units = parts.files.units if parts.has_files else None
     if units is None and found.outcome == "ingested" and parts.event_time is None:
-        return "is not taken again by itself (`blizzard backfill --replace` takes it)"
+        return "is not ingested again by itself (`blizzard backfill --replace` does it)"
     if units is None:
         return "is not taken again"
     due = found.finished_ts + units.cooldown
-    return f"is taken again from {iso(due)} on"
+    return f"is ingested again from {iso(due)} on"
 
 
 def _outputs(parts: SourceContext, story: Story, found: Journaled) -> tuple[Output, ...]:
-    """The batch's outputs that can hold the file's rows."""
+    """Return the batch's outputs that can hold the file's rows."""
     if not found.rows:
         return ()
     files = dict(found.outputs)
@@ -277,6 +277,6 @@ def _outputs(parts: SourceContext, story: Story, found: Journaled) -> tuple[Outp
 
 
 def _passed(parts: SourceContext, standing: ItemStatus, base: Explanation) -> Explanation:
-    """The answer for an existing file that no poll finds and no journal holds."""
+    """Explain an existing file that no poll finds and no journal holds."""
     found = standing.passed(partial(journal_start, parts.stores.sink, parts.id))
     return replace(base, verdict=found.verdict, reason=found.reason, late=found.late)

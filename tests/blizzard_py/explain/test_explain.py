@@ -243,7 +243,7 @@ def test_a_quarantined_file_shows_its_dead_letter() -> None:
     world.dlq.objects.clear()
     found = ask(world, "d=1/1.ndjson")
     assert (found.verdict, found.dead_letter and found.dead_letter.stage) == ("quarantined", None)
-    assert "its dead letter is gone" in found.reason
+    assert "its dead letter is missing" in found.reason
 
 
 def test_the_last_batch_of_a_file_counts() -> None:

@@ -1,4 +1,4 @@
-"""Selection of the files that a request brings, and what is done with its letters, wired."""
+"""Selection of a request's files, and the closing of its letters."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _WAIT_SECS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _JournalSearch:
-    """The look for rows of before of a request's files, in a thread of its own."""
+    """The search for earlier rows of a request's files, in its own thread."""
 
     batches: EarlierBatches
     done: Future[Any]
@@ -53,9 +53,9 @@ class _JournalSearch:
 
 
 class RequestSelector:
-    """Selects pages of requests for the owner of a source. Asks no store before it is asked.
+    """Selects pages of requests for the owner of a source. Opens no store by itself.
 
-    While a request goes on its ledger is kept in memory, and the journal is read beside live work.
+    During a request its ledger stays in memory, and the journal is read beside live work.
     """
 
     def __init__(self, parts: SourceContext, source: Source[Any]) -> None:
@@ -110,7 +110,7 @@ class RequestSelector:
         )
 
     def put_away(self, request: Request, letters: tuple[str, ...]) -> None:
-        """Move a request's letters to those that are dealt with. Raises `StorageError`."""
+        """Close a request's letters. Raises `StorageError`."""
         closed = request.kind == "close_letters"
         reason = Closing(request.why, request.by, request.at) if closed else None
         close_letters(self._parts, letters, reason)
@@ -122,7 +122,7 @@ class RequestSelector:
             self._request_id = request_id
 
     def close(self) -> None:
-        """End what is read beside live work, soon."""
+        """Stop background reading soon."""
         self._is_closed = True
 
     def _chosen(
@@ -193,7 +193,7 @@ def preview(
 
 
 def _closing(parts: SourceContext, request: Request) -> SelectedPage:
-    """The letters of a request that closes some, as far as they are open still."""
+    """Return the letters that a request closes and that are still open."""
     dlq, lines = parts.stores.dlq, []
     for letter_id in request.select["letters"]:
         if dlq.stat(put_away(parts.letters_id, letter_id)[0]) is None:
@@ -215,7 +215,7 @@ def _insists(request: Request) -> bool:
 
 
 def _known(source: Source[Any], state: SourceState, now: float) -> NameLookup | None:
-    """The files that polls will find; None for a table or an API, which has none."""
+    """Return the files that polls will find; None for a table or an API."""
     return source.known(state, now + APART_MARGIN_SECS) if isinstance(source, Replacing) else None
 
 
@@ -268,7 +268,7 @@ def _replacing(
     choice: Choice,
     batches: EarlierBatches,
 ) -> tuple[Choice, dict[str, ToReplace]]:
-    """The choice with what its files had before, and what of that each is to replace."""
+    """Return the choice with each file's earlier rows and what it replaces."""
     insist = _insists(request)
     problems = {each.path for each in page.candidates if each.problem}
     refused = [line.path for line in choice.lines if line.state == "refused"]
@@ -280,7 +280,7 @@ def _replacing(
 
 
 def _with_rows(line: ReportLine, earlier: Earlier | None, *, insist: bool) -> ReportLine:
-    """The line of a file with what it was ingested as before."""
+    """Return the line of a file with its earlier ingestion."""
     if line.state != "taken" or earlier is None or not (earlier.batches or insist):
         return line
     found_by = "outputs" if earlier.together else "_source_file"
@@ -298,9 +298,9 @@ def _to_replace(
 
 
 def close_letters(parts: SourceContext, letters: Iterable[str], reason: Closing | None) -> None:
-    """Move letters to those that are dealt with, and keep the ``reason`` if there is one.
+    """Move letters to the closed ones, with the ``reason`` if there is one.
 
-    Those that were moved before, by whoever died then or by a replay, stay as they are. Raises
+    Letters that were moved before, by a process that died or by a replay, stay as they are. Raises
     `StorageError`.
     """
     dlq, source_id = parts.stores.dlq, parts.letters_id

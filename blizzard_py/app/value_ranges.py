@@ -106,7 +106,7 @@ def _check(known: ColumnState | None, column: str, last: object) -> None:
 def _chunk(
     source: WindowSource, asked: ValueRange, piece: RangePiece, name: str, now: float
 ) -> RequestChunk | None:
-    """The piece with its tasks; None where there is nothing to read."""
+    """Return the piece with its tasks; None if there is nothing to read."""
     asking = source.asking
     window = ranges.window_of_piece(asking, asked.column, piece, now)
     tasks = asking.connection.tasks(windows.window_of(window), asking.split)
@@ -119,7 +119,7 @@ def _chunk(
 
 
 def _accept_chunks(source: WindowSource, state: SourceState, request: Request) -> SourceState:
-    """The state of a source that is to read a range for the first time."""
+    """Return the state of a source that reads a range for the first time."""
     asking = source.asking
     if asking.replaces:
         raise RangeRefused(
@@ -127,7 +127,7 @@ def _accept_chunks(source: WindowSource, state: SourceState, request: Request) -
             " everything from --from on once more"
         )
     if request.options.get("mode") == "again":
-        raise RangeRefused("rows of tables and APIs are not brought beside those that are in")
+        raise RangeRefused("rows of tables and APIs cannot be added a second time")
     asked = _range_of(source, request)
     last = ranges.last_of(asking, asked.end)
     if request.options.get("begin_live_at_end") and not ranges.has_started(state.columns):
@@ -141,7 +141,7 @@ def _accept_chunks(source: WindowSource, state: SourceState, request: Request) -
 
 
 def _lower_watermark(source: WindowSource, state: SourceState, request: Request) -> SourceState:
-    """The state of a source whose rows are replaced, with its watermark below ``values``."""
+    """Return the state of a replacing source with its watermark below ``values``."""
     asking, known = source.asking, state.columns or ColumnState()
     first, last = request.select["values"]
     if not asking.replaces:

@@ -59,7 +59,7 @@ def started_over(state: SourceState, *, adopt: bool) -> SourceState:
     was_read = state.columns is not None or state.progress.value is not None
     if state.units is None and was_read and not adopt:
         raise EditRefused(
-            "this source was not read by units, so its rows in the table cannot be identified and will"
+            "this source was not read by units, so its rows in the table are unidentified and will"
             f" never be replaced: delete them, and give the source {OWN_ID}; or keep them for ever"
             " beside the new ones, with --adopt"
         )

@@ -154,7 +154,7 @@ def test_segments_that_are_gone_refuse_a_rollback() -> None:
     checkpoint_edit.change(source, checkpoint_edit.stored(source), checkpoint_edit.reset, world.now)
     for path in [path for path in world.sink.objects if "_processed/" in path]:
         world.sink.delete(path)
-    with pytest.raises(EditRefused, match="what is gone"):
+    with pytest.raises(EditRefused, match="missing data"):
         rolled_back(world, names(world)[1])
 
 

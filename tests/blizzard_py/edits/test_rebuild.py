@@ -569,7 +569,7 @@ def test_the_command_says_what_it_found_and_the_daemon_goes_on(
     assert "3 files listed, 2 of them done" in dry.stdout
     assert "1 new file, among them:\n  date=2024-01-01/3.json.gz" in dry.stdout
     assert scenario.table.stat(CHECKPOINT) is None
-    assert "give --yes" in rebuild().stderr
+    assert "--yes to confirm" in rebuild().stderr
     assert "cannot ask for a confirmation" in rebuild("--json").stderr
     told = {
         "listed": 3,

@@ -205,7 +205,7 @@ def test_segments_merged_after_the_copy_are_not_missing() -> None:
     world.sink.objects[CHECKPOINT] = copy
     for path in [path for path in world.sink.objects if path.endswith(".digests")]:
         del world.sink.objects[path]
-    with pytest.raises(EditRefused, match="is gone"):
+    with pytest.raises(EditRefused, match="is missing"):
         rebuilt(world)
 
 

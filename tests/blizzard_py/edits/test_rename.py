@@ -411,7 +411,7 @@ def test_a_concurrent_start_under_the_new_name_is_noticed() -> None:
     with pytest.raises(ColdStartRefused, match="`blizzard rename` has to finish"):
         source_pipeline(world.renamed_parts()).cycle(threading.Event())
     source_pipeline(world.renamed_parts(), fresh=True).cycle(threading.Event())
-    with pytest.raises(FencedError, match="begun anew under this name"):
+    with pytest.raises(FencedError, match="has started under this name"):
         world.rename()
 
 

@@ -201,7 +201,7 @@ def test_a_file_that_failed_waits_for_another_try() -> None:
     assert found.pending is not None
     assert (found.pending.behind, found.pending.tries, found.pending.max_tries) == ("retry", 1, 3)
     world.source.delete("d=1/1.ndjson")
-    assert "the file is gone" in ask(world, "d=1/1.ndjson").reason
+    assert "the file is missing" in ask(world, "d=1/1.ndjson").reason
 
 
 def test_a_file_in_flight_is_so_until_the_checkpoint_lets_it_go() -> None:
@@ -346,7 +346,7 @@ def test_a_file_that_never_was_is_missing() -> None:
     world.source.delete("d=1/5.ndjson")
     found = ask(world, "d=1/5.ndjson")
     assert (found.verdict, found.file) == ("ingested", None)
-    assert "the file is gone since" in found.reason
+    assert "the file has been deleted since" in found.reason
 
 
 def test_a_file_that_was_rewritten_is_still_found_in_the_journal() -> None:
@@ -370,7 +370,7 @@ def test_a_checkpoint_that_was_set_back_takes_the_file_again() -> None:
     world.sink.delete("_blizzard/events_main_checkpoint.json")
     found = ask(world, "d=1/1.ndjson")
     assert found.verdict == "ingested"
-    assert "the next poll takes it again" in found.reason
+    assert "the next poll ingests it again" in found.reason
 
 
 def test_a_source_without_watermark_is_asked_for_its_set() -> None:
@@ -582,7 +582,7 @@ def test_the_command_tells_the_way_into_the_table(
     scenario.source.delete("date=2024-01-01/1.ndjson.gz")
     text = invoke("explain", config, uri).stdout
     assert text.startswith("ingested: 2 rows in batch ")
-    assert "the file is gone" in text
+    assert "the file has been deleted" in text
     assert "committed in version 0" in text
     assert "does not exist" in text
 

@@ -123,6 +123,6 @@ def test_a_refusal_names_a_required_file_with_a_long_name() -> None:
     refused = world.done({"files": [f"{DAY}/7.json"]})
     assert refused.request.state == "rejected"
     assert f"have to come along: {LONG} (" in refused.request.reason
-    assert "Gone from the source" not in refused.request.reason
+    assert "Missing at the source" not in refused.request.reason
     both = world.done({"files": [f"{DAY}/7.json", LONG]})
     assert set(both.states.values()) == {"replaced"}

@@ -78,7 +78,7 @@ def test_without_names_all_files_of_an_output_come_along_or_none() -> None:
 def test_a_file_that_would_come_along_and_is_gone_is_named() -> None:
     world = ReplaceHarness(named=False)
     world.source.delete(f"{DAY}/5.json")
-    assert is_rejected(world.only("1"), "Gone from the source")
+    assert is_rejected(world.only("1"), "Missing at the source")
 
 
 def test_a_refused_request_passes_after_the_files_are_corrected() -> None:

@@ -97,14 +97,14 @@ class Inferred:
 
 @dataclass(slots=True)
 class _Seen:
-    """What values of one field looked like, each kind with the place of the first one."""
+    """The kinds of values of one field, each with the place of its first value."""
 
     kinds: dict[_Kind, str] = field(default_factory=dict)
     members: dict[str, _Seen] = field(default_factory=dict)
     elements: _Seen | None = None
 
     def add(self, value: Any, where: str, depth: int = 1) -> bool:
-        """Take a value; whether that told anything."""
+        """Take a value. Return whether it added a kind."""
         if value is None:
             return False
         kind = _kind(value)
@@ -126,7 +126,7 @@ class _Seen:
 
 
 class NewKinds:
-    """Of many values of fields the few that an `Inference` learns something from."""
+    """A filter for the few values that an `Inference` learns something from."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}

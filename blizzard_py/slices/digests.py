@@ -193,7 +193,7 @@ def _decimals(column: pa.Array) -> pa.Array:
 
 
 def _as_json(column: pa.Array) -> pa.Array:
-    """What has no canonical bytes (lists, structs, maps, intervals) as JSON text, by Python."""
+    """Return values without canonical bytes (lists, structs, maps, intervals) as JSON text."""
     try:
         values = column.to_pylist()
     except (ValueError, OverflowError, KeyError):

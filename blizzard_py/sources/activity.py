@@ -184,7 +184,7 @@ class SourceActivity(Activity):
         metrics.MICRO_BATCH_SECS.labels(self.name, kind).observe(secs)
 
     def _count_stream(self, stream: StreamState | None) -> None:
-        """What has come since the state before, of a query over event time."""
+        """Count what a query over event time did since the previous state."""
         if stream is None:
             return
         before = self._stream or StreamState(query={})
@@ -199,7 +199,7 @@ class SourceActivity(Activity):
             self._count_batch(stream.line)
 
     def _count_batch(self, line: QueryBatch) -> None:
-        """What the times of a batch's rows are, and what the operators of its query did."""
+        """Record the event times of a batch's rows and the work of the query's operators."""
         if (times := line.times) is not None:
             for secs, rows in zip((*BEHIND_SECS, math.inf), times.behind, strict=True):
                 metrics.EVENT_ROWS.labels(self.name, f"{secs:g}").inc(rows)

@@ -102,7 +102,7 @@ class SourceContext:
 
     @property
     def has_files(self) -> bool:
-        """Whether it is a source of files."""
+        """True for a source of files."""
         return self._files is not None
 
     @property

@@ -25,9 +25,9 @@ what only a saved state makes count.
 3. `placed` and `reading` go by the saved state and the batch alone, and are asked in the thread
    of the job.
 4. `advance` goes by the state and the batch alone. Called again after a death, with what was
-   saved, it comes to the same end. It passes nothing that is not done: an item whose outcome is
-   ``retry`` is found again, if only when its pause is over, and without ``work`` nobody knows
-   what else waits. One that is given up is passed, or tried on, as the source says.
+   saved, it comes to the same end. It never moves a watermark past an unfinished item. An item
+   whose outcome is ``retry`` is found again after its backoff. ``work=None``: pending items are
+   unknown. The source decides whether a dead-lettered item is passed or tried again.
 5. What `advance` has done is not found again, in this process or another.
 """
 
@@ -207,7 +207,7 @@ class Source(Protocol[W]):
         """Return what the next poll would find; ``whole``: the ones after it as well."""
 
     def outlook(self, state: SourceState, batch: Batch) -> SourceState:
-        """The marks as `advance` will leave them, for a batch that is certain to be published."""
+        """Return the state as `advance` will leave it once the batch is published."""
 
     def backlog(self, state: SourceState) -> Backlog | None:
         """Return what waits, for a bounded number of requests; None if that cannot be told."""
@@ -219,31 +219,31 @@ class Source(Protocol[W]):
         """Return what the source itself says of the item of that name."""
 
     def close(self) -> None:
-        """Let go of what is held open; it is opened again when it is asked."""
+        """Close connections. They open again when needed."""
 
     # -- for the one that owns the checkpoint --------------------------------------
 
     def start_over(self, state: SourceState, epoch: int) -> SourceState:
-        """An operator insists on a start from nothing: what was settled before is to hide nothing.
+        """Forget what was processed, for an operator who starts from nothing.
 
         Called before `recover` in ``epoch``, if nothing was done since; the caller saves.
         """
 
     def recover(self, state: SourceState, epoch: int) -> SourceState:
-        """The checkpoint was taken over in ``epoch``: read what is kept beside it.
+        """Read what is stored beside the checkpoint, which was taken over in ``epoch``.
 
         Called before anything below, after each start and each error.
         """
 
     def reconciled(self, state: SourceState, world: World) -> SourceState:
-        """The state as far as the world outside of the checkpoint confirms it.
+        """Return the state as far as the world outside of the checkpoint confirms it.
 
         Called before `recover`. Raises `StateError` for a stale checkpoint that would have items
         come again, naming what is newer and the command that mends it.
         """
 
     def plan(self, state: SourceState) -> PollPlan[W]:
-        """Look, save what follows from it, see to stragglers; the rest is the work."""
+        """Scan, save what follows from it, handle late files, and return the remaining work."""
 
     def requested(self, state: SourceState, now: float) -> Requested:
         """Return what of operators' requests can be done now: of that which was accepted first."""
@@ -275,14 +275,14 @@ class Source(Protocol[W]):
         """Return whether it is certain that there is no such item any more."""
 
     def advance(self, state: SourceState, batch: Batch, work: W | None, now: float) -> SourceState:
-        """The marks moved over what the batch has done; the caller ends the batch, and saves.
+        """Move the watermarks past the batch. The caller ends the batch, and saves.
 
         ``work`` is what waits beside it, None where nobody knows. Other batches in flight wait
         as well. A batch of an operator's request moves no mark and holds none back.
         """
 
     def saved(self) -> None:
-        """The state of the last `advance` is saved: remove what it has replaced."""
+        """Remove what the last `advance` has replaced. Its state is saved."""
 
 
 # Makes a source of its parts, for the one that owns (or would own) its checkpoint.

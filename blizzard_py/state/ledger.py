@@ -84,7 +84,7 @@ class Ledger:
         return segments
 
     def start_over(self) -> tuple[Segment, ...]:
-        """Nothing of the journal as it is now counts; the segments to save.
+        """Count nothing of the journal as it is now. Return the segments to save.
 
         For a source that is told to start over. Its batches count as folded, and nothing of
         them has been: what comes again is to be ingested, or called late, like a new file.

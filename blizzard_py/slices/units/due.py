@@ -74,7 +74,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class _PlanTerms:
-    """What all units of one plan have in common."""
+    """Facts that all units of one plan share."""
 
     state: UnitsState
     marks: frozenset[str]
@@ -148,7 +148,7 @@ def reading_of(unit: PlannedUnit, terms: Terms, now: datetime) -> UnitReading:
 def _places(
     asked: _PlanTerms, partitions: Sequence[Pair], names: Sequence[str], *, everything: bool
 ) -> Iterator[tuple[int, Sequence[int]]]:
-    """Which units are looked at: partitions in order, each with its values, by their numbers.
+    """Yield the units to plan: partitions in order, each with its values, by their numbers.
 
     Those behind what is closed and out of grace; and before it, what has an entry of its own.
     """

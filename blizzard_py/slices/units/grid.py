@@ -90,7 +90,7 @@ class GridLayout:
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """Which cell it is on, and what is told of the worst unit in it."""
+    """A cell of the grid, with the worst unit in it."""
 
     row: int
     column: int

@@ -147,7 +147,7 @@ def _keeps_its_grid(range_: UnitRange, by: str) -> bool:
 
 @cache
 def _has_midnights(zone: str) -> bool:
-    """Whether daylight saving skips no midnight: days that are counted from one begin at 1:00."""
+    """Return whether the zone has every midnight. Days counted from a skipped one begin at 1:00."""
     where = zone_of(zone)
     # Where rules end that are no longer in force, and a start that moves will never be.
     first = datetime(2020, 1, 1)  # noqa: DTZ001  # a wall time

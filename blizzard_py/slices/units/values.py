@@ -144,7 +144,7 @@ def _folded(text: str) -> str:
 
 
 def check_distinct(units: Iterable[Mapping[str, str]]) -> None:
-    """Raises `UnitError` with the names of units that a collation may take for one another."""
+    """Raise `UnitError` with the names of units that a collation may take for one another."""
     pairs = look_alikes(units)
     if pairs:
         named = ", ".join(f"{shown(one)} and {shown(other)}" for one, other in pairs[:3])

@@ -258,7 +258,7 @@ class CompositeFiles:
         return replace(self._upkeep, save=save, finish=finish, activity=activity)
 
     def _parts_of(self, batch: Batch) -> Iterator[tuple[str, Batch]]:
-        """Those that have a part of a batch, each with it."""
+        """Yield the members that have a part of a batch, each with its part."""
         first = min(self._parts)
         for name in self._parts:
             part = part_of(batch, name, is_first=name == first)

@@ -79,7 +79,7 @@ class ChangedFiles:
         ]
 
     def _unlike(self, entries: Sequence[Entry], before: float) -> list[Entry]:
-        """Those that were modified since, or that journals have otherwise than they are."""
+        """Return the files that were modified since, or that differ from their journal entry."""
         self._read(max(0.0, before - _EARLIER_SECS))
         paths = among(digests_of(entry.path for entry in entries), self._paths)
         stamps = among(digests_of(map(stamp_of, entries)), self._stamps)
@@ -133,7 +133,7 @@ class LateFiles:
         self._log = get_logger(pipeline=parts.pipeline, source=parts.source_name)
 
     def load(self, epoch: int) -> None:
-        """The checkpoint was taken over in ``epoch``; the ledger is read when it is needed."""
+        """Note the ``epoch`` of the take-over. The ledger is read when it is needed."""
         self._epoch = epoch
         self._loaded = False
 
@@ -189,7 +189,7 @@ class LateFiles:
     def _changed_in(
         self, state: SourceState, listed: Sequence[Entry], now: float
     ) -> Sequence[Entry]:
-        """Those of the files that are not as they were when they were settled, and not told yet."""
+        """Return the files that changed after they were processed and were not reported yet."""
         if self._source.units is not None:
             return ()  # what is offered again is read again
         unsettled = set(self._ledger.unprocessed([entry.path for entry in listed]))

@@ -70,7 +70,7 @@ class ReplaceableFiles(SetFiles):
         return theirs
 
     def _again(self, entries: Sequence[Entry], now: float) -> list[str]:
-        """Those of the files that were done with and are to be taken again."""
+        """Return the processed files that are to be ingested again."""
         wait = self._units.cooldown
         return [entry.path for entry in entries if self._taken.is_due(entry, wait, now)]
 
@@ -119,7 +119,7 @@ class ReadHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What a file was like in readings: size and modification time, and when it was found so."""
+    """The size and modification time of a file in readings, and when it was found like that."""
 
     stamp: tuple[int, float]
     first: float

@@ -83,7 +83,7 @@ class SetFiles(Replacing):
         return self._tracker if self._owns else read_names(self._parts.stores.sink, self._parts.id)
 
     def _again(self, entries: Sequence[Entry], now: float) -> Sequence[str]:  # noqa: ARG002  # for kinds that do
-        """Those of the files done that are to be taken once more: none."""
+        """Return the processed files that are to be ingested again: none."""
         return ()
 
     def _learned(self, state: SourceState, found: Discovery) -> SourceState:

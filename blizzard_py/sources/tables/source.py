@@ -271,7 +271,7 @@ class WindowSource(SlicedSource):
     # -- inside --------------------------------------------------------------------
 
     def _preview(self, state: SourceState) -> tuple[ColumnState, int]:
-        """What is known, with a window if there is anything to read; the statements it cost."""
+        """Return the state, with a window if there are rows, and the number of statements."""
         known = state.columns or ColumnState()
         return (known, 0) if known.window is not None else self._planned(known)
 
